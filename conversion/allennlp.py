@@ -1,0 +1,207 @@
+"""AllenNLP's and bilm-tf's checkpoints: `options.json` with `weights.hdf5`, as two tables.
+
+`OPTIONS` pairs each key of the options with a field of `ElmoConfig`. `allennlp_rules` pairs each array of the hdf5 file
+with tensors of `ElmoModel`. Arrays are TensorFlow's: vectors are rows (y = x W), gates are i, j, f, o, and the forget
+bias lacks the 1 that TensorFlow adds when it runs (`ElmoConfig.forget_bias` adds it here too).
+
+Glossary: d character embedding, n filters in total, P projection, C cell, k layer; `RNN_0` reads forward, `RNN_1`
+backward.
+
+Files that bilm-tf writes and AllenNLP cannot read are read as well: one layer without the `MultiRNNCell` level, cells
+and CNNs without projection, word input. One-direction models are refused: an ELMo has both.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elmo_hf.configuration_elmo import ElmoConfig
+
+from .errors import ConversionError
+from .rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
+
+DIRECTIONS = {"RNN_0": "forward_lstm", "RNN_1": "backward_lstm"}
+NUM_CHARACTERS = 261
+REQUIRED = object()
+
+
+def _clip_to_config(value: Any) -> Any:
+    # AllenNLP switches a clip off with 0 as well as with null.
+    return float(value) if value else None
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row: where a number stands in the options, and which field of the config it is.
+
+    Attributes:
+        path: keys from the top of the options.
+        field: field of `ElmoConfig`.
+        default: what bilm-tf takes where the key is absent; `REQUIRED` if nothing.
+        to_config: from the options' value to the field's.
+    """
+
+    path: tuple[str, ...]
+    field: str
+    default: Any = REQUIRED
+    to_config: Callable[[Any], Any] = lambda value: value
+
+
+LSTM_OPTIONS = (
+    Option(("lstm", "projection_dim"), "projection_size"),
+    Option(("lstm", "dim"), "cell_size"),
+    Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
+    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=_clip_to_config),
+    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=_clip_to_config),
+    Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
+)
+CHAR_CNN_OPTIONS = (
+    Option(("char_cnn", "embedding", "dim"), "char_embedding_size"),
+    Option(("char_cnn", "filters"), "char_filters"),
+    Option(("char_cnn", "n_highway"), "num_highway_layers", default=0, to_config=lambda value: value or 0),
+    Option(("char_cnn", "activation"), "char_activation"),
+    Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
+)
+# Says how many ids the *caller's* software has (261 in training, 262 for inference); the table's shape says the rest.
+IGNORED_OPTIONS = {("char_cnn", "n_characters")}
+
+
+def config_from_options(
+    options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str = "options.json"
+) -> ElmoConfig:
+    """Reads the architecture out of the options and, where they do not say it, out of the arrays' shapes.
+
+    Keys beside `lstm` and `char_cnn` are settings of the training and have no meaning here.
+
+    Args:
+        options: the parsed options file.
+        shapes: shape of each array in the weights file.
+        where: the options file's name, for messages.
+
+    Raises:
+        ConversionError: if a key is missing or unknown, a value is illegal, or the model is not an ELMo.
+    """
+    if any(name.startswith("rnn/") for name in shapes):
+        raise ConversionError("these weights are of a one-direction language model; an ELMo reads in both directions.")
+    has_characters = "char_cnn" in options
+    rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
+    _refuse_unknown_options(options, rows, where)
+    fields = {row.field: row.to_config(_look_up(options, row, where)) for row in rows}
+    table = "char_embed" if has_characters else "embedding"
+    if table not in shapes:
+        raise ConversionError(
+            f"{where} describes {'characters' if has_characters else 'word'} input, so the weights must hold "
+            f"`{table}`, found {', '.join(sorted(shapes)) or 'no arrays'}."
+        )
+    fields["vocab_size"] = shapes[table][0] + 1
+    if has_characters:
+        fields["char_projection"] = "CNN_proj/W_proj" in shapes
+        if shapes[table][0] < NUM_CHARACTERS:
+            raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {shapes[table][0]}.")
+    fields["cell_projection"] = any(name.endswith("LSTMCell/W_P_0") for name in shapes)
+    try:
+        return ElmoConfig(token_encoder="char_cnn" if has_characters else "word_embedding", forget_bias=1.0, **fields)
+    except (ValueError, TypeError) as error:
+        raise ConversionError(f"{where}: {error}") from error
+
+
+def options_from_config(config: ElmoConfig) -> dict[str, Any]:
+    """Writes the options for inference, those AllenNLP, bilm-tf and simple_elmo read.
+
+    Raises:
+        ConversionError: if the format cannot say what the config says.
+    """
+    if config.forget_bias != 1.0:
+        raise ConversionError(
+            f"AllenNLP's format always adds 1.0 to the forget gate; this model has `forget_bias` {config.forget_bias}."
+        )
+    has_characters = config.token_encoder == "char_cnn"
+    options: dict[str, Any] = {}
+    for row in LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()):
+        place = options
+        for key in row.path[:-1]:
+            place = place.setdefault(key, {})
+        place[row.path[-1]] = getattr(config, row.field)
+    if has_characters:
+        options["char_cnn"]["n_characters"] = config.vocab_size
+    return options
+
+
+def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
+    """The table of one architecture.
+
+    Args:
+        config: the architecture.
+        names: names in the file, which tell bilm-tf's one-layer form from the usual one; empty for the usual one.
+    """
+    rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
+    size, cell = config.projection_size, config.cell_size
+    is_short = any("/RNN/LSTMCell/" in name for name in names)
+    for direction, ours in DIRECTIONS.items():
+        for layer in range(config.num_hidden_layers):
+            theirs = f"{direction}/RNN/LSTMCell" if is_short else f"{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            lstm = f"bilm.layers.{layer}.{ours}"
+            kernels = (f"{lstm}.input_linear.weight", f"{lstm}.recurrent_linear.weight")
+            rules += [
+                Rule(f"{theirs}/W_0", (2 * size, 4 * cell), kernels, (SwapMiddleGates(), SplitRows(), Transpose())),
+                Rule(f"{theirs}/B", (4 * cell,), (f"{lstm}.input_linear.bias",), (SwapMiddleGates(),)),
+            ]
+            if config.cell_projection:
+                rules.append(Rule(f"{theirs}/W_P_0", (cell, size), (f"{lstm}.projection.weight",), (Transpose(),)))
+    return rules
+
+
+def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
+    d, n = config.char_embedding_size, config.num_filters
+    rules = [_table("char_embed", config)]
+    for index, (width, count) in enumerate(config.char_filters):
+        ours = f"token_encoder.convolutions.{index}"
+        rules += [
+            Rule(f"CNN/W_cnn_{index}", (1, width, d, count), (f"{ours}.weight",), (DropLeadingAxis(), Transpose())),
+            Rule(f"CNN/b_cnn_{index}", (count,), (f"{ours}.bias",)),
+        ]
+    for index in range(config.num_highway_layers):
+        for theirs, name in (("carry", "gate"), ("transform", "transform")):
+            ours = f"token_encoder.highways.{index}.{name}"
+            rules += [
+                Rule(f"CNN_high_{index}/W_{theirs}", (n, n), (f"{ours}.weight",), (Transpose(),)),
+                Rule(f"CNN_high_{index}/b_{theirs}", (n,), (f"{ours}.bias",)),
+            ]
+    if config.char_projection:
+        size, ours = config.projection_size, "token_encoder.projection"
+        rules += [
+            Rule("CNN_proj/W_proj", (n, size), (f"{ours}.weight",), (Transpose(),)),
+            Rule("CNN_proj/b_proj", (size,), (f"{ours}.bias",)),
+        ]
+    return rules
+
+
+def _table(name: str, config: ElmoConfig) -> Rule:
+    """The row of the character or word table; the file lacks the padding row."""
+    width = config.char_embedding_size if name == "char_embed" else config.projection_size
+    return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
+
+
+def _look_up(options: Mapping[str, Any], row: Option, where: str) -> Any:
+    value: Any = options
+    for depth, key in enumerate(row.path):
+        if not isinstance(value, Mapping):
+            raise ConversionError(f"{where}: `{'.'.join(row.path[:depth])}` must be an object, found {value!r}.")
+        if key not in value:
+            if row.default is REQUIRED or depth < len(row.path) - 1:
+                raise ConversionError(f"{where} lacks `{'.'.join(row.path)}`, which every ELMo needs.")
+            return row.default
+        value = value[key]
+    return value
+
+
+def _refuse_unknown_options(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> None:
+    known = {row.path for row in rows} | IGNORED_OPTIONS
+    for section in ("lstm", "char_cnn"):
+        part = options.get(section)
+        for key in part if isinstance(part, Mapping) else ():
+            if not any(path[:2] == (section, key) for path in known):
+                raise ConversionError(
+                    f"{where}: unknown key `{section}.{key}`. It may change the architecture, so it is not guessed at; "
+                    "known keys are " + ", ".join(sorted({path[1] for path in known if path[0] == section})) + "."
+                )

@@ -1,0 +1,57 @@
+"""The README.md of a converted folder, rendered by `huggingface_hub` from `model_cards/template.md`."""
+
+from importlib import metadata, resources
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from elmo_hf.configuration_elmo import ElmoConfig
+
+
+def render_card(
+    config: ElmoConfig, num_parameters: int, source_name: str, sources: dict[str, str], difference: float | None
+) -> str:
+    """Renders the card.
+
+    Args:
+        config: the architecture.
+        num_parameters: numbers in the source checkpoint.
+        source_name: what the source is called, such as `elmo_small`.
+        sources: SHA-256 of each source file by its name.
+        difference: largest difference found by the check, or None.
+    """
+    data = ModelCardData(
+        library_name="transformers", pipeline_tag="feature-extraction", tags=["elmo", "bilm", "word-embeddings"]
+    )
+    has_characters = config.token_encoder == "char_cnn"
+    card = ModelCard.from_template(
+        data,
+        template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
+        name=source_name,
+        source_name=source_name,
+        version=metadata.version("elmo-hf"),
+        hidden_size=config.hidden_size,
+        architecture=_architecture(config, num_parameters),
+        sources=sources,
+        difference=difference,
+        max_bytes=config.max_word_length - 2 if has_characters else None,
+    )
+    return card.content
+
+
+def _architecture(config: ElmoConfig, num_parameters: int) -> list[tuple[str, str]]:
+    if config.token_encoder == "char_cnn":
+        filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
+        encoder = (
+            f"{config.char_embedding_size}-d characters, filters {filters} ({config.char_activation}), "
+            f"{config.num_highway_layers} highway layers"
+        )
+    else:
+        encoder = f"word embedding, {config.vocab_size - 1} words"
+    skip = "with" if config.use_skip_connections else "without"
+    return [
+        ("parameters", f"{num_parameters:,}"),
+        ("token encoder", encoder),
+        ("biLM", f"{config.num_hidden_layers} layers, {skip} skip connections"),
+        ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
+        ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
+    ]

@@ -1,0 +1,92 @@
+"""The published checkpoints and how to get them.
+
+Addresses and file names are AllenNLP's own (allennlp.org/elmo). Nobody published checksums, so the first download's
+are recorded in `SHA256SUMS` beside the files (check with `sha256sum -c`), and in the model card.
+"""
+
+import urllib.error
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from huggingface_hub.constants import HF_HOME
+from torch.hub import download_url_to_file
+
+from .convert import AllenNlpFiles
+from .errors import ConversionError
+from .files import sha256
+
+BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
+RECORD = "SHA256SUMS"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published checkpoint: its two files below `BASE_URL`."""
+
+    options: str
+    weights: str
+
+
+def _official(folder: str) -> Published:
+    return Published(f"{folder}/elmo_{folder}_options.json", f"{folder}/elmo_{folder}_weights.hdf5")
+
+
+PUBLISHED = {
+    "small": _official("2x1024_128_2048cnn_1xhighway"),
+    "medium": _official("2x2048_256_2048cnn_1xhighway"),
+    "original": _official("2x4096_512_2048cnn_2xhighway"),
+    "5.5B": _official("2x4096_512_2048cnn_2xhighway_5.5B"),
+    "pt": Published("contributed/pt/elmo_pt_options.json", "contributed/pt/elmo_pt_weights.hdf5"),
+}
+
+
+def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> AllenNlpFiles:
+    """Downloads a published checkpoint, with a progress bar, unless it is there already.
+
+    Args:
+        name: a key of `PUBLISHED`.
+        base_url: where the files lie.
+        folder: where to put them; None: `elmo-hf/NAME` below `$HF_HOME`.
+
+    Raises:
+        ConversionError: if the name is unknown, the network is absent, or a file is not the one recorded before.
+    """
+    if name not in PUBLISHED:
+        raise ConversionError(f"there is no published model {name!r}; known are {', '.join(PUBLISHED)}.")
+    published = PUBLISHED[name]
+    folder = folder or Path(HF_HOME) / "elmo-hf" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [_fetch(base_url + part, folder) for part in (published.options, published.weights)]
+    _check_record(folder / RECORD, paths)
+    return AllenNlpFiles(*paths)
+
+
+def _fetch(url: str, folder: Path) -> Path:
+    path = folder / Path(urlsplit(url).path).name
+    if not path.exists():
+        try:
+            # Writes under a temporary name and renames.
+            download_url_to_file(url, str(path))
+        except (urllib.error.URLError, OSError) as error:
+            raise ConversionError(
+                f"cannot download {url}: {error}. Without a network, download the options and the weights file "
+                "elsewhere and run `elmo-hf convert --options FILE --weights FILE DEST`."
+            ) from error
+    return path
+
+
+def _check_record(record: Path, paths: list[Path]) -> None:
+    """Writes the checksums on the first download; on every later one the files must still have them."""
+    found = {path.name: sha256(path) for path in paths}
+    if record.exists():
+        lines = record.read_text(encoding="utf-8").splitlines()
+        recorded = {name: digest for digest, name in (line.split(maxsplit=1) for line in lines)}
+        changed = [name for name, digest in found.items() if recorded.get(name) != digest]
+        if changed:
+            raise ConversionError(
+                f"{', '.join(changed)} in {record.parent} changed since {record.name} was written; "
+                "delete the folder to download again."
+            )
+    else:
+        record.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()), encoding="utf-8")

@@ -1,0 +1,177 @@
+"""The engine of conversion: tables of renaming rules, read in either direction.
+
+A format is a list of `Rule`s. Each pairs one array of the foreign file with one or more tensors of ours and names the
+operations between them; every operation knows its inverse, so import and export cannot drift apart:
+
+    ours    = op_n(... op_1([theirs]))            `import_arrays`
+    [theirs] = op_1^-1(... op_n^-1(ours))         `export_arrays`
+
+Operations work on lists of NumPy arrays, because one foreign array may hold several of our tensors. They only move
+numbers about, so a round trip gives the same bits.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from .errors import ConversionError
+
+Arrays = list[np.ndarray]
+
+
+class ArrayOp(Protocol):
+    """A reversible rearrangement."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """From the foreign file to ours."""
+
+    def invert(self, arrays: Arrays) -> Arrays:
+        """From ours to the foreign file."""
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """Reverses the axes: a TensorFlow kernel `(in, out)` or `(width, in, out)` and torch's weight."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """Reverses the axes of each array."""
+        return [array.transpose() for array in arrays]
+
+    invert = apply
+
+
+@dataclass(frozen=True)
+class DropLeadingAxis:
+    """Takes away a first axis of length 1, such as the height of a TensorFlow convolution."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """`(1, ...)` to `(...)`."""
+        return [array.reshape(array.shape[1:]) for array in arrays]
+
+    def invert(self, arrays: Arrays) -> Arrays:
+        """`(...)` to `(1, ...)`."""
+        return [array[np.newaxis] for array in arrays]
+
+
+@dataclass(frozen=True)
+class SwapMiddleGates:
+    """Exchanges the second and third quarter of the last axis: TensorFlow's gates i, j, f, o and torch's i, f, g, o."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """Reorders the last axis of each array."""
+        return [np.concatenate([np.split(array, 4, axis=-1)[gate] for gate in (0, 2, 1, 3)], -1) for array in arrays]
+
+    invert = apply
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Cuts `(2P, ...)` into two arrays `(P, ...)`: the input's rows of an LSTM kernel and the recurrent ones."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """One array to its two halves."""
+        return np.split(arrays[0], 2)
+
+    def invert(self, arrays: Arrays) -> Arrays:
+        """Two halves to one array."""
+        return [np.concatenate(arrays)]
+
+
+@dataclass(frozen=True)
+class PrependZeroRow:
+    """Adds the zero vector of the padding id in front of a table: bilm-tf adds it whenever it reads the file."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """`(n, d)` to `(n + 1, d)`."""
+        return [np.concatenate([np.zeros_like(array[:1]), array]) for array in arrays]
+
+    def invert(self, arrays: Arrays) -> Arrays:
+        """`(n + 1, d)` to `(n, d)`."""
+        if any(array[0].any() for array in arrays):
+            raise ConversionError("row 0 of the embedding must be zero: the format has no place for a padding vector.")
+        return [array[1:] for array in arrays]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of a format's table.
+
+    Attributes:
+        source: name of the foreign array.
+        shape: its shape.
+        targets: names of our tensors, in the order in which the operations make them.
+        ops: what lies between, in the order of import.
+    """
+
+    source: str
+    shape: tuple[int, ...]
+    targets: tuple[str, ...]
+    ops: tuple[ArrayOp, ...] = ()
+
+
+def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+    """Applies every rule; each foreign array is used exactly once, with the shape and the values a model needs.
+
+    Args:
+        rules: the format's table for this architecture.
+        source: the foreign arrays by name.
+        where: the file's name, for messages.
+
+    Returns:
+        our tensors by name, C-contiguous float32.
+
+    Raises:
+        ConversionError: listing every missing, unknown or misshapen array, or one that is not made of finite floats.
+    """
+    rules = list(rules)
+    known = {rule.source for rule in rules}
+    faults = [f"missing: `{rule.source}` {rule.shape}" for rule in rules if rule.source not in source]
+    faults += [f"unknown: `{name}` {array.shape}" for name, array in source.items() if name not in known]
+    for rule in rules:
+        if rule.source in source:
+            faults += _faults_of(rule, source[rule.source])
+    if faults:
+        listed = "\n  ".join(faults)
+        raise ConversionError(
+            f"{where} does not hold the arrays that its options describe:\n  {listed}\n"
+            "Check that the options file belongs to these weights."
+        )
+    imported = {}
+    for rule in rules:
+        arrays: Arrays = [source[rule.source]]
+        for op in rule.ops:
+            arrays = op.apply(arrays)
+        for target, array in zip(rule.targets, arrays, strict=True):
+            imported[target] = np.ascontiguousarray(array, dtype=np.float32)
+    return imported
+
+
+def export_arrays(rules: Iterable[Rule], tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Applies every rule backwards.
+
+    Returns:
+        the foreign arrays by name, C-contiguous.
+
+    Raises:
+        KeyError: if one of our tensors is missing.
+        ConversionError: if the format has no place for a value.
+    """
+    exported = {}
+    for rule in rules:
+        arrays = [tensors[target] for target in rule.targets]
+        for op in reversed(rule.ops):
+            arrays = op.invert(arrays)
+        exported[rule.source] = np.ascontiguousarray(arrays[0])
+    return exported
+
+
+def _faults_of(rule: Rule, array: np.ndarray) -> list[str]:
+    if array.shape != rule.shape:
+        return [f"shape: `{rule.source}` must be {rule.shape}, found {array.shape}"]
+    if array.dtype not in (np.float16, np.float32):
+        return [f"type: `{rule.source}` must be float32, found {array.dtype}"]
+    if not np.isfinite(array).all():
+        return [f"values: `{rule.source}` holds NaN or infinite numbers"]
+    return []

@@ -1,0 +1,241 @@
+"""Configuration of an ELMo biLM: every architectural number of Peters et al. (2018), validated once.
+
+One flat record describes all ELMo checkpoints: the character CNN of Kim et al. (2016) or a word embedding as
+token encoder, L layers of LSTMP cells (Sak et al. 2014) in two directions that never mix, and the scalar mixes
+on top. The defaults are the original model of 93.6 million parameters.
+
+Glossary, used in every file of the package:
+    B batch, T words of the longest sentence, C characters per word (`max_word_length`),
+    E character embedding (`char_embedding_size`), F filters in total, P projection (`projection_size`),
+    H memory cell (`cell_size`), L layers (`num_hidden_layers`).
+
+Deliberate differences from bilm-tf's `options.json`:
+    a clip that is off is `None` (never 0); presence of the two linear projections is a recorded fact
+    (`char_projection`, `cell_projection`), which bilm-tf only implies by equal sizes and AllenNLP always assumes;
+    the 1.0 that TensorFlow adds to the forget gate when it runs is a number here, so weights stay bit-exact.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+TOKEN_ENCODERS = ("char_cnn", "word_embedding")
+CHAR_ACTIVATIONS = ("relu", "tanh")
+SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
+ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+
+# Every class a saved folder can open, whichever of them wrote it: transformers itself would record only the writer.
+AUTO_MAP = {
+    "AutoConfig": "configuration_elmo.ElmoConfig",
+    "AutoModel": "modeling_elmo.ElmoModel",
+}
+
+
+class ElmoConfig(PreTrainedConfig):
+    """The numbers of one ELMo model; the defaults are the original 93.6M-parameter model.
+
+    Args:
+        token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
+        vocab_size: number of input ids, the padding id 0 included: 262 characters, or words + 1.
+        max_word_length: C, length of a word's row of character ids, its begin and end marks included.
+        char_embedding_size: E.
+        char_filters: [width, count] of each convolution, in order; widths are in characters.
+        char_activation: `"relu"` or `"tanh"`, applied to the convolutions only.
+        num_highway_layers: highway layers between convolutions and projection, 0 or more.
+        char_projection: whether a linear layer maps F to P. None: exactly when F and P differ (bilm-tf's rule).
+        projection_size: P, width of a token vector, of one direction's output and of its recurrent state.
+        cell_size: H, width of the memory cell.
+        num_hidden_layers: L.
+        cell_projection: whether a linear layer maps H to P. None: exactly when H and P differ (bilm-tf's rule).
+        cell_clip: limit of the memory cell's absolute values, or None.
+        projection_clip: limit of the projected output's absolute values, or None.
+        use_skip_connections: from the second layer on, add a layer's input to its output.
+        forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 where the bias is complete.
+        hidden_size: 2P, the width of every output; a contradicting value is an error.
+        num_output_representations: how many independent scalar mixes the model computes.
+        representation_dropout: dropout on each mixed representation, in training only.
+        scalar_mix_weights: L+1 true weights (they sum to 1) every mix starts from; None: equal weights.
+        scalar_mix_trainable: whether mixes learn. If False the weights are constants of this config and the
+            model holds no mix parameters.
+        scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
+            makes a vector depend on its batch mates; `"word"`: each word vector on its own.
+        pad_token_id: always 0.
+        bos_token_id: id that marks `<S>`; None: 257 for characters, 1 for words.
+        eos_token_id: id that marks `</S>`; None: 258 for characters, 2 for words.
+
+    Raises:
+        ValueError: naming the field, the legal values and the value found.
+    """
+
+    model_type = "elmo"
+    keys_to_ignore_at_inference = ("state",)
+
+    token_encoder: str = "char_cnn"
+    vocab_size: int = 262
+    max_word_length: int = 50
+    char_embedding_size: int = 16
+    char_filters: Sequence[Sequence[int]] = ORIGINAL_FILTERS
+    char_activation: str = "relu"
+    num_highway_layers: int = 2
+    char_projection: bool | None = None
+    projection_size: int = 512
+    cell_size: int = 4096
+    num_hidden_layers: int = 2
+    cell_projection: bool | None = None
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    use_skip_connections: bool = True
+    forget_bias: float = 1.0
+    hidden_size: int | None = None
+    num_output_representations: int = 1
+    representation_dropout: float = 0.5
+    scalar_mix_weights: Sequence[float] | None = None
+    scalar_mix_trainable: bool = True
+    scalar_mix_layer_norm: str = "none"
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Fills what follows from other fields, then validates; `kwargs` are transformers' own fields."""
+        super().__post_init__(**kwargs)
+        self.auto_map = dict(AUTO_MAP)
+        self.validate_architecture()
+
+    def validate_architecture(self) -> None:
+        """Resolves the fields left None and checks all of them.
+
+        Models call it once more, because `from_pretrained(..., field=value)` sets fields after construction.
+
+        Raises:
+            ValueError: naming the field, the legal values and the value found.
+        """
+        self._one_of("token_encoder", TOKEN_ENCODERS)
+        self._one_of("char_activation", CHAR_ACTIVATIONS)
+        self._one_of("scalar_mix_layer_norm", SCALAR_MIX_LAYER_NORMS)
+        self._whole("vocab_size", least=1)
+        self._whole("max_word_length", least=3)
+        self._whole("char_embedding_size", least=1)
+        self._whole("num_highway_layers", least=0)
+        self._whole("projection_size", least=1)
+        self._whole("cell_size", least=1)
+        self._whole("num_hidden_layers", least=1)
+        self._whole("num_output_representations", least=1)
+        self._clip("cell_clip")
+        self._clip("projection_clip")
+        self._flag("use_skip_connections")
+        self._flag("scalar_mix_trainable")
+        if not _is_number(self.forget_bias):
+            raise ValueError(f"`forget_bias` must be a finite number, found {self.forget_bias!r}.")
+        if not (_is_number(self.representation_dropout) and 0 <= self.representation_dropout < 1):
+            raise ValueError(f"`representation_dropout` must be in [0, 1), found {self.representation_dropout!r}.")
+        self._validate_filters()
+        self.char_projection = self._projection("char_projection", self.num_filters)
+        self.cell_projection = self._projection("cell_projection", self.cell_size)
+        self._validate_hidden_size()
+        self._validate_special_ids()
+        self._validate_scalar_mix_weights()
+
+    @property
+    def num_filters(self) -> int:
+        """F, the sum of the filter counts."""
+        return sum(count for _, count in self.char_filters)
+
+    def _one_of(self, name: str, legal: tuple[str, ...]) -> None:
+        if getattr(self, name) not in legal:
+            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {getattr(self, name)!r}.")
+
+    def _whole(self, name: str, least: int) -> None:
+        if not _is_whole(getattr(self, name), least):
+            raise ValueError(f"`{name}` must be a whole number of at least {least}, found {getattr(self, name)!r}.")
+
+    def _clip(self, name: str) -> None:
+        value = getattr(self, name)
+        if value is not None and not (_is_number(value) and value > 0):
+            raise ValueError(f"`{name}` must be a positive number, or None to switch it off, found {value!r}.")
+
+    def _flag(self, name: str) -> None:
+        if not isinstance(getattr(self, name), bool):
+            raise ValueError(f"`{name}` must be True or False, found {getattr(self, name)!r}.")
+
+    def _validate_filters(self) -> None:
+        filters = self.char_filters
+        if not isinstance(filters, Sequence) or isinstance(filters, str) or len(filters) == 0:
+            raise ValueError(f"`char_filters` must be a list of [width, count] pairs, found {filters!r}.")
+        for index, pair in enumerate(filters):
+            pair_is_legal = isinstance(pair, Sequence) and len(pair) == 2 and all(_is_whole(n, 1) for n in pair)
+            if not pair_is_legal:
+                raise ValueError(f"`char_filters` must be [width, count] pairs, found {pair!r} at index {index}.")
+            if pair[0] > self.max_word_length:
+                raise ValueError(
+                    f"`char_filters` may be at most `max_word_length` = {self.max_word_length} characters wide, "
+                    f"found {pair!r} at index {index}."
+                )
+        self.char_filters = [list(pair) for pair in filters]
+
+    def _projection(self, name: str, input_size: int) -> bool:
+        value = getattr(self, name)
+        if value is None:
+            return input_size != self.projection_size
+        self._flag(name)
+        if not value and input_size != self.projection_size:
+            raise ValueError(
+                f"`{name}` can be False only where its input is as wide as `projection_size` = "
+                f"{self.projection_size}, found {input_size}."
+            )
+        return value
+
+    def _validate_hidden_size(self) -> None:
+        if self.hidden_size is None:
+            self.hidden_size = 2 * self.projection_size
+        if self.hidden_size != 2 * self.projection_size:
+            raise ValueError(
+                f"`hidden_size` is always 2 * `projection_size` = {2 * self.projection_size}, "
+                f"found {self.hidden_size!r}; leave it out."
+            )
+
+    def _validate_special_ids(self) -> None:
+        defaults = {"bos_token_id": (257, 1), "eos_token_id": (258, 2)}
+        for name, (character_id, word_id) in defaults.items():
+            if getattr(self, name) is None:
+                setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)
+            self._whole(name, least=1)
+        if self.pad_token_id != 0:
+            raise ValueError(f"`pad_token_id` is always 0, found {self.pad_token_id!r}.")
+
+    def _validate_scalar_mix_weights(self) -> None:
+        if self.scalar_mix_weights is not None:
+            self.scalar_mix_weights = checked_mix_weights(
+                "scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1
+            )
+
+
+def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:
+    """Returns the true weights of a scalar mix as a list.
+
+    Raises:
+        ValueError: if `weights` are not `num_layers` numbers of at least 0 that sum to 1.
+    """
+    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != num_layers:
+        raise ValueError(f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {weights!r}.")
+    if not all(_is_number(weight) and weight >= 0 for weight in weights):
+        raise ValueError(f"`{name}` must be numbers of at least 0, found {weights!r}.")
+    if abs(sum(weights) - 1) > 1e-4:
+        raise ValueError(
+            f"`{name}` are true weights and must sum to 1, found a sum of {sum(weights)} in {weights!r}; "
+            "AllenNLP's `scalar_mix_parameters` are the numbers before the softmax."
+        )
+    return [float(weight) for weight in weights]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+ElmoConfig.register_for_auto_class()

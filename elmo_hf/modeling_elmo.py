@@ -1,0 +1,254 @@
+"""ELMo as a transformers model: token encoder, biLM, scalar mixes (Peters et al. 2018, §3).
+
+    ids -> token encoder -> v_1 .. v_T -> biLM -> h_0 .. h_L -> scalar mixes -> ELMo vectors
+
+Glossary: B batch, T words, C characters per word, E character embedding, P projection, H cell, L layers.
+
+Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so the same text gives the
+same vectors in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds,
+not rows that the model inserts and removes; padding may stand on either side; equal words of a batch go through the
+character CNN once.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .configuration_elmo import ElmoConfig
+from .lstmp import LSTMP, BiLM, BiLMState
+from .scalar_mix import ScalarMix, logits_of
+from .token_encoder import CharacterCNN, Highway, WordEmbedding
+
+
+@dataclass
+class ElmoModelOutput(ModelOutput):
+    """What `ElmoModel` returns.
+
+    Attributes:
+        last_hidden_state: `(B, T, 2P)`, the top biLM layer, zero on padding.
+        pooler_output: `(B, 2P)`, mean of the first representation over words, `<S>`, `</S>` and padding excluded;
+            zero for a text without words. With `inputs_embeds` boundaries cannot be told and count as words.
+        elmo_representations: a tuple of `num_output_representations` tensors `(B, T, 2P)`, zero on padding.
+        token_embeddings: `(B, T, P)`, the context-free word vectors, zero on padding.
+        state: the `BiLMState` after this batch, to pass into the next call; cut off from the graph.
+        hidden_states: returned when `output_hidden_states=True`: L+1 tensors `(B, T, 2P)`, the first being the token
+            vector twice, zero on padding.
+    """
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    elmo_representations: tuple[Tensor, ...] | None = None
+    token_embeddings: Tensor | None = None
+    state: BiLMState | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+class ElmoPreTrainedModel(PreTrainedModel):
+    """Initialisation, loading and saving, shared by every ELMo model."""
+
+    config_class = ElmoConfig
+    base_model_prefix = "elmo"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
+    # A converted biLM carries no mix: mixes then start from `config.scalar_mix_weights`. A constant mix takes none.
+    _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
+    _keys_to_ignore_on_load_unexpected = [r"scalar_mixes\."]
+
+    def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
+        """Validates `config` once more: `from_pretrained(..., field=value)` changes it after construction."""
+        config.validate_architecture()
+        super().__init__(config, *args, **kwargs)
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """Two texts of three words, for tracing."""
+        shape = (2, 3, self.config.max_word_length) if self.config.token_encoder == "char_cnn" else (2, 3)
+        return {"input_ids": torch.ones(shape, dtype=torch.long, device=self.device)}
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialises as bilm-tf does (its `training.py`; the LSTM by TensorFlow's Glorot default)."""
+        if isinstance(module, CharacterCNN):
+            init.uniform_(module.embedding.weight, -1, 1)
+            self._init_padding_row(module.embedding)
+            for convolution in module.convolutions:
+                assert isinstance(convolution, nn.Conv1d)
+                if self.config.char_activation == "relu":
+                    init.uniform_(convolution.weight, -0.05, 0.05)
+                else:
+                    fan_in = convolution.in_channels * convolution.kernel_size[0]
+                    init.normal_(convolution.weight, std=1 / math.sqrt(fan_in))
+                init.zeros_(convolution.bias)
+            if module.projection is not None:
+                init.normal_(module.projection.weight, std=1 / math.sqrt(module.projection.in_features))
+                init.zeros_(module.projection.bias)
+        elif isinstance(module, Highway):
+            for linear, bias in ((module.transform, 0.0), (module.gate, -2.0)):
+                init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+                init.constant_(linear.bias, bias)
+        elif isinstance(module, WordEmbedding):
+            init.xavier_uniform_(module.embedding.weight)
+            self._init_padding_row(module.embedding)
+        elif isinstance(module, LSTMP):
+            # TensorFlow holds both products in one kernel of [input + projection, 4 * cell].
+            linear = module.input_linear
+            limit = math.sqrt(6 / (2 * linear.in_features + linear.out_features))
+            init.uniform_(linear.weight, -limit, limit)
+            init.zeros_(linear.bias)
+            init.uniform_(module.recurrent_linear.weight, -limit, limit)
+            if module.projection is not None:
+                init.xavier_uniform_(module.projection.weight)
+        elif isinstance(module, ScalarMix) and module.logits is not None and module.scale is not None:
+            init.copy_(module.logits, logits_of(module.initial_weights))
+            init.ones_(module.scale)
+
+    def _init_padding_row(self, embedding: nn.Embedding) -> None:
+        if not getattr(embedding.weight, "_is_hf_initialized", False):
+            init.zeros_(embedding.weight[embedding.padding_idx])
+
+
+class ElmoModel(ElmoPreTrainedModel):
+    """The biLM encoder with its scalar mixes."""
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes the model with random weights; see `ElmoConfig` for every number."""
+        super().__init__(config)
+        self.token_encoder = CharacterCNN(config) if config.token_encoder == "char_cnn" else WordEmbedding(config)
+        self.bilm = BiLM(config)
+        self.scalar_mixes = nn.ModuleList(ScalarMix(config) for _ in range(config.num_output_representations))
+        self.dropout = nn.Dropout(config.representation_dropout)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The character table, or the word table."""
+        return self.token_encoder.embedding
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replaces the character table, or the word table."""
+        self.token_encoder.embedding = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        state: BiLMState | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> ElmoModelOutput:
+        """Embeds a batch of texts.
+
+        Args:
+            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for a word-embedding model; any integer type.
+            attention_mask: `(B, T)`, 1 on words (boundaries included) and 0 on padding, which may stand on either
+                side. None: every position that has an id above 0.
+            state: from the batch before, or None to start from zeros.
+            inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`.
+            output_hidden_states: whether to return all layers.
+            return_dict: False for a plain tuple.
+            **kwargs: accepted and ignored, as every transformers model does.
+
+        Returns:
+            an `ElmoModelOutput`.
+
+        Raises:
+            ValueError: if not exactly one of `input_ids` and `inputs_embeds` is given, or a shape is wrong.
+        """
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        if input_ids is not None and inputs_embeds is None:
+            mask = _word_mask(attention_mask, self._positions_with_ids(input_ids))
+            token_embeddings = self._embed_ids(input_ids.long(), mask)
+            is_text = mask & ~self._boundaries(input_ids)
+        elif inputs_embeds is not None and input_ids is None:
+            mask = is_text = _word_mask(
+                attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
+            )
+            token_embeddings = self._embed_embeds(inputs_embeds, mask)
+        else:
+            raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
+
+        layers, next_state = self.bilm(token_embeddings, mask, state)
+        representations = tuple(self.dropout(mix(layers, mask)) for mix in self.scalar_mixes)
+        return ElmoModelOutput(
+            last_hidden_state=layers[-1],
+            pooler_output=masked_mean(representations[0], is_text),
+            elmo_representations=representations,
+            token_embeddings=token_embeddings,
+            state=next_state,
+            hidden_states=tuple(layers) if output_hidden_states else None,
+        )
+
+    def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True where a word has any id above 0."""
+        if self.config.token_encoder == "word_embedding":
+            if input_ids.dim() != 2:
+                raise ValueError(f"`input_ids` must be word ids of shape (batch, words), found {_shape(input_ids)}.")
+            return input_ids > 0
+        if input_ids.dim() != 3 or input_ids.shape[-1] != self.config.max_word_length:
+            raise ValueError(
+                f"`input_ids` must be character ids of shape (batch, words, {self.config.max_word_length}), "
+                f"found {_shape(input_ids)}; `ElmoTokenizer` makes them."
+            )
+        return (input_ids > 0).any(dim=-1)
+
+    def _boundaries(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True on `<S>` and `</S>`: their ids occur nowhere else, in rows of characters neither."""
+        is_boundary = (input_ids == self.config.bos_token_id) | (input_ids == self.config.eos_token_id)
+        return is_boundary.any(dim=-1) if self.config.token_encoder == "char_cnn" else is_boundary
+
+    def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
+        if torch.compiler.is_compiling():
+            # Which words are equal is known only from the data, and a compiled shape must not depend on it.
+            vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return vectors.masked_fill(~mask.unsqueeze(-1), 0)
+        distinct, which = torch.unique(input_ids[mask], dim=0, return_inverse=True)
+        distinct_vectors = self.token_encoder(distinct)
+        vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
+        return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
+
+    def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)`, zero on padding, from word vectors or from embedded characters."""
+        if inputs_embeds.dim() == 4 and isinstance(self.token_encoder, CharacterCNN):
+            inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
+            raise ValueError(
+                f"`inputs_embeds` must have shape (batch, words, {self.config.projection_size}), or for characters "
+                f"(batch, words, characters, {self.config.char_embedding_size}), found {_shape(inputs_embeds)}."
+            )
+        return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
+    """`(B, T)`, True on words: the caller's mask, or else what the inputs say."""
+    if attention_mask is None:
+        return default
+    if attention_mask.shape != default.shape:
+        raise ValueError(
+            f"`attention_mask` must have shape (batch, words) = {_shape(default)}, found {_shape(attention_mask)}."
+        )
+    return attention_mask.to(default.device).bool()
+
+
+def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Mean of `vectors` `(B, T, D)` where `mask` `(B, T)` is True: `(B, D)`, zero where it nowhere is."""
+    total = vectors.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1)
+    return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)
+
+
+ElmoModel.register_for_auto_class("AutoModel")

@@ -1,0 +1,98 @@
+"""The scalar mix: one vector a word from all layers of the biLM (Peters et al. 2018, equation 1).
+
+    ELMo = scale . sum_k s_k h_k,    s = softmax(logits),    k = 0 .. L
+
+Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice, h_k the k-th biLM layer.
+
+Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename every
+parameter with "gamma" in its name); weights are given as *true* weights, not as numbers before a softmax, so a single
+layer is `[0, 0, 1]` exactly; weights that do not learn are constants of the config, not parameters; results are zero
+on padding in every mode. The L+1 scalars are one vector instead of L+1 parameters of one number.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_elmo import ElmoConfig, checked_mix_weights
+
+# Stands for log(0): its softmax is exactly 0 in every dtype, and unlike -inf it gives no NaN to weight decay.
+LOGIT_OF_ZERO = -1e4
+
+
+class ScalarMix(nn.Module):
+    """Weights the L+1 layers and adds them up.
+
+    Attributes:
+        logits: `(L+1,)`, the learned numbers before the softmax; None where the config fixes the weights.
+        scale: `()`, the paper's gamma; None where the config fixes the weights (it is 1 then).
+    """
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Reads `num_hidden_layers` and `scalar_mix_*` of `config`."""
+        super().__init__()
+        num_layers = config.num_hidden_layers + 1
+        self.initial_weights = tuple(config.scalar_mix_weights or [1 / num_layers] * num_layers)
+        self.layer_norm = config.scalar_mix_layer_norm
+        self.logits = nn.Parameter(torch.zeros(num_layers)) if config.scalar_mix_trainable else None
+        self.scale = nn.Parameter(torch.ones(())) if config.scalar_mix_trainable else None
+
+    @property
+    def weights(self) -> Tensor:
+        """`(L+1,)`, the true weights of the layers, as they are now; they sum to 1."""
+        return torch.tensor(self.initial_weights) if self.logits is None else self.logits.softmax(dim=0)
+
+    @torch.no_grad()
+    def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
+        """Sets the true weights of a mix that learns; a weight of zero stays zero.
+
+        Raises:
+            ValueError: if the mix is constant, or `weights` are not L+1 numbers that sum to 1.
+        """
+        if self.logits is None or self.scale is None:
+            raise ValueError(
+                "this mix is constant (`config.scalar_mix_trainable` is False); "
+                "load the model with other `scalar_mix_weights` instead."
+            )
+        self.logits.copy_(logits_of(checked_mix_weights("weights", weights, len(self.logits))))
+        self.scale.fill_(scale)
+
+    def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Mixes L+1 layers `(B, T, 2P)` under `mask` `(B, T)` to `(B, T, 2P)`, zero where the mask is False."""
+        weights = self.weights.to(layers[0].device, layers[0].dtype)
+        if self.layer_norm == "batch":
+            layers = [normalise_batch(layer, mask) for layer in layers]
+        elif self.layer_norm == "word":
+            layers = [nn.functional.layer_norm(layer, layer.shape[-1:]) for layer in layers]
+        mixed = sum(weight * layer for weight, layer in zip(weights, layers, strict=True))
+        if self.scale is not None:
+            mixed = self.scale.to(mixed.device) * mixed
+        return mixed.masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
+    """Subtracts one mean and divides by one deviation, over all features of all words of the batch.
+
+    Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 inside the
+    root (1e-4 in half precision). A vector depends on its batch mates; kept for parity only.
+
+    Args:
+        layer: `(B, T, 2P)`.
+        mask: `(B, T)`, True on words.
+
+    Returns:
+        `(B, T, 2P)`; meaningless where the mask is False.
+    """
+    epsilon = 1e-4 if layer.dtype == torch.float16 else 1e-13
+    mask = mask.unsqueeze(-1)
+    count = mask.sum() * layer.shape[-1]
+    mean = (layer * mask).sum() / count
+    variance = (((layer - mean) * mask) ** 2).sum() / count
+    return (layer - mean) / torch.sqrt(variance + epsilon)
+
+
+def logits_of(weights: Sequence[float]) -> Tensor:
+    """`(L+1,)`, the numbers whose softmax are `weights`; where a weight is 0, exactly so."""
+    return torch.tensor([math.log(weight) if weight > 0 else LOGIT_OF_ZERO for weight in weights])

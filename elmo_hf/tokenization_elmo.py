@@ -1,0 +1,455 @@
+"""The ELMo tokenizer: texts to words, words to ids (Peters et al. 2018, §3.4; AllenNLP's `batch_to_ids`).
+
+A text is split into words (`word_splitter.py`), or comes as words; `<S>` and `</S>` are put around it; each word
+becomes its ids (`word_codec.py`). A batch is one array with one mask, filled at once:
+
+    input_ids (B, T, C)    attention_mask (B, T), 1 on words and boundaries
+
+Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
+
+Deliberate differences from other tokenizers of transformers: one position is one word with a row of ids, so every
+method that handles ids is overridden here; the Rust tokenizer behind is only the vocabulary of single ids and the
+splitter. In raw text `<S>` is no mark-up; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two
+sentences side by side, each with its own boundaries. There is no overflow, because ELMo has no longest text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models
+from transformers import BatchEncoding, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
+from transformers.utils import TensorType
+
+from .word_codec import (
+    BEGIN_SENTENCE,
+    END_SENTENCE,
+    PADDING,
+    UNKNOWN_WORD,
+    CharacterCodec,
+    VocabularyCodec,
+    read_vocabulary,
+)
+from .word_encoding import WordEncoding, Words
+from .word_splitter import make_word_splitter
+
+# The value a key is padded with. Other keys of a batch are left as they are.
+PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1}
+
+
+class ElmoTokenizer(PreTrainedTokenizerFast):
+    """Makes the inputs of every ELMo model.
+
+    Args:
+        token_encoder: `"char_cnn"` for rows of characters, `"word_embedding"` for word ids.
+        max_word_length: C; a word is cut after C - 2 bytes.
+        word_splitter: how raw text becomes words, `"ptb"` or `"whitespace"`.
+        vocab_file: for `"word_embedding"`, a text file with one word a line, `<S>`, `</S>` and `<UNK>` among them.
+        **kwargs: of every transformers tokenizer, such as `padding_side`.
+
+    Raises:
+        ValueError: if an argument is none of the legal values, or the vocabulary is missing or incomplete.
+    """
+
+    vocab_files_names = {"vocab_file": "vocab.txt", "tokenizer_file": "tokenizer.json"}
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __init__(
+        self,
+        token_encoder: str = "char_cnn",
+        max_word_length: int = 50,
+        word_splitter: str = "ptb",
+        vocab_file: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Builds the Rust tokenizer anew from plain arguments, whatever a saved `tokenizer.json` may say of it."""
+        saved_vocabulary = _pop_saved_vocabulary(kwargs)
+        if token_encoder == "char_cnn":
+            if not isinstance(max_word_length, int) or max_word_length < 3:
+                raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
+            self._codec: CharacterCodec | VocabularyCodec = CharacterCodec(max_word_length)
+        elif token_encoder == "word_embedding":
+            self._codec = VocabularyCodec(_load_vocabulary(vocab_file, saved_vocabulary))
+        else:
+            raise ValueError(f"`token_encoder` must be 'char_cnn' or 'word_embedding', found {token_encoder!r}.")
+        self.token_encoder = token_encoder
+        self.max_word_length = max_word_length
+        self.word_splitter = word_splitter
+        unknown = UNKNOWN_WORD if token_encoder == "word_embedding" else PADDING
+        backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
+        backend.pre_tokenizer = make_word_splitter(word_splitter)
+        kwargs = {"pad_token": PADDING, "bos_token": BEGIN_SENTENCE, "eos_token": END_SENTENCE} | kwargs
+        if token_encoder == "word_embedding":
+            kwargs.setdefault("unk_token", UNKNOWN_WORD)
+        super().__init__(
+            tokenizer_object=backend,
+            token_encoder=token_encoder,
+            max_word_length=max_word_length,
+            word_splitter=word_splitter,
+            **kwargs,
+        )
+
+    # ---- texts to ids ----
+
+    def _encode_plus(
+        self,
+        text: str | Sequence[Any],
+        text_pair: str | Sequence[Any] | None = None,
+        add_special_tokens: bool = True,
+        padding_strategy: PaddingStrategy = PaddingStrategy.DO_NOT_PAD,
+        truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+        max_length: int | None = None,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | TensorType | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
+        if return_overflowing_tokens:
+            raise ValueError("`return_overflowing_tokens` is not supported: ELMo reads texts of any length.")
+        is_batched = _is_batch(text, is_split_into_words)
+        texts, pairs = _as_batch(text, text_pair, is_batched, is_split_into_words)
+        encodings = []
+        for first, second in zip(texts, pairs, strict=True):
+            sequences = tuple(self._words(part, is_split_into_words) for part in (first, second) if part is not None)
+            if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
+                sequences = self._truncate(sequences, max_length, truncation_strategy, add_special_tokens)
+            encodings.append(WordEncoding(sequences, add_special_tokens))
+
+        side = padding_side or self.padding_side
+        lengths = np.array([encoding.num_words for encoding in encodings], dtype=np.int64)
+        padded_lengths = _padded_lengths(lengths, padding_strategy, max_length, pad_to_multiple_of)
+        for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
+            encoding.padding, encoding.padding_side = padding, side
+
+        ids = self._codec.encode([word for encoding in encodings for word in encoding.flat_words])
+        data: dict[str, Any] = {"input_ids": _spread(ids, lengths, padded_lengths, side)}
+        if _wanted(return_attention_mask, "attention_mask", self.model_input_names):
+            ones = np.ones(len(ids), dtype=np.int64)
+            data["attention_mask"] = _spread(ones, lengths, padded_lengths, side)
+        if _wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
+            data["token_type_ids"] = [np.array(encoding.type_ids, dtype=np.int64) for encoding in encodings]
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = [np.array(e.special_tokens_mask, dtype=np.int64) for e in encodings]
+        if return_offsets_mapping:
+            data["offset_mapping"] = [np.array(e.offsets, dtype=np.int64).reshape(-1, 2) for e in encodings]
+        if return_length:
+            data["length"] = padded_lengths
+        if return_tensors is None:
+            data = {key: _as_lists(key, value) for key, value in data.items()}
+            if not is_batched:
+                data = {key: value[0] for key, value in data.items()}
+        else:
+            data = {key: _as_array(key, value, TensorType(return_tensors)) for key, value in data.items()}
+        return BatchEncoding(data, encodings)
+
+    def _words(self, text: Any, is_split_into_words: bool) -> Words:
+        """The words of one text with their offsets."""
+        if is_split_into_words:
+            if isinstance(text, str) or not all(isinstance(word, str) for word in text):
+                raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r}.")
+            return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
+        if not isinstance(text, str):
+            raise ValueError(
+                f"a text must be a string, found {type(text).__name__}; for a list of words give "
+                "`is_split_into_words=True`."
+            )
+        pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
+        return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
+
+    def _truncate(
+        self, sequences: tuple[Words, ...], max_length: int, strategy: TruncationStrategy, has_boundaries: bool
+    ) -> tuple[Words, ...]:
+        """Takes words off until the texts and their boundaries fit into `max_length` positions."""
+        room = max_length - (self.num_special_tokens_to_add(len(sequences) == 2) if has_boundaries else 0)
+        if room < 0:
+            raise ValueError(f"`max_length` = {max_length} leaves no room for the boundaries `<S>` and `</S>`.")
+        lengths = [len(sequence.words) for sequence in sequences]
+        excess = sum(lengths) - room
+        if excess <= 0:
+            return sequences
+        if len(sequences) == 1:
+            kept = [room]
+        elif strategy == TruncationStrategy.LONGEST_FIRST:
+            # Words go off the longer text, one by one, and then off both in turn.
+            shorter = int(lengths[1] < lengths[0])
+            kept = [room, room]
+            kept[shorter] = min(lengths[shorter], room // 2)
+            kept[1 - shorter] -= kept[shorter]
+        else:
+            cut = 0 if strategy == TruncationStrategy.ONLY_FIRST else 1
+            if lengths[cut] < excess:
+                raise ValueError(
+                    f"`truncation='{strategy.value}'` cannot shorten {lengths[cut]} words by {excess}; "
+                    "the other text alone is too long for `max_length`."
+                )
+            kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
+        return tuple(
+            sequence.cut(length - keep, self.truncation_side)
+            for sequence, length, keep in zip(sequences, lengths, kept, strict=True)
+        )
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """2 boundaries, or 4 around a pair of texts."""
+        return 4 if pair else 2
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str | PaddingStrategy = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | TensorType | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Pads encoded texts to one length, as data collators ask.
+
+        Args:
+            encoded_inputs: one encoded text, a batch of them, or a list of encoded texts; ids as lists, arrays or
+                tensors. Keys other than those of `PADDING_VALUES` must have one length already.
+            padding: True or `"longest"`, `"max_length"`, or False.
+            max_length: the length for `"max_length"`, in words.
+            pad_to_multiple_of: round the length up to a multiple of this.
+            padding_side: `"right"` or `"left"`; None: the tokenizer's own.
+            return_attention_mask: whether to add a mask where there is none; None: yes.
+            return_tensors: `"pt"`, `"np"`, or None for what came in.
+            verbose: whether transformers may warn.
+
+        Raises:
+            ValueError: if there are no `input_ids`, or keys have different batch sizes.
+        """
+        if isinstance(encoded_inputs, (list, tuple)):
+            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
+        if "input_ids" not in encoded_inputs:
+            raise ValueError(f"`pad` needs `input_ids`, found only {sorted(encoded_inputs)}.")
+        data: dict[str, Any] = dict(encoded_inputs)
+        if return_tensors is None:
+            return_tensors = _tensor_type(data["input_ids"])
+        is_batched = _depth(data["input_ids"]) > 1 + len(self._codec.id_shape)
+        if not is_batched:
+            data = {key: [value] for key, value in data.items()}
+        if len({len(value) for value in data.values()}) > 1:
+            raise ValueError(f"keys have different batch sizes: { {key: len(value) for key, value in data.items()} }.")
+        strategy, _, max_length, _ = self._get_padding_truncation_strategies(
+            padding=padding, max_length=max_length, verbose=verbose
+        )
+        data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
+        lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
+        if _wanted(return_attention_mask, "attention_mask", self.model_input_names):
+            data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
+        padded_lengths = _padded_lengths(lengths, strategy, max_length, pad_to_multiple_of)
+        side = padding_side or self.padding_side
+        for key, value in PADDING_VALUES.items():
+            if key in data:
+                flat = [np.asarray(row) for row in data[key]]
+                data[key] = [
+                    _pad_one(row, length, side, value)
+                    for row, length in zip(flat, padded_lengths.tolist(), strict=True)
+                ]
+        if return_tensors is None:
+            lists = {key: _as_lists(key, value) for key, value in data.items()}
+            return BatchEncoding(lists if is_batched else {key: value[0] for key, value in lists.items()})
+        tensor_type = TensorType(return_tensors)
+        arrays = {key: _as_array(key, value, tensor_type) for key, value in data.items()}
+        return BatchEncoding(arrays if is_batched else {key: value[0] for key, value in arrays.items()})
+
+    def _as_ids(self, ids: Any) -> np.ndarray:
+        """One text's ids as an array `(T, *id_shape)`, also where T is 0."""
+        return np.asarray(ids).reshape(-1, *self._codec.id_shape)
+
+    # ---- ids to texts ----
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        """Maps words to their ids.
+
+        A list of words becomes a list of rows (of word ids for a word-embedding ELMo). One word becomes its row,
+        and the name of a special token its single id, because transformers asks for `pad_token_id` in this way.
+        """
+        if tokens is None:
+            return None
+        if isinstance(tokens, str):
+            if tokens in self.all_special_tokens:
+                return self._codec.symbols[tokens]
+            return self._codec.encode([tokens])[0].tolist()
+        return self._codec.encode(list(tokens)).tolist()
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
+        """Maps one word's ids to the word, or one text's ids to a list of words; a single id to its name."""
+        array = np.asarray(ids)
+        if array.ndim < len(self._codec.id_shape):
+            return self._tokenizer.id_to_token(int(array))
+        if array.ndim == len(self._codec.id_shape):
+            return self._codec.decode(array)
+        words = [self._codec.decode(word_ids) for word_ids in self._as_ids(array)]
+        special = set(self.all_special_tokens)
+        return [word for word in words if not (skip_special_tokens and word in special)]
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
+        """Maps one text's ids to its words joined by blanks, or a batch of ids to a list of such texts."""
+        if _depth(token_ids) > 1 + len(self._codec.id_shape):
+            return [self.decode(ids, skip_special_tokens) for ids in token_ids]
+        words = self.convert_ids_to_tokens(token_ids, skip_special_tokens)
+        return words if isinstance(words, str) else self.convert_tokens_to_string(words)
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """Joins words by blanks."""
+        return " ".join(tokens)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The single ids that mark boundaries and padding."""
+        return [self._codec.symbols[token] for token in self.all_special_tokens]
+
+    def get_special_tokens_mask(
+        self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
+    ) -> list[int]:
+        """1 on boundaries and padding, for ids with boundaries, or for those that boundaries will be put around."""
+        if already_has_special_tokens:
+            special = set(self.all_special_tokens)
+            return [int(word in special) for word in self.convert_ids_to_tokens(token_ids_0)]
+        texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
+        return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]
+
+
+def _pop_saved_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
+    """Takes what transformers read out of `tokenizer.json` off `kwargs`; returns the vocabulary in it."""
+    tokenizer_file = kwargs.pop("tokenizer_file", None)
+    vocabulary = kwargs.pop("vocab", None)
+    for key in ("tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"):
+        kwargs.pop(key, None)
+    if tokenizer_file is not None:
+        return Tokenizer.from_file(tokenizer_file).get_vocab()
+    return vocabulary if isinstance(vocabulary, dict) else None
+
+
+def _load_vocabulary(vocab_file: str | None, saved_vocabulary: dict[str, int] | None) -> dict[str, int]:
+    if vocab_file is not None:
+        with open(vocab_file, encoding="utf-8") as lines:
+            return read_vocabulary(list(lines))
+    if saved_vocabulary is None:
+        raise ValueError("a word-embedding ELMo needs its vocabulary: give `vocab_file`, one word a line.")
+    return saved_vocabulary
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_batch(text: Any, is_split_into_words: bool) -> bool:
+    if is_split_into_words:
+        return _is_sequence(text) and len(text) > 0 and _is_sequence(text[0])
+    return _is_sequence(text)
+
+
+def _as_batch(
+    text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Texts and second texts of a batch; the second ones are None where there are none."""
+    if not is_batched:
+        return [text], [text_pair or None]
+    if text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2:
+        holds_words = is_split_into_words and isinstance(text[0][0], str)
+        if not holds_words:
+            return [first for first, _ in text], [second for _, second in text]
+    if isinstance(text_pair, str):
+        raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
+    if text_pair is not None and len(text) != len(text_pair):
+        raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; they must be as many.")
+    return text, [None] * len(text) if text_pair is None else text_pair
+
+
+def _wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bool:
+    return key in model_input_names if choice is None else choice
+
+
+def _padded_lengths(
+    lengths: np.ndarray, strategy: PaddingStrategy, max_length: int | None, multiple: int | None
+) -> np.ndarray:
+    """Length of each text with its padding: no text gets shorter."""
+    if strategy == PaddingStrategy.DO_NOT_PAD or len(lengths) == 0:
+        return lengths
+    target = lengths.max() if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
+    if multiple:
+        target = -(-target // multiple) * multiple
+    return np.maximum(lengths, target)
+
+
+def _spread(flat: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, side: str) -> Any:
+    """Lays the rows of all texts, one after another in `flat`, into one array, or a list where lengths differ."""
+    if len(lengths) > 0 and (padded_lengths == padded_lengths[0]).all():
+        places = np.arange(padded_lengths[0])
+        if side == "right":
+            is_word = places < lengths[:, None]
+        else:
+            is_word = places >= (padded_lengths - lengths)[:, None]
+        batch = np.zeros((*is_word.shape, *flat.shape[1:]), dtype=flat.dtype)
+        batch[is_word] = flat
+        return batch
+    texts = np.split(flat, np.cumsum(lengths)[:-1]) if len(lengths) > 0 else []
+    return [_pad_one(text, length, side, 0) for text, length in zip(texts, padded_lengths.tolist(), strict=True)]
+
+
+def _pad_one(rows: np.ndarray, length: int, side: str, value: int) -> np.ndarray:
+    """Pads one text's rows to `length` with `value`."""
+    missing = length - len(rows)
+    widths = [(missing, 0) if side == "left" else (0, missing)] + [(0, 0)] * (rows.ndim - 1)
+    return np.pad(rows, widths, constant_values=value)
+
+
+def _as_lists(key: str, value: Any) -> Any:
+    """Python lists, as tokenizers return without `return_tensors`; offsets as pairs."""
+    lists = [row.tolist() if isinstance(row, (np.ndarray, np.generic, torch.Tensor)) else row for row in value]
+    return [[tuple(pair) for pair in row] for row in lists] if key == "offset_mapping" else lists
+
+
+def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
+    """One array or tensor for the batch; character ids stay int16 in NumPy, a quarter of a tensor's size."""
+    if tensor_type not in (TensorType.PYTORCH, TensorType.NUMPY):
+        raise ValueError(f"`return_tensors` must be 'pt' or 'np', found {tensor_type.value!r}.")
+    rows = [np.asarray(row) for row in value]
+    if len({row.shape for row in rows}) <= 1:
+        array = np.asarray(value) if isinstance(value, np.ndarray) else np.array(rows)
+        if tensor_type == TensorType.NUMPY:
+            return array
+        return torch.from_numpy(array.astype(np.int64) if np.issubdtype(array.dtype, np.integer) else array)
+    if tensor_type == TensorType.PYTORCH:
+        raise ValueError(
+            f"Unable to create a tensor of `{key}`, because texts have different lengths: activate padding with "
+            "`padding=True`, or truncation as well."
+        )
+    ragged = np.empty(len(rows), dtype=object)
+    ragged[:] = rows
+    return ragged
+
+
+def _tensor_type(ids: Any) -> TensorType | None:
+    """The kind of tensor in which ids came in."""
+    innermost = ids
+    while _is_sequence(innermost) and len(innermost) > 0:
+        innermost = innermost[0]
+    if isinstance(innermost, torch.Tensor):
+        return TensorType.PYTORCH
+    return TensorType.NUMPY if isinstance(innermost, np.ndarray) else None
+
+
+def _depth(ids: Any) -> int:
+    """How deeply ids are nested: 0 a number, 1 a list of numbers, and so on; looks past empty texts."""
+    if isinstance(ids, (np.ndarray, torch.Tensor)) and not (isinstance(ids, np.ndarray) and ids.dtype == object):
+        return ids.ndim
+    if not _is_sequence(ids) and not isinstance(ids, np.ndarray):
+        return 0
+    return 1 + max((_depth(item) for item in ids), default=0)
+
+
+ElmoTokenizer.register_for_auto_class("AutoTokenizer")

@@ -1,0 +1,1 @@
+"""Model cards of ELMo checkpoints; ships inside the wheel as `elmo_hf.model_cards`."""
