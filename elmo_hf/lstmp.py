@@ -104,8 +104,8 @@ class LSTMP(nn.Module):
             hidden = torch.where(is_word, next_hidden, hidden)
             cell = torch.where(is_word, next_cell, cell)
             outputs.append(hidden)
-        outputs = torch.stack(outputs[::-1] if reverse else outputs, dim=1)
-        return outputs.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
+        in_reading_order = torch.stack(outputs[::-1] if reverse else outputs, dim=1)  # (B, T, P)
+        return in_reading_order.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """One word: `gates` `(B, 4H)` before their functions and `cell` `(B, H)` to the next hidden and cell."""
