@@ -70,7 +70,7 @@ class ElmoConfig(PreTrainedConfig):
     """
 
     model_type = "elmo"
-    keys_to_ignore_at_inference = ("state",)
+    keys_to_ignore_at_inference = ["state"]
 
     token_encoder: str = "char_cnn"
     vocab_size: int = 262

@@ -12,7 +12,7 @@ character CNN once.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP, BiLM, BiLMState
+from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import ScalarMix, logits_of
 from .token_encoder import CharacterCNN, Highway, WordEmbedding
 
@@ -62,16 +63,35 @@ class ElmoPreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
     _keys_to_ignore_on_load_unexpected = [r"scalar_mixes\."]
 
+    # By task: the pipeline that opens a saved folder of this class, and the Auto class it loads the model with.
+    pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
+
     def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
         """Validates `config` once more: `from_pretrained(..., field=value)` changes it after construction."""
         config.validate_architecture()
         super().__init__(config, *args, **kwargs)
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves as every transformers model, and names our pipelines in the config; their file goes along."""
+        self.config.custom_pipelines = {
+            task: {"impl": f"pipeline_elmo.{pipeline.__name__}", "pt": [auto_class]}
+            for task, (pipeline, auto_class) in self.pipelines.items()
+        }
+        super().save_pretrained(save_directory, **kwargs)
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
         """Two texts of three words, for tracing."""
         shape = (2, 3, self.config.max_word_length) if self.config.token_encoder == "char_cnn" else (2, 3)
         return {"input_ids": torch.ones(shape, dtype=torch.long, device=self.device)}
+
+    def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
+        """Lets every module through to `_init_weights`.
+
+        For custom code transformers skips a module without parameters of its own, taking it for loaded already. Ours
+        initialise the parameters of their children, and each function of `init` leaves loaded parameters alone.
+        """
+        super()._initialize_weights(module)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -109,6 +129,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, ScalarMix) and module.logits is not None and module.scale is not None:
             init.copy_(module.logits, logits_of(module.initial_weights))
             init.ones_(module.scale)
+        else:
+            # A module of a task head. Parts of the modules above come by here first and are overwritten after.
+            super()._init_weights(module)
 
     def _init_padding_row(self, embedding: nn.Embedding) -> None:
         if not getattr(embedding.weight, "_is_hf_initialized", False):
@@ -117,6 +140,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
 class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
+
+    pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; see `ElmoConfig` for every number."""

@@ -1,19 +1,28 @@
-"""The token-classification pipeline of ELMo models.
+"""The pipelines of ELMo models, which a saved folder names in its config.
 
-Deliberate differences from the stock pipeline of transformers: the stock one reads each entry of `input_ids` as one
-number, to name the piece of text it stands for, where an entry of ours is a row of characters; and it guesses from the
-blanks around a piece whether it continues a word, where each of ours is a whole word. Here a word is the text between
-its offsets and never continues another.
+Deliberate differences from the stock pipelines of transformers: feature extraction takes a batch apart by indexing
+every output with a row's number, which has no meaning for a tuple of representations or a state, so only the top layer
+is handed on. Token classification reads each entry of `input_ids` as one number, to name the piece of text it stands
+for, where an entry of ours is a row of characters; and it guesses from the blanks around a piece whether it continues a
+word, where each of ours is a whole word. Here a word is the text between its offsets and never continues another.
 """
 
 from typing import Any
 
 import numpy as np
-from transformers import TokenClassificationPipeline
+from transformers import FeatureExtractionPipeline, TokenClassificationPipeline
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
+    """Gives the top layer `(1, T, 2P)` of each text; needed for `batch_size` above 1."""
+
+    def _forward(self, model_inputs: dict[str, Any]) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=self.model(**model_inputs).last_hidden_state)
 
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
-    """Labels words; pass it as `pipeline("token-classification", ..., pipeline_class=...)`."""
+    """Labels words."""
 
     def gather_pre_entities(
         self,

@@ -77,6 +77,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.token_encoder = token_encoder
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
+        _check_special_tokens(kwargs)
         unknown = UNKNOWN_WORD if token_encoder == "word_embedding" else PADDING
         backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
         backend.pre_tokenizer = make_word_splitter(word_splitter)
@@ -111,6 +112,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return_special_tokens_mask: bool = False,
         return_offsets_mapping: bool = False,
         return_length: bool = False,
+        verbose: bool = True,
         **kwargs: Any,
     ) -> BatchEncoding:
         """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
@@ -124,6 +126,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 sequences = self._truncate(sequences, max_length, truncation_strategy, add_special_tokens)
             encodings.append(WordEncoding(sequences, add_special_tokens))
+            self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
 
         side = padding_side or self.padding_side
         lengths = np.array([encoding.num_words for encoding in encodings], dtype=np.int64)
@@ -197,6 +200,21 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             sequence.cut(length - keep, self.truncation_side)
             for sequence, length, keep in zip(sequences, lengths, kept, strict=True)
         )
+
+    def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
+        """Takes in the special tokens that are there already; others would have no row in the model's table."""
+        unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        if unknown:
+            raise ValueError(f"an ELMo's ids are fixed, so no tokens can be added, found {', '.join(unknown)}.")
+        return super()._add_tokens(new_tokens, special_tokens)
+
+    def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: characters are not learned.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("an ELMo tokenizer is not trained: its characters are the 256 bytes.")
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """2 boundaries, or 4 around a pair of texts."""
@@ -280,7 +298,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             return None
         if isinstance(tokens, str):
             if tokens in self.all_special_tokens:
-                return self._codec.symbols[tokens]
+                return self._codec.symbols.get(tokens)
             return self._codec.encode([tokens])[0].tolist()
         return self._codec.encode(list(tokens)).tolist()
 
@@ -309,7 +327,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     @property
     def all_special_ids(self) -> list[int]:
         """The single ids that mark boundaries and padding."""
-        return [self._codec.symbols[token] for token in self.all_special_tokens]
+        return [self._codec.symbols[token] for token in self.all_special_tokens if token in self._codec.symbols]
 
     def get_special_tokens_mask(
         self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
@@ -331,6 +349,16 @@ def _pop_saved_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
     if tokenizer_file is not None:
         return Tokenizer.from_file(tokenizer_file).get_vocab()
     return vocabulary if isinstance(vocabulary, dict) else None
+
+
+def _check_special_tokens(kwargs: dict[str, Any]) -> None:
+    """Refuses settings of other tokenizers that would silently do nothing here."""
+    for name, token in (("pad_token", PADDING), ("bos_token", BEGIN_SENTENCE), ("eos_token", END_SENTENCE)):
+        if str(kwargs.get(name, token)) != token:
+            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {kwargs[name]!r}.")
+    for name in ("add_bos_token", "add_eos_token"):
+        if not kwargs.get(name, True):
+            raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
 
 
 def _load_vocabulary(vocab_file: str | None, saved_vocabulary: dict[str, int] | None) -> dict[str, int]:

@@ -1,0 +1,162 @@
+"""`ElmoConfig`: defaults, what it can express, what it refuses, and its JSON."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from elmo_hf import ElmoConfig, ElmoModel
+
+# Promises: renaming a key breaks every saved folder.
+CONFIG_KEYS = {
+    "token_encoder",
+    "vocab_size",
+    "max_word_length",
+    "char_embedding_size",
+    "char_filters",
+    "char_activation",
+    "num_highway_layers",
+    "char_projection",
+    "projection_size",
+    "cell_size",
+    "num_hidden_layers",
+    "cell_projection",
+    "cell_clip",
+    "projection_clip",
+    "use_skip_connections",
+    "forget_bias",
+    "hidden_size",
+    "num_output_representations",
+    "representation_dropout",
+    "scalar_mix_weights",
+    "scalar_mix_trainable",
+    "scalar_mix_layer_norm",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "num_parameters"),
+    [
+        ({}, 93_600_848),
+        ({"cell_size": 2048, "projection_size": 256, "num_highway_layers": 1}, 28_027_728),
+        ({"cell_size": 1024, "projection_size": 128, "num_highway_layers": 1}, 13_593_296),
+    ],
+    ids=["original", "medium", "small"],
+)
+def test_published_sizes_have_the_published_number_of_parameters(sizes: dict[str, int], num_parameters: int) -> None:
+    config = ElmoConfig(**sizes)
+    with torch.device("meta"):
+        model = ElmoModel(config)
+    mixes = sum(parameter.numel() for parameter in model.scalar_mixes.parameters())
+    padding_row = config.char_embedding_size
+    assert model.num_parameters() - mixes - padding_row == num_parameters
+
+
+def test_json_keys_are_the_promised_ones() -> None:
+    written = set(ElmoConfig().to_diff_dict()) - {"model_type", "transformers_version", "auto_map"}
+    assert written == CONFIG_KEYS
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"char_activation": "tanh", "num_highway_layers": 0, "cell_clip": None, "projection_clip": 0.5},
+        {"projection_size": 64, "cell_size": 64, "char_filters": ((1, 24), (2, 40)), "use_skip_connections": False},
+        {"token_encoder": "word_embedding", "vocab_size": 801, "num_hidden_layers": 3, "forget_bias": 0.0},
+        {"num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5], "scalar_mix_trainable": False},
+        {"max_word_length": 7, "scalar_mix_layer_norm": "word"},
+    ],
+    ids=["original", "no highway", "no projections", "words", "two mixes", "short words"],
+)
+def test_a_config_comes_back_from_json_equal(fields: dict[str, Any], tmp_path: Path) -> None:
+    config = ElmoConfig(**fields)
+    config.save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == config.to_diff_dict()
+
+
+def test_configs_of_different_sizes_are_not_equal() -> None:
+    assert ElmoConfig(cell_size=8) != ElmoConfig(cell_size=9)
+
+
+def test_projections_are_present_exactly_where_sizes_differ_unless_said_otherwise() -> None:
+    config = ElmoConfig(projection_size=6, cell_size=6, char_filters=[[1, 2], [2, 4]])
+    assert (config.char_projection, config.cell_projection) == (False, False)
+    config = ElmoConfig(projection_size=6, cell_size=7, char_filters=[[1, 2], [2, 5]])
+    assert (config.char_projection, config.cell_projection) == (True, True)
+    config = ElmoConfig(projection_size=6, cell_size=6, cell_projection=True)
+    assert config.cell_projection is True
+
+
+def test_a_word_embedding_has_the_vocabularys_boundary_ids() -> None:
+    config = ElmoConfig(token_encoder="word_embedding", vocab_size=10)
+    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 1, 2)
+    config = ElmoConfig()
+    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 257, 258)
+
+
+def test_every_config_names_every_auto_class() -> None:
+    assert ElmoConfig().auto_map == {
+        "AutoConfig": "configuration_elmo.ElmoConfig",
+        "AutoModel": "modeling_elmo.ElmoModel",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
+        ({"char_activation": "gelu"}, r"`char_activation` must be one of 'relu', 'tanh', found 'gelu'"),
+        ({"scalar_mix_layer_norm": "yes"}, r"`scalar_mix_layer_norm` must be one of 'none', 'batch', 'word'"),
+        ({"vocab_size": 0}, r"`vocab_size` must be a whole number of at least 1, found 0"),
+        ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
+        ({"char_embedding_size": 1.5}, r"`char_embedding_size` must be a whole number of at least 1, found 1\.5"),
+        ({"num_highway_layers": -1}, r"`num_highway_layers` must be a whole number of at least 0, found -1"),
+        ({"projection_size": "8"}, r"`projection_size` must be a whole number of at least 1, found '8'"),
+        ({"cell_size": True}, r"`cell_size` must be a whole number of at least 1, found True"),
+        ({"num_hidden_layers": 0}, r"`num_hidden_layers` must be a whole number of at least 1, found 0"),
+        ({"num_output_representations": 0}, r"`num_output_representations` must be a whole number of at least 1"),
+        ({"cell_clip": 0}, r"`cell_clip` must be a positive number, or None to switch it off, found 0"),
+        ({"projection_clip": -3}, r"`projection_clip` must be a positive number, or None to switch it off, found -3"),
+        ({"cell_clip": float("nan")}, r"`cell_clip` must be a positive number"),
+        ({"use_skip_connections": 1}, r"`use_skip_connections` must be True or False, found 1"),
+        ({"scalar_mix_trainable": "no"}, r"`scalar_mix_trainable` must be True or False, found 'no'"),
+        ({"forget_bias": None}, r"`forget_bias` must be a finite number, found None"),
+        ({"representation_dropout": 1.0}, r"`representation_dropout` must be in \[0, 1\), found 1\.0"),
+        ({"char_filters": []}, r"`char_filters` must be a list of \[width, count\] pairs, found \[\]"),
+        ({"char_filters": [[1, 2], [3]]}, r"`char_filters` must be \[width, count\] pairs, found \[3\] at index 1"),
+        ({"char_filters": [[0, 2]]}, r"`char_filters` must be \[width, count\] pairs, found \[0, 2\] at index 0"),
+        (
+            {"max_word_length": 4, "char_filters": [[5, 2]]},
+            r"`char_filters` may be at most `max_word_length` = 4 characters wide, found \[5, 2\] at index 0",
+        ),
+        (
+            {"cell_projection": False},
+            r"`cell_projection` can be False only where its input is as wide as `projection_size` = 512, found 4096",
+        ),
+        ({"char_projection": "off"}, r"`char_projection` must be True or False, found 'off'"),
+        ({"hidden_size": 512}, r"`hidden_size` is always 2 \* `projection_size` = 1024, found 512; leave it out"),
+        ({"pad_token_id": 1}, r"`pad_token_id` is always 0, found 1"),
+        ({"bos_token_id": 0}, r"`bos_token_id` must be a whole number of at least 1, found 0"),
+        ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
+        ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
+        ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_an_illegal_field_is_named_with_its_legal_values(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ElmoConfig(**fields)
+
+
+def test_a_field_overridden_at_loading_is_validated_too(tmp_path: Path) -> None:
+    config = ElmoConfig(projection_size=4, cell_size=5, char_filters=[[1, 3]])
+    ElmoModel(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"`num_output_representations` must be a whole number of at least 1, found 0"):
+        ElmoModel.from_pretrained(tmp_path, num_output_representations=0)
