@@ -119,6 +119,8 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     Raises:
         ConversionError: if the format cannot hold the model; nothing is written then.
     """
+    if not source.exists() and len(source.parts) != 2:
+        raise ConversionError(f"there is no folder {source}, and a Hub name looks like org/name.")
     try:
         model = ElmoModel.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:

@@ -120,7 +120,7 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         where: the file's name, for messages.
 
     Returns:
-        our tensors by name, C-contiguous float32.
+        our tensors by name, C-contiguous float32; other float types are cast, as AllenNLP's reader does.
 
     Raises:
         ConversionError: listing every missing, unknown or misshapen array, or one that is not made of finite floats.
@@ -170,8 +170,8 @@ def export_arrays(rules: Iterable[Rule], tensors: Mapping[str, np.ndarray]) -> d
 def _faults_of(rule: Rule, array: np.ndarray) -> list[str]:
     if array.shape != rule.shape:
         return [f"shape: `{rule.source}` must be {rule.shape}, found {array.shape}"]
-    if array.dtype not in (np.float16, np.float32):
+    if array.dtype.kind != "f":
         return [f"type: `{rule.source}` must be float32, found {array.dtype}"]
-    if not np.isfinite(array).all():
+    if not np.isfinite(array.astype(np.float32)).all():
         return [f"values: `{rule.source}` holds NaN or infinite numbers"]
     return []

@@ -17,12 +17,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from tokenizers import Tokenizer, models
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType
 
+from .padding import (
+    PADDING_VALUES,
+    as_array,
+    as_integers,
+    as_lists,
+    is_sequence,
+    lengths_with_padding,
+    nesting,
+    pad_one,
+    spread,
+    tensor_type_of,
+)
 from .word_codec import (
     BEGIN_SENTENCE,
     END_SENTENCE,
@@ -34,9 +45,6 @@ from .word_codec import (
 )
 from .word_encoding import WordEncoding, Words
 from .word_splitter import make_word_splitter
-
-# The value a key is padded with. Other keys of a batch are left as they are.
-PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1}
 
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
@@ -92,8 +100,6 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             **kwargs,
         )
 
-    # ---- texts to ids ----
-
     def _encode_plus(
         self,
         text: str | Sequence[Any],
@@ -130,15 +136,15 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
         side = padding_side or self.padding_side
         lengths = np.array([encoding.num_words for encoding in encodings], dtype=np.int64)
-        padded_lengths = _padded_lengths(lengths, padding_strategy, max_length, pad_to_multiple_of)
+        padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
         for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
             encoding.padding, encoding.padding_side = padding, side
 
         ids = self._codec.encode([word for encoding in encodings for word in encoding.flat_words])
-        data: dict[str, Any] = {"input_ids": _spread(ids, lengths, padded_lengths, side)}
+        data: dict[str, Any] = {"input_ids": spread(ids, lengths, padded_lengths, side)}
         if _wanted(return_attention_mask, "attention_mask", self.model_input_names):
             ones = np.ones(len(ids), dtype=np.int64)
-            data["attention_mask"] = _spread(ones, lengths, padded_lengths, side)
+            data["attention_mask"] = spread(ones, lengths, padded_lengths, side)
         if _wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
             data["token_type_ids"] = [np.array(encoding.type_ids, dtype=np.int64) for encoding in encodings]
         if return_special_tokens_mask:
@@ -148,11 +154,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if return_length:
             data["length"] = padded_lengths
         if return_tensors is None:
-            data = {key: _as_lists(key, value) for key, value in data.items()}
+            data = {key: as_lists(key, value) for key, value in data.items()}
             if not is_batched:
                 data = {key: value[0] for key, value in data.items()}
         else:
-            data = {key: _as_array(key, value, TensorType(return_tensors)) for key, value in data.items()}
+            data = {key: as_array(key, value, TensorType(return_tensors)) for key, value in data.items()}
         return BatchEncoding(data, encodings)
 
     def _words(self, text: Any, is_split_into_words: bool) -> Words:
@@ -166,7 +172,12 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
                 f"a text must be a string, found {type(text).__name__}; for a list of words give "
                 "`is_split_into_words=True`."
             )
-        pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
+        try:
+            pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
+        except UnicodeEncodeError:
+            # Rust knows no lone surrogates. Each is one character, and vanishes when the word is encoded.
+            places = self._tokenizer.pre_tokenizer.pre_tokenize_str(text.encode("utf-8", "replace").decode("utf-8"))
+            pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
         return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
 
     def _truncate(
@@ -247,14 +258,15 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Raises:
             ValueError: if there are no `input_ids`, or keys have different batch sizes.
         """
-        if isinstance(encoded_inputs, (list, tuple)):
+        is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        if is_list_of_texts:
             encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
         if "input_ids" not in encoded_inputs:
             raise ValueError(f"`pad` needs `input_ids`, found only {sorted(encoded_inputs)}.")
         data: dict[str, Any] = dict(encoded_inputs)
         if return_tensors is None:
-            return_tensors = _tensor_type(data["input_ids"])
-        is_batched = _depth(data["input_ids"]) > 1 + len(self._codec.id_shape)
+            return_tensors = tensor_type_of(data["input_ids"])
+        is_batched = is_list_of_texts or self._is_batch_of_ids(data["input_ids"])
         if not is_batched:
             data = {key: [value] for key, value in data.items()}
         if len({len(value) for value in data.values()}) > 1:
@@ -266,27 +278,27 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
         if _wanted(return_attention_mask, "attention_mask", self.model_input_names):
             data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
-        padded_lengths = _padded_lengths(lengths, strategy, max_length, pad_to_multiple_of)
+        padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
         side = padding_side or self.padding_side
         for key, value in PADDING_VALUES.items():
             if key in data:
-                flat = [np.asarray(row) for row in data[key]]
-                data[key] = [
-                    _pad_one(row, length, side, value)
-                    for row, length in zip(flat, padded_lengths.tolist(), strict=True)
-                ]
+                rows = [as_integers(row) for row in data[key]]
+                data[key] = [pad_one(*pair, side, value) for pair in zip(rows, padded_lengths.tolist(), strict=True)]
         if return_tensors is None:
-            lists = {key: _as_lists(key, value) for key, value in data.items()}
+            lists = {key: as_lists(key, value) for key, value in data.items()}
             return BatchEncoding(lists if is_batched else {key: value[0] for key, value in lists.items()})
         tensor_type = TensorType(return_tensors)
-        arrays = {key: _as_array(key, value, tensor_type) for key, value in data.items()}
+        arrays = {key: as_array(key, value, tensor_type) for key, value in data.items()}
         return BatchEncoding(arrays if is_batched else {key: value[0] for key, value in arrays.items()})
 
     def _as_ids(self, ids: Any) -> np.ndarray:
         """One text's ids as an array `(T, *id_shape)`, also where T is 0."""
-        return np.asarray(ids).reshape(-1, *self._codec.id_shape)
+        return as_integers(ids).reshape(-1, *self._codec.id_shape)
 
-    # ---- ids to texts ----
+    def _is_batch_of_ids(self, ids: Any) -> bool:
+        """Whether ids are of several texts; a word's row is never empty, so empty lists in a list are texts."""
+        holds_only_empty_texts = is_sequence(ids) and len(ids) > 0 and all(is_sequence(i) and not i for i in ids)
+        return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """Maps words to their ids.
@@ -303,19 +315,21 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.encode(list(tokens)).tolist()
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Maps one word's ids to the word, or one text's ids to a list of words; a single id to its name."""
-        array = np.asarray(ids)
+        """Maps one word's ids to the word, or one text's ids to a list of words; single ids to their names."""
+        array = as_integers(ids)
         if array.ndim < len(self._codec.id_shape):
             return self._tokenizer.id_to_token(int(array))
-        if array.ndim == len(self._codec.id_shape):
+        if array.shape == self._codec.id_shape:
             return self._codec.decode(array)
-        words = [self._codec.decode(word_ids) for word_ids in self._as_ids(array)]
-        special = set(self.all_special_tokens)
-        return [word for word in words if not (skip_special_tokens and word in special)]
+        if array.ndim == len(self._codec.id_shape) and array.size > 0:
+            return [self._tokenizer.id_to_token(number) for number in array.tolist()]
+        rows = self._as_ids(array)
+        skipped = self._codec.is_special(rows) if skip_special_tokens else np.zeros(len(rows), dtype=bool)
+        return [self._codec.decode(row) for row in rows[~skipped]]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
         """Maps one text's ids to its words joined by blanks, or a batch of ids to a list of such texts."""
-        if _depth(token_ids) > 1 + len(self._codec.id_shape):
+        if self._is_batch_of_ids(token_ids):
             return [self.decode(ids, skip_special_tokens) for ids in token_ids]
         words = self.convert_ids_to_tokens(token_ids, skip_special_tokens)
         return words if isinstance(words, str) else self.convert_tokens_to_string(words)
@@ -334,8 +348,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> list[int]:
         """1 on boundaries and padding, for ids with boundaries, or for those that boundaries will be put around."""
         if already_has_special_tokens:
-            special = set(self.all_special_tokens)
-            return [int(word in special) for word in self.convert_ids_to_tokens(token_ids_0)]
+            return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
         texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
         return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]
 
@@ -370,14 +383,10 @@ def _load_vocabulary(vocab_file: str | None, saved_vocabulary: dict[str, int] | 
     return saved_vocabulary
 
 
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
 def _is_batch(text: Any, is_split_into_words: bool) -> bool:
     if is_split_into_words:
-        return _is_sequence(text) and len(text) > 0 and _is_sequence(text[0])
-    return _is_sequence(text)
+        return is_sequence(text) and len(text) > 0 and is_sequence(text[0])
+    return is_sequence(text)
 
 
 def _as_batch(
@@ -399,85 +408,6 @@ def _as_batch(
 
 def _wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bool:
     return key in model_input_names if choice is None else choice
-
-
-def _padded_lengths(
-    lengths: np.ndarray, strategy: PaddingStrategy, max_length: int | None, multiple: int | None
-) -> np.ndarray:
-    """Length of each text with its padding: no text gets shorter."""
-    if strategy == PaddingStrategy.DO_NOT_PAD or len(lengths) == 0:
-        return lengths
-    target = lengths.max() if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
-    if multiple:
-        target = -(-target // multiple) * multiple
-    return np.maximum(lengths, target)
-
-
-def _spread(flat: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, side: str) -> Any:
-    """Lays the rows of all texts, one after another in `flat`, into one array, or a list where lengths differ."""
-    if len(lengths) > 0 and (padded_lengths == padded_lengths[0]).all():
-        places = np.arange(padded_lengths[0])
-        if side == "right":
-            is_word = places < lengths[:, None]
-        else:
-            is_word = places >= (padded_lengths - lengths)[:, None]
-        batch = np.zeros((*is_word.shape, *flat.shape[1:]), dtype=flat.dtype)
-        batch[is_word] = flat
-        return batch
-    texts = np.split(flat, np.cumsum(lengths)[:-1]) if len(lengths) > 0 else []
-    return [_pad_one(text, length, side, 0) for text, length in zip(texts, padded_lengths.tolist(), strict=True)]
-
-
-def _pad_one(rows: np.ndarray, length: int, side: str, value: int) -> np.ndarray:
-    """Pads one text's rows to `length` with `value`."""
-    missing = length - len(rows)
-    widths = [(missing, 0) if side == "left" else (0, missing)] + [(0, 0)] * (rows.ndim - 1)
-    return np.pad(rows, widths, constant_values=value)
-
-
-def _as_lists(key: str, value: Any) -> Any:
-    """Python lists, as tokenizers return without `return_tensors`; offsets as pairs."""
-    lists = [row.tolist() if isinstance(row, (np.ndarray, np.generic, torch.Tensor)) else row for row in value]
-    return [[tuple(pair) for pair in row] for row in lists] if key == "offset_mapping" else lists
-
-
-def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
-    """One array or tensor for the batch; character ids stay int16 in NumPy, a quarter of a tensor's size."""
-    if tensor_type not in (TensorType.PYTORCH, TensorType.NUMPY):
-        raise ValueError(f"`return_tensors` must be 'pt' or 'np', found {tensor_type.value!r}.")
-    rows = [np.asarray(row) for row in value]
-    if len({row.shape for row in rows}) <= 1:
-        array = np.asarray(value) if isinstance(value, np.ndarray) else np.array(rows)
-        if tensor_type == TensorType.NUMPY:
-            return array
-        return torch.from_numpy(array.astype(np.int64) if np.issubdtype(array.dtype, np.integer) else array)
-    if tensor_type == TensorType.PYTORCH:
-        raise ValueError(
-            f"Unable to create a tensor of `{key}`, because texts have different lengths: activate padding with "
-            "`padding=True`, or truncation as well."
-        )
-    ragged = np.empty(len(rows), dtype=object)
-    ragged[:] = rows
-    return ragged
-
-
-def _tensor_type(ids: Any) -> TensorType | None:
-    """The kind of tensor in which ids came in."""
-    innermost = ids
-    while _is_sequence(innermost) and len(innermost) > 0:
-        innermost = innermost[0]
-    if isinstance(innermost, torch.Tensor):
-        return TensorType.PYTORCH
-    return TensorType.NUMPY if isinstance(innermost, np.ndarray) else None
-
-
-def _depth(ids: Any) -> int:
-    """How deeply ids are nested: 0 a number, 1 a list of numbers, and so on; looks past empty texts."""
-    if isinstance(ids, (np.ndarray, torch.Tensor)) and not (isinstance(ids, np.ndarray) and ids.dtype == object):
-        return ids.ndim
-    if not _is_sequence(ids) and not isinstance(ids, np.ndarray):
-        return 0
-    return 1 + max((_depth(item) for item in ids), default=0)
 
 
 ElmoTokenizer.register_for_auto_class("AutoTokenizer")

@@ -74,6 +74,10 @@ class CharacterCodec:
         is_byte = (row >= 1) & (row <= 256)
         return bytes((row[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
 
+    def is_special(self, rows: np.ndarray) -> np.ndarray:
+        """Maps `(N, C)` ids to `(N,)`, True on boundaries and on padding."""
+        return np.isin(rows[:, 1], list(_BOUNDARIES)) | ~rows.any(axis=1)
+
     def _boundary_row(self, boundary_id: int) -> np.ndarray:
         row = np.full(self.id_shape, FILLER_ID, dtype=np.int16)
         row[:3] = BEGIN_WORD_ID, boundary_id, END_WORD_ID
@@ -110,8 +114,12 @@ class VocabularyCodec:
         return np.array([self._ids.get(word, unknown) for word in words], dtype=np.int64)
 
     def decode(self, word_id: np.ndarray) -> str:
-        """Maps one id back to its word."""
-        return self._words[int(word_id)]
+        """Maps one id back to its word; the id of an earlier duplicate line is nobody's and becomes `<UNK>`."""
+        return self._words.get(int(word_id), UNKNOWN_WORD)
+
+    def is_special(self, word_ids: np.ndarray) -> np.ndarray:
+        """Maps `(N,)` ids to `(N,)`, True on boundaries and on padding."""
+        return np.isin(word_ids, [PADDING_ID, self.symbols[BEGIN_SENTENCE], self.symbols[END_SENTENCE]])
 
 
 def read_vocabulary(lines: Sequence[str]) -> dict[str, int]:

@@ -21,6 +21,7 @@ HUB_RING = [
     "configuration_elmo.py",
     "lstmp.py",
     "modeling_elmo.py",
+    "padding.py",
     "pipeline_elmo.py",
     "scalar_mix.py",
     "token_encoder.py",

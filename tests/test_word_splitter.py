@@ -186,3 +186,10 @@ def test_ptb_agrees_with_the_english_web_treebank(part: str, num_words: int) -> 
 def test_an_unknown_name_is_refused_with_the_legal_ones() -> None:
     with pytest.raises(ValueError, match=r"`word_splitter` must be one of 'ptb', 'whitespace', found 'spacy'\."):
         make_word_splitter("spacy")
+
+
+@pytest.mark.parametrize("unit", ["aa.", "a@", "a-", "'t", "1,"])
+def test_long_text_without_blanks_is_split_by_rules_that_do_not_look_further_the_longer_it_is(unit: str) -> None:
+    """Unbounded repetition would take half a minute for one of these."""
+    words = make_word_splitter("ptb").pre_tokenize_str(unit * 20_000)
+    assert "".join(word for word, _ in words) == unit * 20_000

@@ -1,0 +1,106 @@
+"""Words a second of the whole tokenizer call, against a plain per-character Python loop, on a text file.
+
+    python benchmarks/tokenizer.py ../shared/data/wikitext2/test.txt
+
+The loop is AllenNLP's way (`batch_to_ids`): a list of ids for each word, character by character, made a tensor. First both must give the same ids; then they take turns, `--rounds` times, and medians are printed.
+The text is one sentence or paragraph a line, its words separated by blanks; for raw text the same lines are split again
+by the tokenizer. Batches have 256 lines and are padded to tensors.
+"""
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tokenizers
+import torch
+import transformers
+import typer
+
+from elmo_hf import ElmoTokenizer
+
+BATCH_SIZE = 256
+MAX_WORD_LENGTH = 50
+
+
+def loop_row(word: str) -> list[int]:
+    """One word's row, character by character."""
+    if word in ("<S>", "</S>"):
+        middle = [257 if word == "<S>" else 258]
+    else:
+        middle = [byte + 1 for byte in word.encode("utf-8", "ignore")[: MAX_WORD_LENGTH - 2]]
+    row = [261] * MAX_WORD_LENGTH
+    row[0] = 259
+    for place, character in enumerate(middle, start=1):
+        row[place] = character
+    row[len(middle) + 1] = 260
+    return row
+
+
+def loop_batch(texts: list[list[str]]) -> torch.Tensor:
+    """A batch of words with boundaries `(B, T, 50)`; padded as tensors, which is faster than AllenNLP's lists."""
+    rows = [torch.tensor([loop_row(word) for word in ("<S>", *words, "</S>")]) for words in texts]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
+def words_per_second(run: Callable[[], None], num_words: int) -> float:
+    """Words a second of one run."""
+    start = time.perf_counter()
+    run()
+    return num_words / (time.perf_counter() - start)
+
+
+def main(
+    text: Annotated[Path, typer.Argument(help="One sentence or paragraph a line, words separated by blanks.")],
+    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 5,
+) -> None:
+    """Measure, and print a table."""
+    split = [line.split() for line in text.read_text(encoding="utf-8").splitlines() if line.strip()]
+    raw = [" ".join(words) for words in split]
+    tokenizer = ElmoTokenizer(max_word_length=MAX_WORD_LENGTH)
+    starts = range(0, len(split), BATCH_SIZE)
+
+    def loop() -> None:
+        for start in starts:
+            loop_batch(split[start : start + BATCH_SIZE])
+
+    def from_words() -> None:
+        for start in starts:
+            batch = split[start : start + BATCH_SIZE]
+            tokenizer(batch, is_split_into_words=True, padding=True, return_tensors="pt")
+
+    def from_text() -> None:
+        for start in starts:
+            tokenizer(raw[start : start + BATCH_SIZE], padding=True, return_tensors="pt")
+
+    for start in starts:
+        batch = split[start : start + BATCH_SIZE]
+        ids = tokenizer(batch, is_split_into_words=True, padding=True, return_tensors="pt")["input_ids"]
+        if not torch.equal(ids, loop_batch(batch)):
+            raise SystemExit("the tokenizer and the loop give different ids")
+
+    num_words = sum(map(len, split))
+    num_pieces = sum(len(tokenizer.tokenize(line)) for line in raw)
+    runs = {
+        "per-character loop, split words": (loop, num_words),
+        "ElmoTokenizer, split words": (from_words, num_words),
+        "ElmoTokenizer, raw text": (from_text, num_pieces),
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, (run, count) in runs.items():
+            speeds[name].append(words_per_second(run, count))
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    base = medians["per-character loop, split words"]
+    print(f"{platform.machine()}, {torch.get_num_threads()} threads, Python {platform.python_version()}, ", end="")
+    print(f"transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, torch {torch.__version__}")
+    print(f"{text.name}: {num_words:,} words, {rounds} rounds, medians\n")
+    print("| | words/s | times the loop |\n|---|---|---|")
+    for name, median in medians.items():
+        print(f"| {name} | {median:,.0f} | {median / base:.1f} |")
+
+
+if __name__ == "__main__":
+    typer.run(main)

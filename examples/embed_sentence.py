@@ -1,0 +1,31 @@
+"""Embed two sentences with a converted model and compare the word "bank" in both.
+
+    elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check
+    python examples/embed_sentence.py tiny-elmo
+
+The tiny checkpoint of this repository has random weights: it shows shapes and calls, not meaning.
+"""
+
+import sys
+
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+folder = sys.argv[1]
+tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+model = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
+
+sentences = ["We sat on the bank of the river.", "The bank doesn't open on Sundays."]
+inputs = tokenizer(sentences, padding=True, return_tensors="pt")
+with torch.no_grad():
+    outputs = model(**inputs, output_hidden_states=True)
+
+vectors = outputs.elmo_representations[0]
+print(f"{'word':>10}  ELMo vector, {vectors.shape[-1]} numbers")
+for word, vector in zip(inputs.tokens(0), vectors[0], strict=True):
+    print(f"{word:>10}  {' '.join(f'{number:6.2f}' for number in vector[:6].tolist())} ...")
+
+places = [inputs.tokens(row).index("bank") for row in (0, 1)]
+for name, layer in zip(("token", "layer 1", "layer 2"), outputs.hidden_states, strict=False):
+    similarity = torch.cosine_similarity(layer[0, places[0]], layer[1, places[1]], dim=0)
+    print(f"similarity of the two banks, {name:>7}: {similarity:.3f}")
