@@ -27,7 +27,8 @@ REQUIRED = object()
 
 def _clip_to_config(value: Any) -> Any:
     # AllenNLP switches a clip off with 0 as well as with null.
-    return float(value) if value else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return (float(value) or None) if is_number else value
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,12 @@ def config_from_options(
             f"{where} describes {'characters' if has_characters else 'word'} input, so the weights must hold "
             f"`{table}`, found {', '.join(sorted(shapes)) or 'no arrays'}."
         )
-    fields["vocab_size"] = shapes[table][0] + 1
+    num_rows = shapes[table][0] if shapes[table] else 0
+    fields["vocab_size"] = num_rows + 1
     if has_characters:
         fields["char_projection"] = "CNN_proj/W_proj" in shapes
-        if shapes[table][0] < NUM_CHARACTERS:
-            raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {shapes[table][0]}.")
+        if num_rows < NUM_CHARACTERS:
+            raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {num_rows}.")
     fields["cell_projection"] = any(name.endswith("LSTMCell/W_P_0") for name in shapes)
     try:
         return ElmoConfig(token_encoder="char_cnn" if has_characters else "word_embedding", forget_bias=1.0, **fields)
@@ -136,7 +138,7 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
     """
     rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
     size, cell = config.projection_size, config.cell_size
-    is_short = any("/RNN/LSTMCell/" in name for name in names)
+    is_short = config.num_hidden_layers == 1 and any("/RNN/LSTMCell/" in name for name in names)
     for direction, ours in DIRECTIONS.items():
         for layer in range(config.num_hidden_layers):
             theirs = f"{direction}/RNN/LSTMCell" if is_short else f"{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.modeling_elmo import ElmoModel
@@ -122,9 +123,12 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     if not source.exists() and len(source.parts) != 2:
         raise ConversionError(f"there is no folder {source}, and a Hub name looks like org/name.")
     try:
-        model = ElmoModel.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as error:
+        model, loading = ElmoModel.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
+    except (OSError, RuntimeError, SafetensorError, ValueError) as error:
         raise ConversionError(f"{source} cannot be loaded as an ELMo model: {error}") from error
+    missing = sorted(name for name in loading["missing_keys"] if not name.startswith("scalar_mixes."))
+    if missing:
+        raise ConversionError(f"{source} lacks {', '.join(missing)}, which would be random numbers.")
     config = model.config
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config)
@@ -156,7 +160,7 @@ def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, 
     for row, words in enumerate(CHECK_SENTENCES):
         expected = reference.embed(words)
         differences.append(np.abs(layers[:, row, : expected.shape[1]] - expected).max())
-    return float(max(differences))
+    return float(np.max(differences))  # unlike max, it never loses a NaN
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
@@ -184,7 +188,7 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles) -> ElmoTokenizer:
         )
     try:
         tokenizer = ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(files.vocabulary))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ConversionError(f"{files.vocabulary}: {error}") from error
     if max(tokenizer.get_vocab().values()) >= config.vocab_size:
         raise ConversionError(

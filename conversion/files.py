@@ -59,7 +59,7 @@ def read_hdf5(path: Path) -> dict[str, np.ndarray]:
     try:
         with h5py.File(path, "r") as file:
             file.visititems(read)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # what h5py makes of damaged bytes
         raise ConversionError(f"{path} cannot be read, it may be truncated: {error}. Download it again.") from error
     return arrays
 
@@ -89,6 +89,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise ConversionError(f"{path} exists already; remove it or choose another place. Nothing was written.")
+    if not path.name:
+        raise ConversionError(f"{path} has no name of its own; name the new folder.")
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     partial.mkdir(parents=True)
     try:

@@ -5,12 +5,13 @@ are recorded in `SHA256SUMS` beside the files (check with `sha256sum -c`), and i
 """
 
 import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from huggingface_hub.constants import HF_HOME
-from torch.hub import download_url_to_file
+from tqdm import tqdm
 
 from .convert import AllenNlpFiles
 from .errors import ConversionError
@@ -65,14 +66,24 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
 def _fetch(url: str, folder: Path) -> Path:
     path = folder / Path(urlsplit(url).path).name
     if not path.exists():
+        partial = path.with_name(path.name + ".partial")
         try:
-            # Writes under a temporary name and renames.
-            download_url_to_file(url, str(path))
+            with tqdm(desc=path.name, unit="B", unit_scale=True, unit_divisor=1024) as bar:
+
+                def show(num_blocks: int, block_size: int, total: int) -> None:
+                    bar.total = total
+                    bar.update(min(num_blocks * block_size, total) - bar.n)
+
+                # Unlike torch.hub's, it fails where the connection ends before the file does.
+                urllib.request.urlretrieve(url, partial, show)
+            partial.replace(path)
         except (urllib.error.URLError, OSError) as error:
             raise ConversionError(
                 f"cannot download {url}: {error}. Without a network, download the options and the weights file "
                 "elsewhere and run `elmo-hf convert --options FILE --weights FILE DEST`."
             ) from error
+        finally:
+            partial.unlink(missing_ok=True)
     return path
 
 

@@ -91,7 +91,7 @@ def convert(
         if vocabulary is not None:
             files = AllenNlpFiles(files.options, files.weights, vocabulary)
         difference = allennlp_to_folder(files, destination, source_name=source_name, check=check)
-    except ConversionError as error:
+    except (ConversionError, OSError) as error:
         _fail(error)
     if difference is not None:
         typer.echo(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
@@ -127,7 +127,11 @@ def embed(
     from elmo_hf.modeling_elmo import ElmoModel
     from elmo_hf.tokenization_elmo import ElmoTokenizer
 
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=place)
+    except (AssertionError, RuntimeError) as error:
+        _fail(error)
     try:
         number = embed_file(
             ElmoModel.from_pretrained(model).to(place),

@@ -98,14 +98,15 @@ def embed_file(
     model.eval()
     num_sentences = sum(1 for _ in sentences())
     work.mkdir(parents=True, exist_ok=True)
-    settings = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words}
-    _check_job(work / "job.json", settings | {"input": _digest_of_file(path), "model": _digest_of_model(model)})
+    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words, "input": _digest_of_file(path)}
+    job |= {"model": _digest_of_model(model), "tokenizer": _digest_of_tokenizer(tokenizer)}
+    _check_job(work / "job.json", job)
     chunks = sorted(work.glob("chunk-*.safetensors"))
     num_done = sum(len(chunk_indices(chunk)) for chunk in chunks)
     with tqdm(total=num_sentences, initial=num_done, unit=" sentences", disable=not show_progress) as bar:
         remaining = itertools.islice(enumerate(sentences()), num_done, None)
         for window in _windows(remaining, tokenizer):
-            chunk = work / f"chunk-{len(chunks):05d}.safetensors"
+            chunk = work / f"chunk-{len(chunks):08d}.safetensors"
             write_chunk(chunk, _embed_window(model, tokenizer, window, layers, np.dtype(dtype), batch_size, bar))
             chunks.append(chunk)
     finished = work / f"finished{destination.suffix}"
@@ -191,6 +192,11 @@ def _digest_of_file(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _digest_of_tokenizer(tokenizer: ElmoTokenizer) -> str:
+    """Tells tokenizers apart by their splitter and vocabulary."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
 
 def _digest_of_model(model: ElmoModel) -> str:

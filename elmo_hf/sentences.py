@@ -6,6 +6,7 @@ the n-th sentence is always the n-th line.
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -30,13 +31,18 @@ def read_sentences(path: Path, split_into_words: bool = False) -> Iterator[Sente
     if is_gzipped:
         suffixes.pop()
     parse = PARSERS.get(suffixes[-1] if suffixes else "", _parse_text)
-    with _open(path, is_gzipped) as lines:
-        for sentence in parse(lines, path.name):
-            yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
+    try:
+        with _open(path, is_gzipped) as lines:
+            for sentence in parse(lines, path.name):
+                yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        kind = "gzipped UTF-8 text" if is_gzipped else "UTF-8 text"
+        raise ValueError(f"{path.name} must be {kind}: {error}.") from error
 
 
 def _open(path: Path, is_gzipped: bool) -> IO[str]:
-    return gzip.open(path, "rt", encoding="utf-8") if is_gzipped else path.open(encoding="utf-8")
+    # "utf-8-sig" skips the byte order mark that Windows puts first.
+    return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzipped else path.open(encoding="utf-8-sig")
 
 
 def _parse_text(lines: Iterable[str], name: str) -> Iterator[Sentence]:

@@ -3,7 +3,7 @@
 Vectors first go to a working folder, one safetensors file for each run of sentences, and are read from there through
 the page cache, so that memory does not grow with the corpus:
 
-    OUT.partial/job.json, chunk-00000.safetensors, chunk-00001.safetensors, ...   ->   OUT
+    OUT.partial/job.json, chunk-00000000.safetensors, chunk-00000001.safetensors, ...   ->   OUT
 
 A writer gets the records in the order of the sentences and the place to write to; a name's suffix selects it.
 """

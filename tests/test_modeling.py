@@ -245,9 +245,7 @@ def test_wrong_inputs_are_named(tiny_model: ElmoModel) -> None:
         tiny_model(torch.ones(2, 4, dtype=torch.long))
     with pytest.raises(ValueError, match=r"character ids of shape \(batch, words, 11\), found \(2, 4, 50\)"):
         tiny_model(torch.ones(2, 4, 50, dtype=torch.long))
-    with pytest.raises(
-        ValueError, match=r"`attention_mask` must have shape .* = \(2, 4\), found \(2, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"`attention_mask` must have shape .* = \(2, 4\), found \(2, 3\)"):
         tiny_model(inputs["input_ids"], attention_mask=inputs["attention_mask"][:, :3])
     with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape \(batch, words, 7\).*found \(2, 4, 8\)"):
         tiny_model(inputs_embeds=torch.zeros(2, 4, 8))

@@ -132,13 +132,21 @@ def test_float16_arrays_are_read_exactly() -> None:
     assert imported["weight"].astype(np.float16).tobytes() == half.tobytes()
 
 
+def test_float64_arrays_are_rounded_to_float32() -> None:
+    double = np.array([[0.1, -1e30, 1e-30], [1 / 3, 2.0, -0.0]])
+    imported = import_arrays([Rule("W", (2, 3), ("weight",))], {"W": double}, "weights.hdf5")
+    assert imported["weight"].dtype == np.float32
+    assert imported["weight"].tobytes() == double.astype(np.float32).tobytes()
+
+
+@pytest.mark.filterwarnings("error")
 def test_import_lists_every_fault_at_once() -> None:
     names = ["gone", "absent", "long", "double", "whole", "nan", "infinite", "good"]
     rules = [Rule(name, (2, 3), (f"our.{name}",)) for name in names]
     source = {
         "good": np.ones((2, 3), dtype=np.float32),
         "long": np.ones((3, 2), dtype=np.float32),
-        "double": np.ones((2, 3), dtype=np.float64),
+        "double": np.array([[1, 2, 3], [4, 5, 1e300]], dtype=np.float64),
         "whole": np.ones((2, 3), dtype=np.int64),
         "nan": np.array([[1, 2, 3], [4, np.nan, 6]], dtype=np.float32),
         "infinite": np.array([[1, 2, 3], [4, 5, -np.inf]], dtype=np.float16),
@@ -154,7 +162,7 @@ def test_import_lists_every_fault_at_once() -> None:
         "  unknown: `stray` (5,)\n"
         "  unknown: `other` (1, 4)\n"
         "  shape: `long` must be (2, 3), found (3, 2)\n"
-        "  type: `double` must be float32, found float64\n"
+        "  values: `double` holds NaN or infinite numbers\n"
         "  type: `whole` must be float32, found int64\n"
         "  values: `nan` holds NaN or infinite numbers\n"
         "  values: `infinite` holds NaN or infinite numbers\n"
