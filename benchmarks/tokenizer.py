@@ -3,8 +3,8 @@
     python benchmarks/tokenizer.py ../shared/data/wikitext2/test.txt
 
 The loop is AllenNLP's way (`batch_to_ids`): a list of ids for each word, character by character, made a tensor. First
-both must give the same ids; then they take turns, `--rounds` times, and medians are printed. The text is one sentence or
-paragraph a line, its words separated by blanks; for raw text the same lines are split again by the tokenizer. Batches
+both must give the same ids; then they take turns, `--rounds` times, and medians are printed. The text is one sentence
+or paragraph a line, its words separated by blanks; for raw text the tokenizer splits the same lines again. Batches
 have 256 lines and are padded to tensors.
 """
 

@@ -1,4 +1,4 @@
-"""Shared fixtures: a tiny model with all sizes different, the golden cases, and the folder of third-party fixtures."""
+"""Shared fixtures: a tiny model with all sizes different, and a converted folder."""
 
 import os
 from pathlib import Path
@@ -8,30 +8,10 @@ import torch
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from checkpoints import BASE, EDGES, VOCABULARY
+
 from elmo_hf import ElmoConfig, ElmoModel
-
-FIXTURES = Path(__file__).parent / "fixtures"
-SHARED = Path(__file__).parents[2] / "shared"
-
-# Each carries real AllenNLP numbers; see fixtures/README.md.
-GOLDEN_CASES = [
-    "base_2l_relu",
-    "tight_clip_2l_tanh",
-    "one_layer_n261_batch1",
-    "three_layer_nohighway_noclip",
-    "four_layer",
-    "char_edges",
-    "noskip_2l_long",
-    "ext_max_chars_24",
-]
-
-
-def shared(*parts: str) -> Path:
-    """A path below ../shared; the test is skipped where that folder is not."""
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"needs {path}, which is not part of this project")
-    return path
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +43,22 @@ def tiny_model(tiny_config: ElmoConfig) -> ElmoModel:
         for parameter in model.bilm.parameters():
             parameter.mul_(3)
     return model
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base case, converted and checked."""
+    folder = tmp_path_factory.mktemp("conversion") / "tiny"
+    allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder, source_name="our_tiny", check=True)
+    return folder
+
+
+@pytest.fixture
+def word_files(tmp_path: Path) -> AllenNlpFiles:
+    """`bi_word_2` with a vocabulary of its 32 words."""
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
+    return AllenNlpFiles(EDGES / "bi_word_2" / "options.json", EDGES / "bi_word_2" / "w.hdf5", path)
 
 
 def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict[str, torch.Tensor]:

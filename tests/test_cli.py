@@ -8,13 +8,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import FIXTURES
+from checkpoints import FIXTURES
 from typer.testing import CliRunner, Result
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 from elmo_hf.conversion import published
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.conversion.convert import AllenNlpFiles
 
 BASE = FIXTURES / "base_2l_relu"
 WORDS = FIXTURES / "bilm_tf_edges" / "bi_word_2"
@@ -36,14 +36,6 @@ def assert_fails(result: Result, code: int, text: str) -> None:
     assert "Traceback" not in result.output
 
 
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base case, converted."""
-    folder = tmp_path_factory.mktemp("cli") / "tiny"
-    allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder, source_name="tiny")
-    return folder
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "sentences.txt"
@@ -54,9 +46,6 @@ def corpus(tmp_path: Path) -> Path:
 def read_hdf5(path: Path) -> list[np.ndarray]:
     with h5py.File(path, "r") as file:
         return [file[str(index)][()] for index in range(len(file) - 1)]
-
-
-# ---- help ----
 
 
 @pytest.mark.parametrize(
@@ -98,9 +87,6 @@ def test_no_verb_shows_the_help() -> None:
 
 def test_an_unknown_verb_is_refused() -> None:
     assert_fails(run("train"), 2, "No such command 'train'.")
-
-
-# ---- convert ----
 
 
 def test_convert_makes_a_folder_of_a_folder(tmp_path: Path) -> None:
@@ -240,9 +226,6 @@ def test_convert_to_the_current_folder_ends_without_a_traceback(
     monkeypatch.chdir(tmp_path)
     result = run("convert", BASE, ".")
     assert result.exception is None or isinstance(result.exception, SystemExit)
-
-
-# ---- embed ----
 
 
 @torch.no_grad()

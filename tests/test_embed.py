@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from conftest import FIXTURES
 from safetensors.numpy import load_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer, embed
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.embed import embed_file
 
 SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
@@ -33,14 +31,6 @@ SENTENCES = [
 ]
 # A sum of floats in another order, as of a batch with padding, differs in the last bits.
 ATOL = 1e-6
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base case, converted."""
-    folder = tmp_path_factory.mktemp("embed") / "tiny"
-    allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / "base_2l_relu"), folder, source_name="tiny")
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -106,9 +96,6 @@ def assert_all_close(found: list[np.ndarray], expected: list[np.ndarray], atol: 
     for index, (array, exact) in enumerate(zip(found, expected, strict=True)):
         assert array.size == exact.size, index
         np.testing.assert_allclose(array.reshape(exact.shape), exact, rtol=0, atol=atol, err_msg=f"sentence {index}")
-
-
-# ---- vectors ----
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -208,9 +195,6 @@ def test_a_model_in_bfloat16_writes_float32(
     np.testing.assert_array_equal(found[0], expected.float().numpy())
 
 
-# ---- inputs ----
-
-
 def test_words_are_embedded_as_they_come(model: ElmoModel, tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
     values = [["New York", "isn't", "x" * 60], {"words": []}, {"text": "It isn't."}, "Don't!"]
     corpus = tmp_path / "corpus.jsonl"
@@ -261,9 +245,6 @@ def test_an_empty_input_makes_a_file_without_entries(
     else:
         assert read_vectors(path) == []
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "empty.txt", path])
-
-
-# ---- layouts ----
 
 
 def test_hdf5_file_has_the_layout_of_allennlp(
@@ -320,9 +301,6 @@ def test_parquet_rows_are_written_in_groups(
     assert pq.ParquetFile(tmp_path / "vectors.parquet").num_row_groups == 3
     expected = [embed_alone(model, tokenizer, line, "all") for line in lines]
     assert_all_close(read_vectors(tmp_path / "vectors.parquet"), expected)
-
-
-# ---- resuming ----
 
 
 class Interrupt(Exception):
@@ -502,9 +480,6 @@ def test_what_another_tokenizer_left_is_not_used(
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, word_splitter="whitespace")
     with pytest.raises(ValueError, match=r"was left by an interrupted run with another tokenizer;"):
         embed_file(model, tokenizer, corpus, interrupted)
-
-
-# ---- refusals ----
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import FIXTURES, GOLDEN_CASES, shared
+from checkpoints import FIXTURES, GOLDEN_CASES, shared
 
 from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.allennlp import allennlp_rules

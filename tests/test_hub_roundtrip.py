@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import FIXTURES
+from checkpoints import FIXTURES
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 
 PACKAGE = Path(__file__).parents[1] / "elmo_hf"
 # Files that `save_pretrained` copies into a folder; they may import nothing but these and each other.
@@ -80,19 +79,12 @@ np.savez(
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hub") / "tiny-elmo"
-    allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / "base_2l_relu"), folder, source_name="tiny-elmo")
-    return folder
-
-
-def test_auto_classes_and_pipeline_load_the_folder_without_the_package(folder: Path, tmp_path: Path) -> None:
+def test_auto_classes_and_pipeline_load_the_folder_without_the_package(tiny_folder: Path, tmp_path: Path) -> None:
     sentences = json.loads((FIXTURES / "base_2l_relu" / "sentences.json").read_text())["call1"]
     (tmp_path / "words.json").write_text(json.dumps(sentences))
     environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
     completed = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "words.json"), str(tmp_path / "result.npz")],
+        [sys.executable, "-c", SCRIPT, str(tiny_folder), str(tmp_path / "words.json"), str(tmp_path / "result.npz")],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -106,16 +98,16 @@ def test_auto_classes_and_pipeline_load_the_folder_without_the_package(folder: P
     np.testing.assert_allclose(result["representation"], expected["mix_with_boundaries"][0], atol=2e-5)
     np.testing.assert_array_equal(result["saved_again"], result["representation"])
     assert result["hidden_size"] == 16
-    ours = ElmoModel.from_pretrained(folder).eval()
-    inputs = ElmoTokenizer.from_pretrained(folder)("The bank, of the river.", return_tensors="pt")
+    ours = ElmoModel.from_pretrained(tiny_folder).eval()
+    inputs = ElmoTokenizer.from_pretrained(tiny_folder)("The bank, of the river.", return_tensors="pt")
     with torch.no_grad():
         np.testing.assert_allclose(result["features"], ours(**inputs).last_hidden_state, atol=1e-6)
 
 
-def test_a_saved_folder_holds_exactly_the_promised_files(folder: Path) -> None:
+def test_a_saved_folder_holds_exactly_the_promised_files(tiny_folder: Path) -> None:
     others = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
-    assert {path.name for path in folder.iterdir()} == set(HUB_RING) | others
-    tokenizer_config = json.loads((folder / "tokenizer_config.json").read_text())
+    assert {path.name for path in tiny_folder.iterdir()} == set(HUB_RING) | others
+    tokenizer_config = json.loads((tiny_folder / "tokenizer_config.json").read_text())
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import FIXTURES
 from torch import nn
 from transformers import (
     DataCollatorForTokenClassification,
@@ -16,7 +15,6 @@ from transformers import (
 from transformers.modeling_outputs import TokenClassifierOutput
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.pipeline_elmo import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
 
@@ -40,16 +38,9 @@ class WordLabeller(ElmoPreTrainedModel):
         return TokenClassifierOutput(loss=loss, logits=logits)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pipelines") / "tiny-elmo"
-    allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / "base_2l_relu"), folder, source_name="tiny-elmo")
-    return folder
-
-
 @pytest.fixture
-def labeller(folder: Path) -> WordLabeller:
-    return WordLabeller.from_pretrained(folder, id2label={0: "B-PER", 1: "I-PER", 2: "O"}).eval()
+def labeller(tiny_folder: Path) -> WordLabeller:
+    return WordLabeller.from_pretrained(tiny_folder, id2label={0: "B-PER", 1: "I-PER", 2: "O"}).eval()
 
 
 TEXT = "Ada Lovelace's letters, kept."
@@ -58,9 +49,9 @@ WORDS = ["Ada", "Lovelace", "'s", "letters", ",", "kept", "."]
 
 @pytest.mark.parametrize("is_split", [False, True], ids=["raw text", "words"])
 def test_token_classification_gives_one_label_a_word_with_its_place(
-    folder: Path, labeller: WordLabeller, is_split: bool
+    tiny_folder: Path, labeller: WordLabeller, is_split: bool
 ) -> None:
-    tokenizer = ElmoTokenizer.from_pretrained(folder)
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
     label = pipeline(
         "token-classification",
         model=labeller,
@@ -82,7 +73,7 @@ def test_token_classification_gives_one_label_a_word_with_its_place(
 
 @pytest.mark.parametrize("strategy", ["simple", "first", "average", "max"])
 def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
-    folder: Path, labeller: WordLabeller, strategy: str, monkeypatch: pytest.MonkeyPatch
+    tiny_folder: Path, labeller: WordLabeller, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = torch.tensor([2, 0, 1, 2, 2, 0, 2, 2, 2])
     logits = 9.0 * nn.functional.one_hot(labels, 3).float()[None]
@@ -90,7 +81,7 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
     label = pipeline(
         "token-classification",
         model=labeller,
-        tokenizer=ElmoTokenizer.from_pretrained(folder),
+        tokenizer=ElmoTokenizer.from_pretrained(tiny_folder),
         pipeline_class=ElmoTokenClassificationPipeline,
         aggregation_strategy=strategy,
     )
@@ -99,20 +90,20 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
     assert {entity["entity_group"] for entity in entities} == {"PER"}
 
 
-def test_the_stock_token_classification_pipeline_still_fails(folder: Path, labeller: WordLabeller) -> None:
+def test_the_stock_token_classification_pipeline_still_fails(tiny_folder: Path, labeller: WordLabeller) -> None:
     """When this one runs, `pipeline_elmo.py` is needed for aggregation only."""
     label = pipeline(
         "token-classification",
         model=labeller,
-        tokenizer=ElmoTokenizer.from_pretrained(folder),
+        tokenizer=ElmoTokenizer.from_pretrained(tiny_folder),
         pipeline_class=TokenClassificationPipeline,
     )
     with pytest.raises((RuntimeError, ValueError, TypeError)):
         label(TEXT)
 
 
-def test_feature_extraction_gives_the_top_layer_of_each_text(folder: Path) -> None:
-    model, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
+def test_feature_extraction_gives_the_top_layer_of_each_text(tiny_folder: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
     extract = pipeline(
         "feature-extraction", model=model, tokenizer=tokenizer, pipeline_class=ElmoFeatureExtractionPipeline
     )
@@ -125,8 +116,8 @@ def test_feature_extraction_gives_the_top_layer_of_each_text(folder: Path) -> No
             torch.testing.assert_close(one[:, :length], other, atol=1e-6, rtol=0)
 
 
-def test_the_stock_trainer_fits_labels_of_words(folder: Path, labeller: WordLabeller, tmp_path: Path) -> None:
-    tokenizer = ElmoTokenizer.from_pretrained(folder)
+def test_the_stock_trainer_fits_labels_of_words(tiny_folder: Path, labeller: WordLabeller, tmp_path: Path) -> None:
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
     texts = [WORDS, ["Yes", "."], ["Ada", "waved", "."]]
     rows = [tokenizer(words, is_split_into_words=True) for words in texts]
     for row in rows:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from conftest import FIXTURES
+from checkpoints import FIXTURES
 
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from conftest import FIXTURES, GOLDEN_CASES
+from checkpoints import FIXTURES, GOLDEN_CASES
 
 from elmo_hf.word_codec import CharacterCodec, VocabularyCodec, read_vocabulary
 

@@ -1,13 +1,11 @@
 """Raw text to words: a table of shapes, offsets that cover the text, and agreement with a gold treebank."""
 
 import functools
-import gzip
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from conftest import shared
+from checkpoints import shared
+from word_splitting import measure
 
 from elmo_hf.word_splitter import make_word_splitter
 
@@ -139,48 +137,11 @@ def test_ptb_joins_nothing_that_white_space_parts() -> None:
         assert {end for _, end in coarse} <= {end for _, end in fine}, text
 
 
-def sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Raw text and words of each CoNLL-U sentence, with multiword tokens split (`do n't`)."""
-    text, words = "", []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            fields = line.rstrip("\n").split("\t")
-            if line.startswith("# text = "):
-                text, words = line.rstrip("\n").removeprefix("# text = "), []
-            elif fields == [""]:
-                yield text, words
-            elif fields[0].isdecimal():
-                words.append(fields[1])
-
-
-def spans(words: list[str]) -> set[tuple[int, int]]:
-    """Start and end of each word, counted in characters that are not white space."""
-    result, start = set(), 0
-    for word in words:
-        end = start + len("".join(word.split()))
-        result.add((start, end))
-        start = end
-    return result
-
-
-def count_equal_words(path: Path) -> tuple[int, int, int]:
-    """Counts of the words found that are in the treebank, of all found, and of all in the treebank."""
-    splitter = make_word_splitter("ptb")
-    num_right = num_found = num_gold = 0
-    for text, gold_words in sentences(path):
-        assert "".join(gold_words).replace(" ", "") == "".join(text.split())
-        gold, found = spans(gold_words), spans([word for word, _ in splitter.pre_tokenize_str(text)])
-        num_right, num_found, num_gold = num_right + len(gold & found), num_found + len(found), num_gold + len(gold)
-    return num_right, num_found, num_gold
-
-
 @pytest.mark.parametrize(("part", "num_words"), [("dev", 25147), ("test", 25094)])
 def test_ptb_agrees_with_the_english_web_treebank(part: str, num_words: int) -> None:
-    num_right, num_found, num_gold = count_equal_words(shared("data", "ud_english_ewt", f"en_ewt-ud-{part}.conllu.gz"))
-    precision, recall = num_right / num_found, num_right / num_gold
-    f1 = 2 * precision * recall / (precision + recall)
-    assert num_gold == num_words
-    assert f1 >= 0.97, f"precision {precision:.4f}, recall {recall:.4f}, F1 {f1:.4f}"
+    agreement = measure(shared("data", "ud_english_ewt", f"en_ewt-ud-{part}.conllu.gz"))
+    assert agreement.num_gold == num_words
+    assert agreement.f1 >= 0.97, agreement
 
 
 def test_an_unknown_name_is_refused_with_the_legal_ones() -> None:
