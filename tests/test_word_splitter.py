@@ -5,7 +5,7 @@ import random
 
 import pytest
 from checkpoints import shared
-from word_splitting import measure
+from word_splitting import measure, spans
 
 from elmo_hf.word_splitter import make_word_splitter
 
