@@ -14,12 +14,13 @@ import torch
 from safetensors import SafetensorError
 
 from elmo_hf.configuration_elmo import ElmoConfig
+from elmo_hf.digest import sha256_of_file
 from elmo_hf.modeling_elmo import ElmoModel
 from elmo_hf.tokenization_elmo import ElmoTokenizer
 
 from .allennlp import allennlp_rules, config_from_options, options_from_config
 from .errors import ConversionError
-from .files import new_folder, read_hdf5, read_options, sha256, write_hdf5
+from .files import new_folder, read_hdf5, read_options, write_hdf5
 from .model_card import render_card
 from .reference import ReferenceElmo
 from .rules import export_arrays, import_arrays
@@ -100,7 +101,7 @@ def allennlp_to_folder(
                 f"the converted model differs from its checkpoint by {difference:.2e}, more than "
                 f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
             )
-        sources = {path.name: sha256(path) for path in (files.options, files.weights)}
+        sources = {path.name: sha256_of_file(path) for path in (files.options, files.weights)}
         (folder / "README.md").write_text(
             render_card(config, num_parameters(tensors), source_name, sources, difference), encoding="utf-8"
         )

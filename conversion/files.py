@@ -4,7 +4,6 @@ A folder or a file is written beside its place under a temporary name and rename
 stands under the name that a user gave is never half of something.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -69,15 +68,6 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with h5py.File(path, "w") as file:
         for name, array in arrays.items():
             file.create_dataset(name, data=array)
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager

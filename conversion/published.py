@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
+from elmo_hf.digest import sha256_of_file
+
 from .convert import AllenNlpFiles
 from .errors import ConversionError
-from .files import sha256
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 RECORD = "SHA256SUMS"
@@ -89,7 +90,7 @@ def _fetch(url: str, folder: Path) -> Path:
 
 def _check_record(record: Path, paths: list[Path]) -> None:
     """Writes the checksums on the first download; on every later one the files must still have them."""
-    found = {path.name: sha256(path) for path in paths}
+    found = {path.name: sha256_of_file(path) for path in paths}
     if record.exists():
         lines = record.read_text(encoding="utf-8").splitlines()
         recorded = {name: digest for digest, name in (line.split(maxsplit=1) for line in lines)}

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from .digest import sha256_of_file
 from .modeling_elmo import ElmoModel
 from .sentences import Sentence, read_sentences
 from .tokenization_elmo import ElmoTokenizer
@@ -98,7 +99,7 @@ def embed_file(
     model.eval()
     num_sentences = sum(1 for _ in sentences())
     work.mkdir(parents=True, exist_ok=True)
-    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words, "input": _digest_of_file(path)}
+    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words, "input": sha256_of_file(path)}
     job |= {"model": _digest_of_model(model), "tokenizer": _digest_of_tokenizer(tokenizer)}
     _check_job(work / "job.json", job)
     chunks = sorted(work.glob("chunk-*.safetensors"))
@@ -184,14 +185,6 @@ def _check_job(path: Path, job: dict[str, Any]) -> None:
             f"{path.parent} was left by an interrupted run with another {' and '.join(differing)}; "
             "delete that folder to start anew."
         )
-
-
-def _digest_of_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _digest_of_tokenizer(tokenizer: ElmoTokenizer) -> str:

@@ -18,27 +18,6 @@ from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, larges
 from elmo_hf.conversion.files import read_hdf5
 
 
-def test_folder_holds_exactly_the_files_of_a_hub_repository(tiny_folder: Path) -> None:
-    assert sorted(path.name for path in tiny_folder.iterdir()) == [
-        "README.md",
-        "config.json",
-        "configuration_elmo.py",
-        "lstmp.py",
-        "model.safetensors",
-        "modeling_elmo.py",
-        "padding.py",
-        "pipeline_elmo.py",
-        "scalar_mix.py",
-        "token_encoder.py",
-        "tokenization_elmo.py",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "word_codec.py",
-        "word_encoding.py",
-        "word_splitter.py",
-    ]
-
-
 def test_folder_has_no_scalar_mix_that_the_checkpoint_lacks(tiny_folder: Path) -> None:
     names = load_file(tiny_folder / "model.safetensors").keys()
     assert {name.split(".")[0] for name in names} == {"token_encoder", "bilm"}
