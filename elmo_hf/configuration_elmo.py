@@ -201,7 +201,7 @@ class ElmoConfig(PreTrainedConfig):
         for name, (character_id, word_id) in defaults.items():
             if getattr(self, name) is None:
                 setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)
-            self._whole(name, least=1)
+            self._whole(name, least=0)
         if self.pad_token_id != 0:
             raise ValueError(f"`pad_token_id` is always 0, found {self.pad_token_id!r}.")
 

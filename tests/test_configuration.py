@@ -143,7 +143,7 @@ def test_every_config_names_every_auto_class() -> None:
         ({"char_projection": "off"}, r"`char_projection` must be True or False, found 'off'"),
         ({"hidden_size": 512}, r"`hidden_size` is always 2 \* `projection_size` = 1024, found 512; leave it out"),
         ({"pad_token_id": 1}, r"`pad_token_id` is always 0, found 1"),
-        ({"bos_token_id": 0}, r"`bos_token_id` must be a whole number of at least 1, found 0"),
+        ({"bos_token_id": -1}, r"`bos_token_id` must be a whole number of at least 0, found -1"),
         ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
         ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
         ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
