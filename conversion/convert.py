@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.digest import sha256_of_file
+from elmo_hf.loading import load_complete
 from elmo_hf.modeling_elmo import ElmoModel
 from elmo_hf.tokenization_elmo import ElmoTokenizer
 
 from .allennlp import allennlp_rules, config_from_options, options_from_config
 from .errors import ConversionError
-from .files import new_folder, read_hdf5, read_options, write_hdf5
+from .files import new_folder, read_hdf5, read_options, refuse_existing, write_hdf5
 from .model_card import render_card
 from .reference import ReferenceElmo
 from .rules import export_arrays, import_arrays
@@ -70,7 +70,7 @@ class AllenNlpFiles:
 
 
 def allennlp_to_folder(
-    files: AllenNlpFiles, destination: Path, *, source_name: str, check: bool = False
+    files: AllenNlpFiles, destination: Path, *, source_name: str, word_splitter: str = "ptb", check: bool = False
 ) -> float | None:
     """Converts an AllenNLP or bilm-tf export to a folder that `AutoModel.from_pretrained` loads.
 
@@ -78,6 +78,7 @@ def allennlp_to_folder(
         files: the checkpoint.
         destination: the new folder; it must not exist.
         source_name: what the model card calls the source.
+        word_splitter: how the folder's tokenizer splits raw text.
         check: whether to embed `CHECK_SENTENCES` with the written folder and with NumPy from the checkpoint's arrays.
 
     Returns:
@@ -86,12 +87,13 @@ def allennlp_to_folder(
     Raises:
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
+    refuse_existing(destination)
     options = read_options(files.options)
     arrays = read_hdf5(files.weights)
     shapes = {name: array.shape for name, array in arrays.items()}
     config = config_from_options(options, shapes, str(files.options))
     tensors = import_arrays(allennlp_rules(config, arrays), arrays, str(files.weights))
-    tokenizer = _tokenizer(config, files)
+    tokenizer = _tokenizer(config, files, word_splitter)
     with new_folder(destination) as folder:
         _save(config, tensors, folder)
         tokenizer.save_pretrained(folder)
@@ -103,7 +105,8 @@ def allennlp_to_folder(
             )
         sources = {path.name: sha256_of_file(path) for path in (files.options, files.weights)}
         (folder / "README.md").write_text(
-            render_card(config, num_parameters(tensors), source_name, sources, difference), encoding="utf-8"
+            render_card(destination.resolve().name, config, num_parameters(tensors), source_name, sources, difference),
+            encoding="utf-8",
         )
     return difference
 
@@ -121,15 +124,11 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     Raises:
         ConversionError: if the format cannot hold the model; nothing is written then.
     """
-    if not source.exists() and len(source.parts) != 2:
-        raise ConversionError(f"there is no folder {source}, and a Hub name looks like org/name.")
+    refuse_existing(destination)
     try:
-        model, loading = ElmoModel.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
-    except (OSError, RuntimeError, SafetensorError, ValueError) as error:
-        raise ConversionError(f"{source} cannot be loaded as an ELMo model: {error}") from error
-    missing = sorted(name for name in loading["missing_keys"] if not name.startswith("scalar_mixes."))
-    if missing:
-        raise ConversionError(f"{source} lacks {', '.join(missing)}, which would be random numbers.")
+        model = load_complete(source, dtype=torch.float32)
+    except ValueError as error:
+        raise ConversionError(str(error)) from error
     config = model.config
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config)
@@ -151,7 +150,7 @@ def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, 
     if "char_cnn" not in options:
         raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
     reference = ReferenceElmo(options, arrays)
-    model = ElmoModel.from_pretrained(folder).eval()
+    model = load_complete(folder)
     inputs = ElmoTokenizer.from_pretrained(folder)(
         [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"
     )
@@ -179,16 +178,16 @@ def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> N
     model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
 
 
-def _tokenizer(config: ElmoConfig, files: AllenNlpFiles) -> ElmoTokenizer:
+def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
     if config.token_encoder == "char_cnn":
-        return ElmoTokenizer(max_word_length=config.max_word_length)
+        return ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=word_splitter)
     if files.vocabulary is None:
         raise ConversionError(
             f"{files.weights} is of a model that reads word ids, so its vocabulary is needed to make them: "
             "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
         )
     try:
-        tokenizer = ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(files.vocabulary))
+        tokenizer = ElmoTokenizer("word_embedding", word_splitter=word_splitter, vocab_file=str(files.vocabulary))
     except (OSError, ValueError) as error:
         raise ConversionError(f"{files.vocabulary}: {error}") from error
     if max(tokenizer.get_vocab().values()) >= config.vocab_size:
@@ -208,7 +207,7 @@ def _write_vocabulary(tokenizer: ElmoTokenizer, num_words: int, path: Path) -> N
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:
     notes = []
     mixes = [tensors[name] for name in tensors if name.startswith("scalar_mixes.") and name.endswith(".logits")]
-    if any(np.ptp(logits) > 0 for logits in mixes) or config.scalar_mix_weights is not None:
+    if any(np.ptp(logits) > 0 for logits in mixes):
         notes.append("the scalar mix is not carried: the format holds the biLM only.")
     unreadable = {
         "use_skip_connections is off": not config.use_skip_connections,

@@ -70,6 +70,16 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             file.create_dataset(name, data=array)
 
 
+def refuse_existing(path: Path) -> None:
+    """Checks that a folder can be made.
+
+    Raises:
+        ConversionError: if `path` exists and is not an empty folder.
+    """
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ConversionError(f"{path} exists already; remove it or choose another place. Nothing was written.")
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Gives a temporary folder that takes the name `path` when the block ends well, and vanishes when it does not.
@@ -77,10 +87,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         ConversionError: if `path` exists and is not an empty folder.
     """
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise ConversionError(f"{path} exists already; remove it or choose another place. Nothing was written.")
-    if not path.name:
-        raise ConversionError(f"{path} has no name of its own; name the new folder.")
+    refuse_existing(path)
+    path = path.resolve()
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     partial.mkdir(parents=True)
     try:

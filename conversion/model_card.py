@@ -8,11 +8,17 @@ from elmo_hf.configuration_elmo import ElmoConfig
 
 
 def render_card(
-    config: ElmoConfig, num_parameters: int, source_name: str, sources: dict[str, str], difference: float | None
+    name: str,
+    config: ElmoConfig,
+    num_parameters: int,
+    source_name: str,
+    sources: dict[str, str],
+    difference: float | None,
 ) -> str:
     """Renders the card.
 
     Args:
+        name: the folder's name, from which the card's snippet loads.
         config: the architecture.
         num_parameters: numbers in the source checkpoint.
         source_name: what the source is called, such as `elmo_small`.
@@ -26,7 +32,7 @@ def render_card(
     card = ModelCard.from_template(
         data,
         template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
-        name=source_name,
+        name=name,
         source_name=source_name,
         version=metadata.version("elmo-hf"),
         hidden_size=config.hidden_size,

@@ -24,6 +24,13 @@ class Format(str, Enum):
     allennlp = "allennlp"
 
 
+class Splitter(str, Enum):
+    """How raw text is split."""
+
+    ptb = "ptb"
+    whitespace = "whitespace"
+
+
 class Layers(str, Enum):
     """What `embed` keeps of a sentence."""
 
@@ -54,6 +61,9 @@ def convert(
         str | None, typer.Option(help="Download a published model: small, medium, original, 5.5B or pt.")
     ] = None,
     to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
+    word_splitter: Annotated[
+        Splitter, typer.Option(help="How the tokenizer splits raw text: as the Treebank, or on white space.")
+    ] = Splitter.ptb,
     check: Annotated[
         bool, typer.Option("--check", help="Embed sentences before and after; print the largest difference.")
     ] = False,
@@ -76,7 +86,7 @@ def convert(
     destination = paths[-1]
     try:
         if to is Format.allennlp:
-            if len(paths) != 2 or check or vocabulary is not None:
+            if len(paths) != 2 or check or vocabulary is not None or word_splitter is not Splitter.ptb:
                 raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
             for note in folder_to_allennlp(paths[0], destination):
                 typer.echo(f"Note: {note}")
@@ -90,7 +100,9 @@ def convert(
             files, source_name = AllenNlpFiles.in_folder(paths[0]), paths[0].resolve().name
         if vocabulary is not None:
             files = AllenNlpFiles(files.options, files.weights, vocabulary)
-        difference = allennlp_to_folder(files, destination, source_name=source_name, check=check)
+        difference = allennlp_to_folder(
+            files, destination, source_name=source_name, word_splitter=word_splitter.value, check=check
+        )
     except (ConversionError, OSError) as error:
         _fail(error)
     if difference is not None:
@@ -103,7 +115,7 @@ def convert(
     short_help="Embed a file of sentences.",
 )
 def embed(
-    model: Annotated[str, typer.Argument(help="A folder or a Hub name.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a Hub name.")],
     source: Annotated[
         str, typer.Argument(metavar="INPUT", help="Text, .jsonl or .conllu, plain or .gz; or - for standard input.")
     ],
@@ -113,18 +125,18 @@ def embed(
     split_into_words: Annotated[
         bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="Sentences a batch.", min=1)] = 32,
+    batch_size: Annotated[int, typer.Option(help="Most sentences of a batch.", min=1)] = 32,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
 ) -> None:
     """Embed every sentence of INPUT, one a line, into one file.
 
-    The n-th line is entry n, from 0, blank lines included. An interrupted run goes on where it stopped when the same
-    command is given again. hdf5 files have AllenNLP's layout.
+    The n-th line (of CoNLL-U, sentence) is entry n, from 0, blank lines included. An interrupted run goes on where it
+    stopped when the same command is given again. hdf5 files have AllenNLP's layout.
     """
     import torch
 
     from elmo_hf.embed import embed_file
-    from elmo_hf.modeling_elmo import ElmoModel
+    from elmo_hf.loading import load_complete
     from elmo_hf.tokenization_elmo import ElmoTokenizer
 
     try:
@@ -134,7 +146,7 @@ def embed(
         _fail(error)
     try:
         number = embed_file(
-            ElmoModel.from_pretrained(model).to(place),
+            load_complete(model).to(place),
             ElmoTokenizer.from_pretrained(model),
             sys.stdin.buffer if source == "-" else Path(source),
             output,

@@ -21,6 +21,8 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from .word_codec import BEGIN_SENTENCE_ID, END_SENTENCE_ID, NUM_CHARACTER_IDS
+
 TOKEN_ENCODERS = ("char_cnn", "word_embedding")
 CHAR_ACTIVATIONS = ("relu", "tanh")
 SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
@@ -56,9 +58,9 @@ class ElmoConfig(PreTrainedConfig):
         hidden_size: 2P, the width of every output; a contradicting value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
-        scalar_mix_weights: L+1 true weights (they sum to 1) every mix starts from; None: equal weights.
-        scalar_mix_trainable: whether mixes learn. If False the weights are constants of this config and the
-            model holds no mix parameters.
+        scalar_mix_weights: L+1 true weights (they sum to 1) that every mix is set to when a model is made or loaded;
+            None: those of the checkpoint, or else equal weights. Saved folders have None here.
+        scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
             makes a vector depend on its batch mates; `"word"`: each word vector on its own.
         pad_token_id: always 0.
@@ -73,7 +75,7 @@ class ElmoConfig(PreTrainedConfig):
     keys_to_ignore_at_inference = ["state"]
 
     token_encoder: str = "char_cnn"
-    vocab_size: int = 262
+    vocab_size: int = NUM_CHARACTER_IDS
     max_word_length: int = 50
     char_embedding_size: int = 16
     char_filters: Sequence[Sequence[int]] = ORIGINAL_FILTERS
@@ -197,7 +199,7 @@ class ElmoConfig(PreTrainedConfig):
             )
 
     def _validate_special_ids(self) -> None:
-        defaults = {"bos_token_id": (257, 1), "eos_token_id": (258, 2)}
+        defaults = {"bos_token_id": (BEGIN_SENTENCE_ID, 1), "eos_token_id": (END_SENTENCE_ID, 2)}
         for name, (character_id, word_id) in defaults.items():
             if getattr(self, name) is None:
                 setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)

@@ -33,6 +33,8 @@ from .tokenization_elmo import ElmoTokenizer
 from .vector_files import WRITERS, chunk_indices, read_chunks, write_chunk
 
 WINDOW_WORDS = 8192
+# Most positions of one batch, padding included; a longer text is a batch of its own.
+BATCH_WORDS = 4096
 DTYPES = ("float32", "float16")
 
 # From an `ElmoModelOutput` to a tensor whose first axis is the batch and whose last but one is the words.
@@ -67,7 +69,7 @@ def embed_file(
         layers: a key of `LAYERS`.
         dtype: of the numbers in the file; one of `DTYPES`. The model computes in its own.
         split_into_words: whether sentences are words separated by blanks already.
-        batch_size: sentences a batch.
+        batch_size: most sentences of a batch; long ones make smaller batches, of `BATCH_WORDS`.
         show_progress: whether to show a bar of sentences.
 
     Returns:
@@ -148,8 +150,10 @@ def _embed_window(
     """The vectors of one window by sentence, computed in batches of about equal lengths."""
     by_length = sorted(window, key=lambda item: len(item[1]), reverse=True)
     vectors = {}
-    for start in range(0, len(by_length), batch_size):
-        batch = by_length[start : start + batch_size]
+    while by_length:
+        longest = len(by_length[0][1]) + tokenizer.num_special_tokens_to_add()
+        size = min(batch_size, max(1, BATCH_WORDS // longest))
+        batch, by_length = by_length[:size], by_length[size:]
         inputs = tokenizer([words for _, words in batch], is_split_into_words=True, padding=True, return_tensors="pt")
         output = model(**inputs.to(model.device), output_hidden_states=True)
         rows = LAYERS[layers](output).float().cpu().numpy().astype(dtype)
@@ -160,9 +164,10 @@ def _embed_window(
 
 
 def _writer_of(destination: Path) -> Callable[..., None]:
-    if destination.suffix not in WRITERS:
+    suffix = destination.suffix.lower()
+    if suffix not in WRITERS:
         raise ValueError(f"the output's suffix must be one of {', '.join(WRITERS)}, found {destination.name!r}.")
-    return WRITERS[destination.suffix]
+    return WRITERS[suffix]
 
 
 def _spool(stream: IO[bytes], path: Path) -> Path:

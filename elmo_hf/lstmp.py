@@ -7,7 +7,7 @@ One step of the LSTMP (Sak et al. 2014), for each direction and layer on its own
     h_t = clip(W_p (sigmoid(o) . tanh(c_t)), +-projection_clip)    recurrent state and output
     y_t = h_t + x_t  from the second layer on, if there are skip connections, else h_t
 
-Glossary: B batch, T words, P projection, H cell, L layers. Gate order in every tensor: input i, forget f, cell g,
+Glossary: B batch, T words, P projection, H cell, L layers. Gate order in every tensor: input i, forget f, candidate g,
 output o. Everywhere, the forward direction is the first half of the last axis and the backward one the second.
 
 Deliberate differences from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute;
@@ -22,6 +22,10 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_elmo import ElmoConfig
+
+# Rows (texts times words) of one product of inputs and gate weights: many enough to be fast, and few enough that the
+# gates of a long text need not all be in memory (at H = 4096 this many are 256 MiB in float32).
+GATE_ROWS = 4096
 
 
 class BiLMState(NamedTuple):
@@ -94,16 +98,19 @@ class LSTMP(nn.Module):
             outputs `(B, T, P)` in reading order, zero where the mask is False; then `hidden` and `cell` after the
             last word read.
         """
-        if inputs.shape[1] == 0:
+        if inputs.numel() == 0:
             return inputs, hidden, cell
-        gate_inputs = self.input_linear(inputs)  # (B, T, 4H), one product for all words
-        steps = zip(gate_inputs.unbind(1), mask.unsqueeze(-1).unbind(1), strict=True)
+        block_length = max(1, GATE_ROWS // inputs.shape[0])
+        blocks = list(zip(inputs.split(block_length, dim=1), mask.split(block_length, dim=1), strict=True))
         outputs = []
-        for gate_input, is_word in reversed(list(steps)) if reverse else steps:
-            next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
-            hidden = torch.where(is_word, next_hidden, hidden)
-            cell = torch.where(is_word, next_cell, cell)
-            outputs.append(hidden)
+        for block, block_mask in reversed(blocks) if reverse else blocks:
+            gate_inputs = self.input_linear(block)  # (B, words of the block, 4H), one product
+            steps = list(zip(gate_inputs.unbind(1), block_mask.unsqueeze(-1).unbind(1), strict=True))
+            for gate_input, is_word in reversed(steps) if reverse else steps:
+                next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
+                hidden = torch.where(is_word, next_hidden, hidden)
+                cell = torch.where(is_word, next_cell, cell)
+                outputs.append(hidden)
         in_reading_order = torch.stack(outputs[::-1] if reverse else outputs, dim=1)  # (B, T, P)
         return in_reading_order.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 

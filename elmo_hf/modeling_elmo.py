@@ -59,9 +59,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
-    # A converted biLM carries no mix: mixes then start from `config.scalar_mix_weights`. A constant mix takes none.
+    # A converted biLM carries no mix: mixes then start from equal weights, or from those asked for.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
-    _keys_to_ignore_on_load_unexpected = [r"scalar_mixes\."]
 
     # By task: the pipeline that opens a saved folder of this class, and the Auto class it loads the model with.
     pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
@@ -71,8 +70,28 @@ class ElmoPreTrainedModel(PreTrainedModel):
         config.validate_architecture()
         super().__init__(config, *args, **kwargs)
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """Loads as every transformers model.
+
+        `scalar_mix_weights`, where given, win over those of the checkpoint; and loading, which makes every parameter
+        trainable, does not undo `scalar_mix_trainable=False`.
+        """
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        for mix in (module for module in model.modules() if isinstance(module, ScalarMix)):
+            if model.config.scalar_mix_weights is not None:
+                mix.set_weights(model.config.scalar_mix_weights)
+            mix.requires_grad_(model.config.scalar_mix_trainable)
+        return loaded
+
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves as every transformers model, and names our pipelines in the config; their file goes along."""
+        """Saves as every transformers model.
+
+        Our pipelines are named in the config, and their file goes along. `scalar_mix_weights` are taken out of it: the
+        mixes themselves are in the checkpoint, and a folder that names weights would be one that asks for them.
+        """
+        self.config.scalar_mix_weights = None
         self.config.custom_pipelines = {
             task: {"impl": f"pipeline_elmo.{pipeline.__name__}", "pt": [auto_class]}
             for task, (pipeline, auto_class) in self.pipelines.items()
@@ -126,7 +145,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
             init.uniform_(module.recurrent_linear.weight, -limit, limit)
             if module.projection is not None:
                 init.xavier_uniform_(module.projection.weight)
-        elif isinstance(module, ScalarMix) and module.logits is not None and module.scale is not None:
+        elif isinstance(module, ScalarMix):
             init.copy_(module.logits, logits_of(module.initial_weights))
             init.ones_(module.scale)
         else:
@@ -245,12 +264,13 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding, from word vectors or from embedded characters."""
-        if inputs_embeds.dim() == 4 and isinstance(self.token_encoder, CharacterCNN):
+        character_shape = (self.config.max_word_length, self.config.char_embedding_size)
+        if isinstance(self.token_encoder, CharacterCNN) and _shape(inputs_embeds)[2:] == character_shape:
             inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
         if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
             raise ValueError(
                 f"`inputs_embeds` must have shape (batch, words, {self.config.projection_size}), or for characters "
-                f"(batch, words, characters, {self.config.char_embedding_size}), found {_shape(inputs_embeds)}."
+                f"(batch, words, {character_shape[0]}, {character_shape[1]}), found {_shape(inputs_embeds)}."
             )
         return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0)
 
@@ -268,8 +288,10 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
 
 def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
     """Mean of `vectors` `(B, T, D)` where `mask` `(B, T)` is True: `(B, D)`, zero where it nowhere is."""
-    total = vectors.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1)
-    return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    # In half precision a sum over a long text would overflow.
+    wide = torch.promote_types(vectors.dtype, torch.float32)
+    total = vectors.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=wide)
+    return (total / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(vectors.dtype)
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:

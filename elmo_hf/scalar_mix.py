@@ -6,8 +6,8 @@ Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twic
 
 Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename every
 parameter with "gamma" in its name); weights are given as *true* weights, not as numbers before a softmax, so a single
-layer is `[0, 0, 1]` exactly; weights that do not learn are constants of the config, not parameters; results are zero
-on padding in every mode. The L+1 scalars are one vector instead of L+1 parameters of one number.
+layer is `[0, 0, 1]` exactly, and given weights may learn; results are zero on padding in every mode. The L+1 scalars
+are one vector instead of L+1 parameters of one number.
 """
 
 import math
@@ -26,8 +26,8 @@ class ScalarMix(nn.Module):
     """Weights the L+1 layers and adds them up.
 
     Attributes:
-        logits: `(L+1,)`, the learned numbers before the softmax; None where the config fixes the weights.
-        scale: `()`, the paper's gamma; None where the config fixes the weights (it is 1 then).
+        logits: `(L+1,)`, the numbers before the softmax.
+        scale: `()`, the paper's gamma.
     """
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -36,26 +36,21 @@ class ScalarMix(nn.Module):
         num_layers = config.num_hidden_layers + 1
         self.initial_weights = tuple(config.scalar_mix_weights or [1 / num_layers] * num_layers)
         self.layer_norm = config.scalar_mix_layer_norm
-        self.logits = nn.Parameter(torch.zeros(num_layers)) if config.scalar_mix_trainable else None
-        self.scale = nn.Parameter(torch.ones(())) if config.scalar_mix_trainable else None
+        self.logits = nn.Parameter(torch.zeros(num_layers), requires_grad=config.scalar_mix_trainable)
+        self.scale = nn.Parameter(torch.ones(()), requires_grad=config.scalar_mix_trainable)
 
     @property
     def weights(self) -> Tensor:
         """`(L+1,)`, the true weights of the layers, as they are now; they sum to 1."""
-        return torch.tensor(self.initial_weights) if self.logits is None else self.logits.softmax(dim=0)
+        return self.logits.softmax(dim=0)
 
     @torch.no_grad()
     def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
-        """Sets the true weights of a mix that learns; a weight of zero stays zero.
+        """Sets the true weights; where a mix learns, a weight of zero stays zero.
 
         Raises:
-            ValueError: if the mix is constant, or `weights` are not L+1 numbers that sum to 1.
+            ValueError: if `weights` are not L+1 numbers that sum to 1.
         """
-        if self.logits is None or self.scale is None:
-            raise ValueError(
-                "this mix is constant (`config.scalar_mix_trainable` is False); "
-                "load the model with other `scalar_mix_weights` instead."
-            )
         self.logits.copy_(logits_of(checked_mix_weights("weights", weights, len(self.logits))))
         self.scale.fill_(scale)
 
@@ -67,16 +62,14 @@ class ScalarMix(nn.Module):
         elif self.layer_norm == "word":
             layers = [nn.functional.layer_norm(layer, layer.shape[-1:]) for layer in layers]
         mixed = sum(weight * layer for weight, layer in zip(weights, layers, strict=True))
-        if self.scale is not None:
-            mixed = self.scale.to(mixed.device) * mixed
-        return mixed.masked_fill(~mask.unsqueeze(-1), 0)
+        return (self.scale.to(mixed.device) * mixed).masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
     """Subtracts one mean and divides by one deviation, over all features of all words of the batch.
 
     Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 inside the
-    root (1e-4 in half precision). A vector depends on its batch mates; kept for parity only.
+    root. Computed in float32 at least. A vector depends on its batch mates; kept for parity only.
 
     Args:
         layer: `(B, T, 2P)`.
@@ -85,12 +78,13 @@ def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
     Returns:
         `(B, T, 2P)`; meaningless where the mask is False.
     """
-    epsilon = 1e-4 if layer.dtype == torch.float16 else 1e-13
+    # In half precision a sum over a batch would overflow, and the epsilon would vanish.
+    wide = layer.to(torch.promote_types(layer.dtype, torch.float32))
     mask = mask.unsqueeze(-1)
     count = mask.sum() * layer.shape[-1]
-    mean = (layer * mask).sum() / count
-    variance = (((layer - mean) * mask) ** 2).sum() / count
-    return (layer - mean) / torch.sqrt(variance + epsilon)
+    mean = (wide * mask).sum() / count
+    variance = (((wide - mean) * mask) ** 2).sum() / count
+    return ((wide - mean) / torch.sqrt(variance + 1e-13)).to(layer.dtype)
 
 
 def logits_of(weights: Sequence[float]) -> Tensor:

@@ -1,7 +1,7 @@
 """Sentences out of files: text, JSON lines and CoNLL-U, plain or gzipped, one sentence at a time.
 
-A sentence is a string (raw text) or a list of words. Blank lines of a text file are sentences without words, so that
-the n-th sentence is always the n-th line.
+A sentence is a string (raw text) or a list of words. Blank lines of text and JSON lines are sentences without words, so
+that the n-th sentence is always the n-th line; a CoNLL-U file has as many sentences as it has blocks.
 """
 
 import gzip
@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 Sentence = str | list[str]
 
@@ -41,8 +41,10 @@ def read_sentences(path: Path, split_into_words: bool = False) -> Iterator[Sente
 
 
 def _open(path: Path, is_gzipped: bool) -> IO[str]:
-    # "utf-8-sig" skips the byte order mark that Windows puts first.
-    return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzipped else path.open(encoding="utf-8-sig")
+    # "utf-8-sig" skips the byte order mark that Windows puts first; a lone carriage return ends no line.
+    if is_gzipped:
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+    return path.open(encoding="utf-8-sig", newline="\n")
 
 
 def _parse_text(lines: Iterable[str], name: str) -> Iterator[Sentence]:
@@ -53,7 +55,7 @@ def _parse_text(lines: Iterable[str], name: str) -> Iterator[Sentence]:
 def _parse_jsonl(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     for number, line in enumerate(lines, start=1):
         try:
-            value = json.loads(line)
+            value: Any = json.loads(line) if line.strip() else ""
         except ValueError as error:
             raise ValueError(f"{name}, line {number}: not JSON ({error}).") from error
         if isinstance(value, dict):

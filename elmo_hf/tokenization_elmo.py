@@ -20,8 +20,9 @@ import numpy as np
 from tokenizers import Tokenizer, models
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
-from transformers.utils import TensorType
+from transformers.utils import TensorType, logging
 
+from .configuration_elmo import TOKEN_ENCODERS
 from .padding import (
     PADDING_VALUES,
     as_array,
@@ -45,6 +46,8 @@ from .word_codec import (
 )
 from .word_encoding import WordEncoding, Words
 from .word_splitter import make_word_splitter
+
+logger = logging.get_logger(__name__)
 
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
@@ -81,7 +84,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         elif token_encoder == "word_embedding":
             self._codec = VocabularyCodec(_load_vocabulary(vocab_file, saved_vocabulary))
         else:
-            raise ValueError(f"`token_encoder` must be 'char_cnn' or 'word_embedding', found {token_encoder!r}.")
+            legal = ", ".join(map(repr, TOKEN_ENCODERS))
+            raise ValueError(f"`token_encoder` must be one of {legal}, found {token_encoder!r}.")
         self.token_encoder = token_encoder
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
@@ -213,10 +217,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         )
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Takes in the special tokens that are there already; others would have no row in the model's table."""
+        """Adds names of single ids, as transformers may ask; words go on being encoded by their characters."""
         unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         if unknown:
-            raise ValueError(f"an ELMo's ids are fixed, so no tokens can be added, found {', '.join(unknown)}.")
+            logger.warning(f"Added tokens change nothing in an ELMo's input ids, found {', '.join(unknown)}.")
         return super()._add_tokens(new_tokens, special_tokens)
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
@@ -259,6 +263,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             ValueError: if there are no `input_ids`, or keys have different batch sizes.
         """
         is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        if is_list_of_texts and not encoded_inputs:
+            raise ValueError("`pad` needs at least one encoded text, found an empty list.")
         if is_list_of_texts:
             encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
         if "input_ids" not in encoded_inputs:
@@ -310,7 +316,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             return None
         if isinstance(tokens, str):
             if tokens in self.all_special_tokens:
-                return self._codec.symbols.get(tokens)
+                return self._tokenizer.token_to_id(tokens)
             return self._codec.encode([tokens])[0].tolist()
         return self._codec.encode(list(tokens)).tolist()
 
@@ -341,7 +347,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     @property
     def all_special_ids(self) -> list[int]:
         """The single ids that mark boundaries and padding."""
-        return [self._codec.symbols[token] for token in self.all_special_tokens if token in self._codec.symbols]
+        ids = [self._tokenizer.token_to_id(token) for token in self.all_special_tokens]
+        return [token_id for token_id in ids if token_id is not None]
 
     def get_special_tokens_mask(
         self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
@@ -394,7 +401,7 @@ def _as_batch(
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Texts and second texts of a batch; the second ones are None where there are none."""
     if not is_batched:
-        return [text], [text_pair or None]
+        return [text], [text_pair]
     if text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2:
         holds_words = is_split_into_words and isinstance(text[0][0], str)
         if not holds_words:

@@ -41,8 +41,9 @@ class Record:
 
     @property
     def text(self) -> str:
-        """The sentence as one string, its words joined by blanks."""
-        return self.sentence if isinstance(self.sentence, str) else " ".join(self.sentence)
+        """The sentence as one string, its words joined by blanks; lone surrogates, which no file takes, become `?`."""
+        text = self.sentence if isinstance(self.sentence, str) else " ".join(self.sentence)
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def write_chunk(path: Path, vectors: dict[int, np.ndarray]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import h5py
@@ -9,12 +10,15 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import FIXTURES
+from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer, cli
 from elmo_hf.cli import app
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles
+from elmo_hf.embed import DTYPES, LAYERS
+from elmo_hf.word_splitter import WORD_SPLITTERS
 
 BASE = FIXTURES / "base_2l_relu"
 WORDS = FIXTURES / "bilm_tf_edges" / "bi_word_2"
@@ -95,7 +99,7 @@ def test_convert_makes_a_folder_of_a_folder(tmp_path: Path) -> None:
     load = f"Load it: AutoModel.from_pretrained('{tmp_path / 'to'}', trust_remote_code=True)"
     assert result.stdout == f"Wrote {tmp_path / 'to'}. {load}\n"
     assert ElmoModel.from_pretrained(tmp_path / "to").config.cell_size == 32
-    assert "# base_2l_relu" in (tmp_path / "to" / "README.md").read_text(encoding="utf-8").splitlines()
+    assert "# to" in (tmp_path / "to" / "README.md").read_text(encoding="utf-8").splitlines()
 
 
 def test_convert_makes_a_folder_of_two_files(tmp_path: Path) -> None:
@@ -105,7 +109,7 @@ def test_convert_makes_a_folder_of_two_files(tmp_path: Path) -> None:
     result = run("convert", "--options", options, "--weights", weights, tmp_path / "to")
     assert result.exit_code == 0
     assert ElmoModel.from_pretrained(tmp_path / "to").config.cell_size == 32
-    assert "# elmo_tiny" in (tmp_path / "to" / "README.md").read_text(encoding="utf-8").splitlines()
+    assert "# to" in (tmp_path / "to" / "README.md").read_text(encoding="utf-8").splitlines()
 
 
 def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,3 +342,31 @@ def test_embed_leaves_an_existing_output(tiny_folder: Path, corpus: Path, tmp_pa
 def test_embed_names_a_device_that_is_not_there(device: str, tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
     result = run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5", "--device", device)
     assert_fails(result, 1, "Error: ")
+
+
+def test_convert_writes_the_splitter_that_is_asked_for(tmp_path: Path) -> None:
+    assert run("convert", BASE, tmp_path / "to", "--word-splitter", "whitespace").exit_code == 0
+    assert ElmoTokenizer.from_pretrained(tmp_path / "to").tokenize("Don't go.") == ["Don't", "go."]
+
+
+def test_embed_refuses_a_model_that_lacks_weights(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "broken")
+    weights = load_file(tmp_path / "broken" / "model.safetensors")
+    weights.pop("bilm.layers.1.forward_lstm.projection.weight")
+    save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
+    result = run("embed", tmp_path / "broken", corpus, "-o", tmp_path / "out.npz")
+    assert result.exit_code == 1
+    assert "lacks bilm.layers.1.forward_lstm.projection.weight, which would be random numbers." in result.stderr
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_embed_names_a_folder_that_is_not_there(corpus: Path, tmp_path: Path) -> None:
+    result = run("embed", "nosuch", corpus, "-o", tmp_path / "out.npz")
+    assert result.exit_code == 1
+    assert "Error: there is no folder nosuch, and a Hub name looks like org/name." in result.stderr
+
+
+def test_choices_of_the_command_line_are_those_of_the_package() -> None:
+    assert [layer.value for layer in cli.Layers] == list(LAYERS)
+    assert [dtype.value for dtype in cli.Dtype] == list(DTYPES)
+    assert [splitter.value for splitter in cli.Splitter] == list(WORD_SPLITTERS)

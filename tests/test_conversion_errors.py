@@ -273,3 +273,18 @@ def test_an_empty_destination_folder_is_filled(tiny_folder: Path, tmp_path: Path
 def test_folders_above_the_destination_are_made(tmp_path: Path) -> None:
     allennlp_to_folder(AllenNlpFiles.in_folder(BASE), tmp_path / "a" / "b" / "DEST", source_name="any")
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["DEST"]
+
+
+def test_a_destination_may_be_a_link_to_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "place")
+    allennlp_to_folder(AllenNlpFiles.in_folder(BASE), tmp_path / "link", source_name="any")
+    assert (tmp_path / "place" / "config.json").is_file()
+
+
+def test_a_destination_that_is_a_folder_above_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(ConversionError, match="exists already"):
+        allennlp_to_folder(
+            AllenNlpFiles(tmp_path / "none", tmp_path / "none"), tmp_path / "inner" / "..", source_name="any"
+        )

@@ -537,3 +537,27 @@ def test_an_input_that_is_not_of_its_format_leaves_nothing(
     with pytest.raises(ValueError, match=r"^bad\.jsonl, line 2: must be a string"):
         embed_file(model, tokenizer, tmp_path / "bad.jsonl", tmp_path / "vectors.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_no_batch_has_more_positions_than_allowed_but_for_a_longer_text_alone(
+    model: ElmoModel, tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "BATCH_WORDS", 20)
+    source = tmp_path / "words.txt"
+    lengths = [3, 30, 1, 8, 0, 5, 3, 3]
+    source.write_text("".join("word " * length + "\n" for length in lengths))
+    shapes: list[tuple[int, int]] = []
+    model.bilm.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[1].shape)))
+    embed_file(model, tokenizer, source, tmp_path / "out.hdf5", batch_size=3)
+    assert shapes == [(1, 32), (2, 10), (3, 5), (2, 3)]
+    for vectors, length in zip(read_vectors(tmp_path / "out.hdf5"), lengths, strict=True):
+        assert vectors.shape == (3, length, 16)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".hdf5"])
+def test_a_lone_surrogate_is_no_reason_to_fail(
+    model: ElmoModel, tokenizer: ElmoTokenizer, tmp_path: Path, suffix: str
+) -> None:
+    (tmp_path / "text.jsonl").write_text('"a \\ud800 b"\n')
+    assert embed_file(model, tokenizer, tmp_path / "text.jsonl", tmp_path / f"out{suffix}") == 1
+    assert len(read_vectors(tmp_path / f"out{suffix}")) == 1

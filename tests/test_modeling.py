@@ -1,5 +1,6 @@
 """`ElmoModel` as users meet it: shapes, invariances, state, precision, saving, training."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from conftest import random_inputs
 from torch import nn
+from transformers import AutoModel
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 
@@ -249,6 +251,8 @@ def test_wrong_inputs_are_named(tiny_model: ElmoModel) -> None:
         tiny_model(inputs["input_ids"], attention_mask=inputs["attention_mask"][:, :3])
     with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape \(batch, words, 7\).*found \(2, 4, 8\)"):
         tiny_model(inputs_embeds=torch.zeros(2, 4, 8))
+    with pytest.raises(ValueError, match=r"for characters \(batch, words, 11, 5\), found \(2, 4, 11, 6\)"):
+        tiny_model(inputs_embeds=torch.zeros(2, 4, 11, 6))
     with pytest.raises(ValueError, match=r"`state` must hold `hidden` \(2, 2, 14\) and `cell` \(2, 2, 18\).*resize"):
         tiny_model(**inputs, state=tiny_model(inputs["input_ids"][:1]).state)
     words = ElmoModel(ElmoConfig(token_encoder="word_embedding", vocab_size=9, projection_size=4, cell_size=5))
@@ -293,6 +297,27 @@ def test_saving_and_loading_gives_equal_outputs(tiny_model: ElmoModel, tmp_path:
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == bool(saving)
     inputs = random_inputs(tiny_model.config, [5, 3])
     assert_outputs_close(model(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 0)
+
+
+@pytest.mark.parametrize("load", [ElmoModel.from_pretrained, AutoModel.from_pretrained], ids=["own", "auto"])
+def test_a_learned_mix_is_loaded_frozen_or_replaced_as_asked(
+    tiny_model: ElmoModel, tmp_path: Path, load: Callable[..., ElmoModel]
+) -> None:
+    tiny_model.scalar_mixes[0].set_weights([0.1, 0.6, 0.3], scale=1.5)
+    tiny_model.save_pretrained(tmp_path)
+
+    def mix_of(**config: Any) -> tuple[list[float], float, bool]:
+        mix = load(tmp_path, **config).scalar_mixes[0]
+        return pytest.approx(mix.weights.tolist(), abs=1e-6), mix.scale.item(), mix.logits.requires_grad
+
+    assert mix_of() == ([0.1, 0.6, 0.3], 1.5, True)
+    assert mix_of(scalar_mix_trainable=False) == ([0.1, 0.6, 0.3], 1.5, False)
+    assert mix_of(scalar_mix_weights=[0, 0, 1]) == ([0, 0, 1], 1, True)
+    assert mix_of(scalar_mix_weights=[0, 0, 1], scalar_mix_trainable=False) == ([0, 0, 1], 1, False)
+    replaced = load(tmp_path, scalar_mix_weights=[0.2, 0.3, 0.5])
+    replaced.scalar_mixes[0].set_weights([0.7, 0.2, 0.1])
+    replaced.save_pretrained(tmp_path)
+    assert mix_of() == ([0.7, 0.2, 0.1], 1, True)
 
 
 def test_more_representations_and_other_start_weights_can_be_asked_for_at_loading(

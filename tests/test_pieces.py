@@ -5,12 +5,12 @@ import pytest
 import torch
 from conftest import random_inputs
 
-from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf import ElmoConfig, ElmoModel, lstmp
 from elmo_hf.conversion.allennlp import allennlp_rules, options_from_config
 from elmo_hf.conversion.reference import ReferenceElmo, State
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.lstmp import clip
-from elmo_hf.scalar_mix import ScalarMix
+from elmo_hf.scalar_mix import ScalarMix, normalise_batch
 
 WORDS = ["The", "naïve", "日本語", "", "extraordinarily"]
 
@@ -163,14 +163,32 @@ def test_given_weights_are_where_a_mix_starts(tiny_config: ElmoConfig) -> None:
     assert all(parameter.requires_grad for parameter in model.scalar_mixes.parameters())
 
 
-def test_a_constant_mix_has_no_parameters(tiny_config: ElmoConfig) -> None:
+def test_a_frozen_mix_of_one_layer_is_that_layer_exactly(tiny_config: ElmoConfig) -> None:
     tiny_config.scalar_mix_weights, tiny_config.scalar_mix_trainable = [0.0, 0.0, 1.0], False
     model = ElmoModel(tiny_config).eval()
-    assert list(model.scalar_mixes.parameters()) == []
+    assert not any(parameter.requires_grad for parameter in model.scalar_mixes.parameters())
     output = model(**random_inputs(tiny_config, [3, 2]))
     assert torch.equal(output.elmo_representations[0], output.last_hidden_state)
-    with pytest.raises(ValueError, match="this mix is constant"):
-        model.scalar_mixes[0].set_weights([1.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_batch_normalisation_of_a_large_batch_in_half_precision_is_that_in_float32(
+    tiny_config: ElmoConfig, dtype: torch.dtype
+) -> None:
+    layer, mask = 5 * torch.randn(9, 700, 14) + 3, torch.ones(9, 700, dtype=torch.bool)
+    expected = normalise_batch(layer, mask)
+    torch.testing.assert_close(normalise_batch(layer.to(dtype), mask).float(), expected, atol=3e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9, 1000])
+def test_a_long_text_scanned_in_blocks_gives_the_same_vectors(
+    tiny_model: ElmoModel, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = random_inputs(tiny_model.config, [7, 3])
+    expected = tiny_model.double()(**inputs)
+    monkeypatch.setattr(lstmp, "GATE_ROWS", rows)
+    actual = tiny_model(**inputs)
+    torch.testing.assert_close(actual.to_tuple(), expected.to_tuple(), atol=1e-12, rtol=0)
 
 
 def test_word_normalisation_looks_at_each_word_alone(tiny_config: ElmoConfig) -> None:

@@ -124,7 +124,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(
     ("name", "content", "message"),
     [
         ("bad.jsonl", b'"fine"\n{"text": \n', r"^bad\.jsonl, line 2: not JSON \(Expecting value: .*\)\.$"),
-        ("blank.jsonl", b'"fine"\n\n"fine"\n', r"^blank\.jsonl, line 2: not JSON"),
         (
             "number.jsonl",
             b'"fine"\n["fine"]\n17\n',
@@ -140,7 +139,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(
         ),
         ("blanks.conllu", b"1 One _ _ _ _ _ _ _ _\n", r"^blanks\.conllu, line 1: CoNLL-U has 10 columns, found 1\.$"),
     ],
-    ids=["cut json", "blank json line", "number", "words and numbers", "other keys", "few columns", "no tabs"],
+    ids=["cut json", "number", "words and numbers", "other keys", "few columns", "no tabs"],
 )
 def test_a_line_that_is_not_of_the_format_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     path = write_plain(tmp_path / name, content)
@@ -182,3 +181,16 @@ def test_a_damaged_gzipped_file_is_named(tmp_path: Path, damage: Callable[[bytes
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
         list(read_sentences(tmp_path / "nowhere.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("lines.jsonl", b'"one"\n\n["two"]\n', ["one", "", ["two"]]),
+        ("lines.txt", b"one\rstill one\n\r\ntwo\r\n", ["one\rstill one", "", "two"]),
+    ],
+    ids=["blank json line", "lone carriage return"],
+)
+def test_the_nth_sentence_is_the_nth_line(tmp_path: Path, name: str, content: bytes, expected: list) -> None:
+    assert list(read_sentences(write_plain(tmp_path / name, content))) == expected
+    assert list(read_sentences(write_gzipped(tmp_path / name, content))) == expected

@@ -290,7 +290,7 @@ def test_a_call_that_cannot_be_is_refused(
     [
         ({"max_word_length": 2}, "`max_word_length` must be a whole number of at least 3, found 2"),
         ({"max_word_length": 5.0}, "`max_word_length` must be a whole number of at least 3, found 5.0"),
-        ({"token_encoder": "cnn"}, "`token_encoder` must be 'char_cnn' or 'word_embedding', found 'cnn'"),
+        ({"token_encoder": "cnn"}, "`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'cnn'"),
         ({"word_splitter": "bert"}, "`word_splitter` must be one of 'ptb', 'whitespace', found 'bert'"),
         ({"token_encoder": "word_embedding"}, "needs its vocabulary: give `vocab_file`, one word a line"),
     ],
@@ -412,8 +412,6 @@ def test_special_tokens_have_single_ids(tokenizer: ElmoTokenizer) -> None:
     assert len(tokenizer) == tokenizer.vocab_size == 262
     assert tokenizer.num_special_tokens_to_add() == 2
     assert tokenizer.num_special_tokens_to_add(pair=True) == 4
-    with pytest.raises(ValueError, match=r"an ELMo's ids are fixed, so no tokens can be added, found \[M\]"):
-        tokenizer.add_special_tokens({"mask_token": "[M]"})
 
 
 def test_words_and_ids_convert_both_ways(tokenizer: ElmoTokenizer) -> None:
@@ -535,20 +533,34 @@ def test_lists_of_single_ids_become_their_names(tokenizer: ElmoTokenizer) -> Non
     [
         ({"pad_token": "[PAD]"}, r"`pad_token` of an ELMo is always '<pad>', found '\[PAD\]'"),
         ({"add_bos_token": False}, r"`add_bos_token=False` is not supported; .*`add_special_tokens=False`"),
-        ({"cls_token": "[CLS]"}, r"an ELMo's ids are fixed, so no tokens can be added, found \[CLS\]"),
         ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
-        ({"token_encoder": "bytes"}, r"`token_encoder` must be 'char_cnn' or 'word_embedding', found 'bytes'"),
+        ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
     ],
-    ids=["pad token", "no bos", "new token", "short words", "encoder"],
+    ids=["pad token", "no bos", "short words", "encoder"],
 )
 def test_settings_that_would_do_nothing_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ElmoTokenizer(**arguments)
 
 
-def test_tokens_cannot_be_added_and_training_is_refused(tokenizer: ElmoTokenizer) -> None:
-    with pytest.raises(ValueError, match="no tokens can be added, found new"):
-        tokenizer.add_tokens(["new"])
+def test_added_tokens_get_single_ids_but_change_no_words_and_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = ElmoTokenizer(max_word_length=11)
+    before = tokenizer("a [M]")["input_ids"]
+    with caplog.at_level("WARNING"):
+        tokenizer.add_special_tokens({"mask_token": "[M]"})
+    assert "Added tokens change nothing in an ELMo's input ids, found [M]." in caplog.text
+    assert (tokenizer.mask_token_id, len(tokenizer)) == (262, 263)
+    tokenizer.save_pretrained(tmp_path)
+    reloaded = ElmoTokenizer.from_pretrained(tmp_path)
+    assert reloaded("a [M]")["input_ids"] == tokenizer("a [M]")["input_ids"] == before
+    assert reloaded.mask_token_id == 262
+
+
+def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> None:
+    with pytest.raises(ValueError, match="`pad` needs at least one encoded text, found an empty list"):
+        tokenizer.pad([])
     with pytest.raises(NotImplementedError, match="an ELMo tokenizer is not trained"):
         tokenizer.train_new_from_iterator(["text"], 300)
 
@@ -557,3 +569,8 @@ def test_a_text_longer_than_the_models_maximum_is_warned_of(caplog: pytest.LogCa
     with caplog.at_level("WARNING"):
         ElmoTokenizer(model_max_length=4, max_word_length=11)("a b c d")
     assert "longer than the specified maximum" in caplog.text
+
+
+def test_an_empty_second_text_is_a_text_alone_and_in_a_batch(tokenizer: ElmoTokenizer) -> None:
+    alone, batch = tokenizer("a b", ""), tokenizer(["a b"], [""])
+    assert alone["input_ids"] == batch["input_ids"][0] == rows("<S> a b </S> <S> </S>")
