@@ -23,6 +23,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_elmo import ElmoConfig
 
+try:
+    from torch._higher_order_ops.scan import scan
+except ImportError:  # a torch without it unrolls the loop when it compiles: one graph for each length
+    scan = None  # type: ignore[assignment]
+
 # Rows (texts times words) of one product of inputs and gate weights: many enough to be fast, and few enough that the
 # gates of a long text need not all be in memory (at H = 4096 this many are 256 MiB in float32).
 GATE_ROWS = 4096
@@ -98,6 +103,8 @@ class LSTMP(nn.Module):
             outputs `(B, T, P)` in reading order, zero where the mask is False; then `hidden` and `cell` after the
             last word read.
         """
+        if scan is not None and torch.compiler.is_compiling():
+            return self._scan_as_operator(inputs, mask, hidden, cell, reverse)
         if inputs.numel() == 0:
             return inputs, hidden, cell
         block_length = max(1, GATE_ROWS // inputs.shape[0])
@@ -107,12 +114,28 @@ class LSTMP(nn.Module):
             gate_inputs = self.input_linear(block)  # (B, words of the block, 4H), one product
             steps = list(zip(gate_inputs.unbind(1), block_mask.unsqueeze(-1).unbind(1), strict=True))
             for gate_input, is_word in reversed(steps) if reverse else steps:
-                next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
-                hidden = torch.where(is_word, next_hidden, hidden)
-                cell = torch.where(is_word, next_cell, cell)
+                hidden, cell = self.masked_step(gate_input, is_word, hidden, cell)
                 outputs.append(hidden)
         in_reading_order = torch.stack(outputs[::-1] if reverse else outputs, dim=1)  # (B, T, P)
         return in_reading_order.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
+
+    def _scan_as_operator(
+        self, inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same as one operator of the graph, so that a compiled or exported model serves every length."""
+
+        def step(state: tuple[Tensor, Tensor], word: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            hidden, cell = self.masked_step(*word, *state)
+            return (hidden, cell), hidden.clone()
+
+        words = (self.input_linear(inputs).transpose(0, 1), mask.t().unsqueeze(-1))  # (T, B, 4H), (T, B, 1)
+        (hidden, cell), outputs = scan(step, (hidden.clone(), cell.clone()), words, reverse=reverse)
+        return outputs.transpose(0, 1).masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
+
+    def masked_step(self, gate_input: Tensor, is_word: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """One position: `gate_input` `(B, 4H)` and `is_word` `(B, 1)`; where it is False the state stands still."""
+        next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
+        return torch.where(is_word, next_hidden, hidden), torch.where(is_word, next_cell, cell)
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """One word: `gates` `(B, 4H)` before their functions and `cell` `(B, H)` to the next hidden and cell."""

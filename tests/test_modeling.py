@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import random_inputs
 from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from transformers import AutoModel
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
@@ -410,10 +411,31 @@ def test_autocast_runs_forward_and_backward(tiny_model: ElmoModel) -> None:
     assert all(torch.isfinite(p.grad).all() for p in tiny_model.bilm.parameters())
 
 
-def test_a_compiled_model_gives_the_same_vectors(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [3, 2])
-    compiled = torch.compile(tiny_model, backend="aot_eager")
-    assert_outputs_close(compiled(**inputs).to_tuple(), tiny_model(**inputs).to_tuple())
+def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradients(tiny_config: ElmoConfig) -> None:
+    tiny_config.representation_dropout, tiny_config.num_hidden_layers = 0.0, 1
+    model = ElmoModel(tiny_config)
+    graphs = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(model, backend=graphs, fullgraph=True)
+    for batch_size, length in [(2, 3), (3, 5), (4, 7), (2, 9), (5, 11), (7, 4), (6, 12), (2, 10), (4, 6)]:
+        inputs = random_inputs(tiny_config, [length, *range(1, batch_size)][:batch_size])
+        gradients = []
+        for run in (model, compiled):
+            model.zero_grad()
+            output = run(**inputs, output_hidden_states=True)
+            output.elmo_representations[0].square().sum().backward()
+            gradients.append(({name: p.grad for name, p in model.named_parameters()}, output.to_tuple()))
+        assert_outputs_close(gradients[1], gradients[0], 1e-5)
+    assert graphs.frame_count <= 3
+
+
+def test_an_exported_model_takes_any_batch_size_and_length(tiny_model: ElmoModel) -> None:
+    dimensions = {0: torch.export.Dim("texts", min=2, max=64), 1: torch.export.Dim("words", min=2, max=512)}
+    example = random_inputs(tiny_model.config, [5, 3])
+    shapes = dict.fromkeys(example, dimensions)
+    exported = torch.export.export(tiny_model, (), example, dynamic_shapes=shapes, strict=False).module()
+    for lengths in ([4, 2, 1], [9, 9]):
+        inputs = random_inputs(tiny_model.config, lengths)
+        assert_outputs_close(exported(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 1e-5)
 
 
 def test_inputs_for_tracing_run(tiny_model: ElmoModel) -> None:
