@@ -1,7 +1,10 @@
 """Checkpoints for tests: the golden cases, third-party ones where they are, and small ones made at random."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,20 @@ def shared(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"needs {path}, which is not part of this project")
     return path
+
+
+def run_python(code: str, folder: Path, *arguments: object) -> str:
+    """Runs a program in a process of its own, offline and with a code cache of its own; returns what it printed."""
+    completed = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return completed.stdout
 
 
 def read_datasets(path: Path) -> Arrays:

@@ -1,10 +1,7 @@
 """What a converted folder holds: its files, its weights, its card."""
 
 import hashlib
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ from checkpoints import (
     base_checkpoint,
     bits,
     read_datasets,
+    run_python,
 )
 from huggingface_hub import ModelCard
 from safetensors.numpy import load_file
@@ -96,8 +94,4 @@ def test_reading_an_hdf5_file_gives_its_arrays_by_their_full_names() -> None:
 
 def test_the_cards_snippet_runs_beside_the_folder(tiny_folder: Path) -> None:
     (snippet,) = re.findall(r"```python\n(.*?)```", (tiny_folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tiny_folder.parent / "modules")}
-    command = [sys.executable, "-c", snippet]
-    run = subprocess.run(command, cwd=tiny_folder.parent, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout == "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\n"
+    assert run_python(snippet, tiny_folder.parent) == "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\n"

@@ -1,16 +1,14 @@
 """A converted folder in a process that has never heard of this package: what every user of the Hub does."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES
+from checkpoints import FIXTURES, run_python
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 
@@ -82,16 +80,7 @@ np.savez(
 def test_auto_classes_and_pipeline_load_the_folder_without_the_package(tiny_folder: Path, tmp_path: Path) -> None:
     sentences = json.loads((FIXTURES / "base_2l_relu" / "sentences.json").read_text())["call1"]
     (tmp_path / "words.json").write_text(json.dumps(sentences))
-    environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    completed = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tiny_folder), str(tmp_path / "words.json"), str(tmp_path / "result.npz")],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed.returncode == 0, completed.stderr[-3000:]
+    run_python(SCRIPT, tmp_path, tiny_folder, tmp_path / "words.json", tmp_path / "result.npz")
     result = np.load(tmp_path / "result.npz")
     expected = np.load(FIXTURES / "base_2l_relu" / "expected.npz")
     np.testing.assert_allclose(result["layers"], expected["layers_with_boundaries"], atol=2e-5)
