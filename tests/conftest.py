@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -67,3 +68,13 @@ def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict
     ids = torch.randint(1, 257, (len(lengths), max(lengths), config.max_word_length), generator=generator)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     return {"input_ids": ids * mask.unsqueeze(-1), "attention_mask": mask.long()}
+
+
+def word_config(**fields: Any) -> ElmoConfig:
+    """A tiny model that reads ids of 18 words."""
+    return ElmoConfig(token_encoder="word_embedding", vocab_size=19, projection_size=7, cell_size=9, **fields)
+
+
+def assert_outputs_close(actual: Any, expected: Any, tolerance: float = 1e-6) -> None:
+    """Compares tensors, or tuples and dicts of them, absolutely."""
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)

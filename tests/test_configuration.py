@@ -129,6 +129,13 @@ def test_every_config_names_every_auto_class() -> None:
         ({"scalar_mix_trainable": "no"}, r"`scalar_mix_trainable` must be True or False, found 'no'"),
         ({"forget_bias": None}, r"`forget_bias` must be a finite number, found None"),
         ({"representation_dropout": 1.0}, r"`representation_dropout` must be in \[0, 1\), found 1\.0"),
+        ({"representation_dropout": -0.1}, r"`representation_dropout` must be in \[0, 1\), found -0\.1"),
+        ({"forget_bias": float("inf")}, r"`forget_bias` must be a finite number, found inf"),
+        ({"cell_clip": float("inf")}, r"`cell_clip` must be a positive number, or None to switch it off, found inf"),
+        ({"cell_clip": True}, r"`cell_clip` must be a positive number, or None to switch it off, found True"),
+        ({"forget_bias": True}, r"`forget_bias` must be a finite number, found True"),
+        ({"scalar_mix_weights": [0.3, 0.3, 0.41]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
+        ({"char_filters": "12"}, r"`char_filters` must be a list of \[width, count\] pairs, found '12'"),
         ({"char_filters": []}, r"`char_filters` must be a list of \[width, count\] pairs, found \[\]"),
         ({"char_filters": [[1, 2], [3]]}, r"`char_filters` must be \[width, count\] pairs, found \[3\] at index 1"),
         ({"char_filters": [[0, 2]]}, r"`char_filters` must be \[width, count\] pairs, found \[0, 2\] at index 0"),
@@ -160,3 +167,22 @@ def test_a_field_overridden_at_loading_is_validated_too(tmp_path: Path) -> None:
     ElmoModel(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"`num_output_representations` must be a whole number of at least 1, found 0"):
         ElmoModel.from_pretrained(tmp_path, num_output_representations=0)
+
+
+def test_configs_do_not_share_their_auto_classes() -> None:
+    ElmoConfig().auto_map["AutoModel"] = "another"
+    assert ElmoConfig().auto_map["AutoModel"] == "modeling_elmo.ElmoModel"
+
+
+def test_a_filter_may_be_as_wide_as_a_word() -> None:
+    assert ElmoConfig(max_word_length=4, char_filters=[[4, 2]]).char_filters == [[4, 2]]
+
+
+def test_the_defaults_are_the_original_models() -> None:
+    config = ElmoConfig()
+    assert (config.cell_clip, config.projection_clip, config.use_skip_connections) == (3, 3, True)
+    assert (config.forget_bias, config.char_activation, config.representation_dropout) == (1, "relu", 0.5)
+
+
+def test_the_state_is_no_prediction() -> None:
+    assert ElmoConfig().keys_to_ignore_at_inference == ["state"]

@@ -10,7 +10,6 @@ from elmo_hf.conversion.allennlp import allennlp_rules, options_from_config
 from elmo_hf.conversion.reference import ReferenceElmo, State
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.lstmp import clip
-from elmo_hf.scalar_mix import ScalarMix, normalise_batch
 
 WORDS = ["The", "naïve", "日本語", "", "extraordinarily"]
 
@@ -133,53 +132,6 @@ def test_gradients_of_every_parameter_are_the_references_finite_differences(mode
         assert analytic == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-4, abs=1e-6), name
 
 
-def test_scalar_mixes_are_equation_1(tiny_config: ElmoConfig) -> None:
-    layers, mask = mix_inputs(tiny_config)
-    mix = ScalarMix(tiny_config)
-    with torch.no_grad():
-        mix.logits.copy_(torch.tensor([0.3, -1.2, 0.7]))
-        mix.scale.fill_(1.7)
-    softmax = np.exp([0.3, -1.2, 0.7]) / np.exp([0.3, -1.2, 0.7]).sum()
-    expected = 1.7 * np.einsum("l,lbtd->btd", softmax, np.stack([layer.numpy() for layer in layers]))
-    np.testing.assert_allclose(mix(layers, mask).detach(), expected * mask.unsqueeze(-1).numpy(), atol=1e-6)
-    np.testing.assert_allclose(mix.weights.detach(), softmax, atol=1e-7)
-
-
-def test_a_picked_layer_is_that_layer_exactly_and_other_layers_get_no_gradient(tiny_config: ElmoConfig) -> None:
-    layers, mask = mix_inputs(tiny_config)
-    mix = ScalarMix(tiny_config)
-    mix.set_weights([0, 1, 0])
-    assert mix.weights.tolist() == [0, 1, 0]
-    mixed = mix(layers, mask)
-    assert torch.equal(mixed, layers[1] * mask.unsqueeze(-1))
-    mixed.sum().backward()
-    assert torch.isfinite(mix.logits.grad).all()
-
-
-def test_given_weights_are_where_a_mix_starts(tiny_config: ElmoConfig) -> None:
-    tiny_config.scalar_mix_weights = [0.2, 0.3, 0.5]
-    model = ElmoModel(tiny_config)
-    torch.testing.assert_close(model.scalar_mixes[0].weights.detach(), torch.tensor([0.2, 0.3, 0.5]))
-    assert all(parameter.requires_grad for parameter in model.scalar_mixes.parameters())
-
-
-def test_a_frozen_mix_of_one_layer_is_that_layer_exactly(tiny_config: ElmoConfig) -> None:
-    tiny_config.scalar_mix_weights, tiny_config.scalar_mix_trainable = [0.0, 0.0, 1.0], False
-    model = ElmoModel(tiny_config).eval()
-    assert not any(parameter.requires_grad for parameter in model.scalar_mixes.parameters())
-    output = model(**random_inputs(tiny_config, [3, 2]))
-    assert torch.equal(output.elmo_representations[0], output.last_hidden_state)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_batch_normalisation_of_a_large_batch_in_half_precision_is_that_in_float32(
-    tiny_config: ElmoConfig, dtype: torch.dtype
-) -> None:
-    layer, mask = 5 * torch.randn(9, 700, 14) + 3, torch.ones(9, 700, dtype=torch.bool)
-    expected = normalise_batch(layer, mask)
-    torch.testing.assert_close(normalise_batch(layer.to(dtype), mask).float(), expected, atol=3e-2, rtol=2e-2)
-
-
 @pytest.mark.parametrize("rows", [1, 4, 9, 1000])
 def test_a_long_text_scanned_in_blocks_gives_the_same_vectors(
     tiny_model: ElmoModel, rows: int, monkeypatch: pytest.MonkeyPatch
@@ -191,39 +143,18 @@ def test_a_long_text_scanned_in_blocks_gives_the_same_vectors(
     torch.testing.assert_close(actual.to_tuple(), expected.to_tuple(), atol=1e-12, rtol=0)
 
 
-def test_word_normalisation_looks_at_each_word_alone(tiny_config: ElmoConfig) -> None:
-    layers, mask = mix_inputs(tiny_config)
-    tiny_config.scalar_mix_layer_norm = "word"
-    stacked = np.stack([layer.numpy() for layer in layers])
-    deviation = np.sqrt(stacked.var(axis=-1, keepdims=True) + 1e-5)
-    expected = ((stacked - stacked.mean(axis=-1, keepdims=True)) / deviation).mean(axis=0)
-    actual = ScalarMix(tiny_config)(layers, mask).detach()
-    np.testing.assert_allclose(actual, expected * mask.unsqueeze(-1).numpy(), atol=1e-5)
-
-
-def test_batch_normalisation_takes_one_mean_and_variance_over_all_words(tiny_config: ElmoConfig) -> None:
-    layers, mask = mix_inputs(tiny_config)
-    tiny_config.scalar_mix_layer_norm = "batch"
-    expected = np.zeros(layers[0].shape)
-    for layer in layers:
-        words = layer.numpy()[mask.numpy()]
-        expected += (layer.numpy() - words.mean()) / np.sqrt(words.var() + 1e-13) / len(layers)
-    actual = ScalarMix(tiny_config)(layers, mask).detach()
-    np.testing.assert_allclose(actual, expected * mask.unsqueeze(-1).numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize("weights", [[1.0], [0.5, 0.6, 0.1], [-0.5, 1.0, 0.5]], ids=["too few", "sum", "negative"])
-def test_illegal_mix_weights_are_refused(tiny_config: ElmoConfig, weights: list[float]) -> None:
-    with pytest.raises(ValueError, match="`weights`"):
-        ScalarMix(tiny_config).set_weights(weights)
-
-
 def test_the_gradient_of_a_clip_is_one_inside_the_limits_and_at_them_and_zero_outside() -> None:
     values = torch.tensor([-3.0, -2.0, 0.5, 2.0, 2.5], requires_grad=True)
     clip(values, 2.0).sum().backward()
     assert values.grad.tolist() == [0, 1, 1, 1, 0]
 
 
-def mix_inputs(config: ElmoConfig) -> tuple[list[torch.Tensor], torch.Tensor]:
-    layers = [torch.randn(2, 4, config.hidden_size) for _ in range(config.num_hidden_layers + 1)]
-    return layers, torch.tensor([[True, True, True, True], [True, True, False, False]])
+def test_gates_are_computed_for_at_most_gate_rows_words_at_once(
+    tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lstmp, "GATE_ROWS", 6)
+    rows: list[int] = []
+    linear = tiny_model.bilm.layers[0].forward_lstm.input_linear
+    linear.register_forward_pre_hook(lambda module, args: rows.append(args[0].shape[:2].numel()))
+    tiny_model(**random_inputs(tiny_model.config, [7, 3]))
+    assert rows == [6, 6, 2]

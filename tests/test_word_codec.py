@@ -218,3 +218,13 @@ def test_a_padding_line_takes_a_number_but_stays_unreachable() -> None:
     vocabulary = read_vocabulary(["<S>", "</S>", "<UNK>", "<pad>", "cat"])
     assert vocabulary == {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "cat": 5}
     assert VocabularyCodec(vocabulary).encode(["<pad>", "cat"]).tolist() == [3, 5]
+
+
+def test_padding_and_boundaries_of_a_vocabulary_are_special() -> None:
+    codec = VocabularyCodec({"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "the": 4, "cat": 5})
+    assert codec.is_special(np.arange(6)).tolist() == [True, True, True, False, False, False]
+
+
+def test_the_number_of_an_earlier_duplicate_line_decodes_to_unknown() -> None:
+    codec = VocabularyCodec(read_vocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "the"]))
+    assert [codec.decode(np.int64(word_id)) for word_id in (4, 5, 6)] == ["<UNK>", "cat", "the"]
