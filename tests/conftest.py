@@ -10,8 +10,9 @@ import torch
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from checkpoints import BASE, EDGES, VOCABULARY
+from rows import C
 
-from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 
 
@@ -78,3 +79,15 @@ def word_config(**fields: Any) -> ElmoConfig:
 def assert_outputs_close(actual: Any, expected: Any, tolerance: float = 1e-6) -> None:
     """Compares tensors, or tuples and dicts of them, absolutely."""
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> ElmoTokenizer:
+    return ElmoTokenizer(max_word_length=C)
+
+
+@pytest.fixture(scope="module")
+def word_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ElmoTokenizer:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("<S>\n</S>\n<UNK>\nthe\ncat\nthe\n!!!MAXTERMID\nsaß\n", encoding="utf-8")
+    return ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(path))

@@ -1,0 +1,126 @@
+"""`ElmoTokenizer.pad`, data collators and datasets."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rows import BARE, SPLIT, C, mask, rows
+from transformers import (
+    DataCollatorForTokenClassification,
+    DataCollatorWithPadding,
+)
+
+from elmo_hf import ElmoTokenizer
+
+CONVERT = {"lists": np.ndarray.tolist, "arrays": np.asarray, "tensors": torch.from_numpy}
+
+
+@pytest.mark.parametrize("as_mapping", [False, True], ids=["list_of_texts", "mapping_of_lists"])
+@pytest.mark.parametrize("kind", CONVERT)
+def test_pad_returns_what_came_in(tokenizer: ElmoTokenizer, kind: str, as_mapping: bool) -> None:
+    ids = [CONVERT[kind](tokenizer(text, return_tensors="np", **BARE)["input_ids"][0]) for text in ("a b", "", "c")]
+    examples: Any = {"input_ids": ids} if as_mapping else [{"input_ids": row} for row in ids]
+    for options, expected in (
+        ({}, ["a b", "_ _", "c _"]),
+        ({"padding_side": "left", "pad_to_multiple_of": 3}, ["_ a b", "_ _ _", "_ _ c"]),
+        ({"padding": "max_length", "max_length": 4}, ["a b _ _", "_ _ _ _", "c _ _ _"]),
+    ):
+        padded = tokenizer.pad(examples, **options)
+        assert type(padded["input_ids"]) is {"lists": list, "arrays": np.ndarray, "tensors": torch.Tensor}[kind]
+        lists = {key: value if kind == "lists" else value.tolist() for key, value in padded.items()}
+        assert lists == {"input_ids": [*map(rows, expected)], "attention_mask": [*map(mask, expected)]}
+    if kind != "lists":
+        assert str(padded["input_ids"].dtype) == {"arrays": "int16", "tensors": "torch.int64"}[kind]
+
+
+def test_pad_takes_one_example(tokenizer: ElmoTokenizer) -> None:
+    padded = tokenizer.pad(tokenizer("a"), padding="max_length", max_length=4)
+    assert (padded["input_ids"], padded["attention_mask"]) == (rows("<S> a </S> _"), [1, 1, 1, 0])
+
+
+def test_pad_gives_each_key_its_own_value_and_leaves_labels_alone(tokenizer: ElmoTokenizer) -> None:
+    examples = [{"input_ids": rows(words), "labels": [1] * len(words.split())} for words in ("a b", "c")]
+    flags = {"token_type_ids": [1], "special_tokens_mask": [0]}
+    padded = tokenizer.pad([examples[0] | {key: value * 2 for key, value in flags.items()}, examples[1] | flags])
+    assert dict(padded) == {
+        "input_ids": [rows("a b"), rows("c _")],
+        "labels": [[1, 1], [1]],
+        "token_type_ids": [[1, 1], [1, 0]],
+        "special_tokens_mask": [[0, 0], [0, 1]],
+        "attention_mask": [[1, 1], [1, 0]],
+    }
+    assert "attention_mask" not in tokenizer.pad(examples, return_attention_mask=False)
+
+
+def test_pad_of_an_empty_text_gives_whole_numbers(tokenizer: ElmoTokenizer) -> None:
+    examples = [{"input_ids": rows("a b"), "attention_mask": [1, 1]}, {"input_ids": [], "attention_mask": []}]
+    tensors = tokenizer.pad(examples, return_tensors="pt")
+    assert [tensors[key].dtype for key in ("input_ids", "attention_mask")] == [torch.int64, torch.int64]
+    lists = tokenizer.pad(examples)
+    assert json.dumps(dict(lists)) == json.dumps(
+        {"input_ids": [rows("a b"), rows("_ _")], "attention_mask": [[1, 1], [0, 0]]}
+    )
+
+
+@pytest.mark.parametrize("as_mapping", [False, True], ids=["list_of_texts", "mapping_of_lists"])
+def test_pad_keeps_a_batch_of_empty_texts_a_batch(tokenizer: ElmoTokenizer, as_mapping: bool) -> None:
+    examples: Any = {"input_ids": [[], []]} if as_mapping else [{"input_ids": []}, {"input_ids": []}]
+    assert dict(tokenizer.pad(examples)) == {"input_ids": [[], []], "attention_mask": [[], []]}
+    padded = tokenizer.pad(examples, padding="max_length", max_length=2)
+    assert dict(padded) == {"input_ids": [rows("_ _")] * 2, "attention_mask": [[0, 0]] * 2}
+
+
+def test_pad_refuses_what_is_no_batch(tokenizer: ElmoTokenizer) -> None:
+    with pytest.raises(ValueError, match=r"`pad` needs `input_ids`, found only \['labels'\]"):
+        tokenizer.pad({"labels": [1]})
+    with pytest.raises(ValueError, match=r"keys have different batch sizes: {'input_ids': 2, 'labels': 1}"):
+        tokenizer.pad({"input_ids": [rows("a"), rows("b")], "labels": [1]})
+
+
+def test_collator_with_padding_makes_one_batch(tokenizer: ElmoTokenizer) -> None:
+    features = [dict(tokenizer(text)) | {"label": label} for text, label in (("a b", 7), ("c", 5))]
+    batch = DataCollatorWithPadding(tokenizer)(features)
+    assert batch["input_ids"].tolist() == [rows("<S> a b </S>"), rows("<S> c </S> _")]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert batch["labels"].tolist() == [7, 5]
+
+
+@pytest.mark.parametrize(("side", "labels"), [("right", [4, -100]), ("left", [-100, 4])])
+def test_collator_for_words_puts_labels_where_the_words_are(side: str, labels: list[int]) -> None:
+    elmo = ElmoTokenizer(max_word_length=C, padding_side=side)
+    features = [dict(elmo(text, add_special_tokens=False)) for text in ("a b", "c")]
+    batch = DataCollatorForTokenClassification(elmo)([features[0] | {"labels": [2, 3]}, features[1] | {"labels": [4]}])
+    assert batch["input_ids"].dtype == torch.int64
+    assert batch["input_ids"].tolist() == [rows("a b"), rows("c _" if side == "right" else "_ c")]
+    assert batch["labels"].tolist() == [[2, 3], labels]
+
+
+PADDED_ARRAY = {"return_tensors": "np", "padding": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, ["<S> a b </S>", "<S> c </S>", "<S> </S>"], id="lists"),
+        pytest.param({"return_tensors": "np"}, ["<S> a b </S>", "<S> c </S>", "<S> </S>"], id="arrays"),
+        pytest.param(PADDED_ARRAY, ["<S> a b </S>", "<S> c </S> _", "<S> </S> _ _"], id="padded_array"),
+    ],
+)
+def test_a_dataset_maps_in_batches(tokenizer: ElmoTokenizer, options: dict[str, Any], expected: list[str]) -> None:
+    datasets = pytest.importorskip("datasets")
+    texts = datasets.Dataset.from_dict({"words": [["a", "b"], ["c"], []]})
+    mapped = texts.map(lambda batch: tokenizer(batch["words"], **SPLIT, **options), batched=True)
+    assert mapped["input_ids"][:] == [*map(rows, expected)]
+    assert mapped["attention_mask"][:] == [*map(mask, expected)]
+    if "return_tensors" in options:
+        assert mapped.features["input_ids"].feature.feature.dtype == "int16"
+    batch = DataCollatorWithPadding(tokenizer)(list(mapped.remove_columns("words")))
+    assert batch["input_ids"].tolist() == [rows("<S> a b </S>"), rows("<S> c </S> _"), rows("<S> </S> _ _")]
+
+
+def test_pad_lays_out_word_ids(word_tokenizer: ElmoTokenizer) -> None:
+    padded = word_tokenizer.pad([{"input_ids": [1, 6, 2]}, {"input_ids": []}], padding_side="left")
+    assert dict(padded) == {"input_ids": [[1, 6, 2], [0, 0, 0]], "attention_mask": [[1, 1, 1], [0, 0, 0]]}
+    assert word_tokenizer.pad({"input_ids": [1, 2]}, padding="max_length", max_length=3)["input_ids"] == [1, 2, 0]
