@@ -224,12 +224,14 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return super()._add_tokens(new_tokens, special_tokens)
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: characters are not learned.
+        """Refused: bytes are not learned, and a vocabulary comes with its model.
 
         Raises:
             NotImplementedError: always.
         """
-        raise NotImplementedError("an ELMo tokenizer is not trained: its characters are the 256 bytes.")
+        raise NotImplementedError(
+            "an ELMo tokenizer is not trained: its ids are the 256 bytes, or the vocabulary of its model."
+        )
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """2 boundaries, or 4 around a pair of texts."""

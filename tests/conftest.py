@@ -11,6 +11,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from checkpoints import BASE, EDGES, VOCABULARY
 from rows import C
+from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
@@ -91,3 +92,23 @@ def word_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ElmoTokenizer:
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
     path.write_text("<S>\n</S>\n<UNK>\nthe\ncat\nthe\n!!!MAXTERMID\nsaß\n", encoding="utf-8")
     return ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(path))
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_folder: Path) -> ElmoTokenizer:
+    return ElmoTokenizer.from_pretrained(tiny_folder)
+
+
+@pytest.fixture
+def mixed_model(tiny_folder: Path) -> ElmoModel:
+    """The tiny model, its mix being none of the layers nor their mean."""
+    mixed_model = ElmoModel.from_pretrained(tiny_folder)
+    mixed_model.scalar_mixes[0].set_weights([0.2, 0.5, 0.3], scale=1.5)
+    return mixed_model
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8")
+    return path

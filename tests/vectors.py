@@ -1,0 +1,73 @@
+"""A small corpus, the model run alone on a sentence, and every output format of `embed` read back."""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from safetensors.numpy import load_file
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+
+SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
+LAYERS = ["all", "top", "mix", "average", "pooled"]
+NUM_LAYERS, HIDDEN_SIZE = 3, 16
+SENTENCES = [
+    "The ferry left the harbour at 7:45, ten minutes late.",
+    "",
+    "Yes",
+    "naïve Übung 日本語 " + "ü" * 40,
+    "No.",
+    "The ferry left the harbour at 7:45, ten minutes late.",
+]
+# A sum of floats in another order, as of a batch with padding, differs in the last bits.
+ATOL = 1e-6
+
+
+@torch.no_grad()
+def embed_alone(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, sentence: str | list[str], layers: str
+) -> np.ndarray:
+    """The vectors of one sentence, boundaries cut off, with each kind spelled out."""
+    inputs = tiny_tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
+    output = mixed_model.eval()(**inputs, output_hidden_states=True)
+    every = torch.stack([layer[0, 1:-1] for layer in output.hidden_states])
+    mix = 1.5 * (0.2 * every[0] + 0.5 * every[1] + 0.3 * every[2])
+    return {
+        "all": every,
+        "top": every[-1],
+        "mix": mix,
+        "average": (every[0] + every[1] + every[2]) / 3,
+        "pooled": mix.sum(dim=0) / max(len(mix), 1),
+    }[layers].numpy()
+
+
+def read_vectors(path: Path) -> list[np.ndarray]:
+    """The vectors of every sentence by its index, which must run from 0; nested lists keep no shape where empty."""
+    by_index: dict[str, Any] = {}
+    if path.suffix == ".hdf5":
+        with h5py.File(path, "r") as file:
+            by_index = {name: file[name][()] for name in file if name != "sentence_to_index"}
+    elif path.suffix == ".safetensors":
+        by_index = load_file(path)
+    elif path.suffix == ".npz":
+        with np.load(path) as file:
+            by_index = dict(file)
+    else:
+        table = pq.read_table(path)
+        number = table.schema.field("vectors").type
+        while hasattr(number, "value_type"):
+            number = number.value_type
+        for row in table.to_pylist():
+            by_index[str(row["index"])] = np.array(row["vectors"], dtype=number.to_pandas_dtype())
+    assert sorted(by_index, key=int) == [str(index) for index in range(len(by_index))]
+    return [by_index[str(index)] for index in range(len(by_index))]
+
+
+def assert_all_close(found: list[np.ndarray], expected: list[np.ndarray], atol: float = ATOL) -> None:
+    assert len(found) == len(expected)
+    for index, (array, exact) in enumerate(zip(found, expected, strict=True)):
+        assert array.size == exact.size, index
+        np.testing.assert_allclose(array.reshape(exact.shape), exact, rtol=0, atol=atol, err_msg=f"sentence {index}")
