@@ -63,9 +63,8 @@ class Corpus:
             tokenizer.word_classes(distinct),
         )
 
-    @property
-    def num_sentences(self) -> int:
-        """M."""
+    def __len__(self) -> int:
+        """M, the number of sentences."""
         return len(self.starts) - 1
 
     @property
@@ -76,7 +75,7 @@ class Corpus:
     @property
     def num_predictions(self) -> int:
         """Predictions of one direction: each sentence's words, and its boundary."""
-        return self.num_words + self.num_sentences
+        return self.num_words + len(self)
 
     def sentence(self, number: int) -> np.ndarray:
         """`(n,)`, rows of one sentence's words."""

@@ -122,7 +122,7 @@ def score_carried(
 
     A corpus of fewer sentences than rows has a row for each sentence. Arguments are those of `score_from_zero`.
     """
-    num_rows = max(min(num_rows, corpus.num_sentences), 1)
+    num_rows = max(min(num_rows, len(corpus)), 1)
     scores = _empty(corpus)
     streams = [Stream(corpus, num_rows, is_backward=is_backward) for is_backward in (False, True)]
     state = None
@@ -159,7 +159,7 @@ def _ids(corpus: Corpus, rows: np.ndarray, device: torch.device | str) -> Tensor
 
 def _empty(corpus: Corpus) -> Scores:
     forward, backward = (np.full(corpus.num_predictions, np.nan, dtype=np.float32) for _ in range(2))
-    return Scores(forward, backward, corpus.starts + np.arange(corpus.num_sentences + 1))
+    return Scores(forward, backward, corpus.starts + np.arange(len(corpus) + 1))
 
 
 def _batches(corpus: Corpus) -> Iterator[np.ndarray]:

@@ -80,7 +80,7 @@ class Stream:
         Raises:
             ValueError: if the corpus has no sentences.
         """
-        if corpus.num_sentences == 0:
+        if len(corpus) == 0:
             raise ValueError("the corpus has no sentences.")
         self.step = 0
         self._corpus = corpus
@@ -124,7 +124,7 @@ class Stream:
 
     def _draw(self, seed: int | None, reset_probability: float) -> Iterator[tuple[int, bool]]:
         """Numbers of sentences, and whether each begins from zero."""
-        number = self._corpus.num_sentences
+        number = len(self._corpus)
         if seed is None:
             yield from ((sentence, False) for sentence in range(number))
             return
