@@ -1,4 +1,4 @@
-"""The command line: `elmo-hf convert` and `elmo-hf embed`."""
+"""The command line: `elmo-hf convert` and `elmo-hf embed`, and the commands of `cli_language_models.py`."""
 
 import sys
 from enum import Enum
@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from .cli_language_models import fail, pretrain, score, vocab
+
 app = typer.Typer(
     name="elmo-hf",
-    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text.",
+    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text, pretrain, score.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -104,7 +106,7 @@ def convert(
             files, destination, source_name=source_name, word_splitter=word_splitter.value, check=check
         )
     except (ConversionError, OSError) as error:
-        _fail(error)
+        fail(error)
     if difference is not None:
         typer.echo(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     typer.echo(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
@@ -143,7 +145,7 @@ def embed(
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=place)
     except (AssertionError, RuntimeError) as error:
-        _fail(error)
+        fail(error)
     try:
         number = embed_file(
             load_complete(model).to(place),
@@ -157,13 +159,20 @@ def embed(
             show_progress=True,
         )
     except (ValueError, OSError) as error:
-        _fail(error)
+        fail(error)
     typer.echo(f"Wrote {number} sentences to {output}.")
 
 
-def _fail(error: Exception) -> None:
-    typer.echo(f"Error: {error}", err=True)
-    raise typer.Exit(1)
+for command, summary, example in (
+    (vocab, "Make the vocabulary of a language model.", "elmo-hf vocab corpus.txt -o words.txt --size 50000"),
+    (
+        pretrain,
+        "Pretrain or adapt an ELMo.",
+        "elmo-hf pretrain corpus.txt -o my-elmo --vocabulary words.txt --config config.json --held-out held-out.txt",
+    ),
+    (score, "Perplexity and surprisal of a text.", "elmo-hf score my-elmo text.txt --per-word surprisal.tsv"),
+):
+    app.command(epilog=f"Example: {example}", short_help=summary)(command)
 
 
 def main() -> None:

@@ -1,16 +1,15 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 import json
-import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 Corpora = Annotated[
     list[str],
-    typer.Argument(metavar="CORPUS...", help="Files, patterns in quotes, or Hub datasets: text or JSON lines, .gz too."),
+    typer.Argument(metavar="CORPUS...", help="Text or JSON lines, .gz too: files, patterns, or Hub datasets."),
 ]
 
 
@@ -154,10 +153,13 @@ def pretrain(
         trainer = run(lm, tokenizer, read["training text"], read.get("held-out text"), args)
     except (ValueError, OSError) as error:
         fail(error)
-    if held_out and trainer.is_world_process_zero():
-        scores = next(entry for entry in reversed(trainer.state.log_history) if "eval_perplexity" in entry)
-        typer.echo(_table({name: scores for name in ("from zero state", "state carried")}))
-    typer.echo(f"Wrote {output}.")
+    if trainer.is_world_process_zero():
+        last = next((entry for entry in reversed(trainer.state.log_history) if "eval_perplexity" in entry), {})
+        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
+            if last:
+                names = ("forward_perplexity", "backward_perplexity", "perplexity")
+                typer.echo(_perplexities(state, *(last[prefix + name] for name in names)))
+        typer.echo(f"Wrote {output}.")
 
 
 def score(
@@ -177,3 +179,58 @@ def score(
     From the zero state each sentence stands on its own, as ELMo is used; carried, the state goes from sentence to
     sentence, as in bilm-tf's test.
     """
+    import torch
+    from tqdm import tqdm
+
+    from elmo_hf.corpus import Corpus
+    from elmo_hf.loading import load_complete
+    from elmo_hf.pretraining import ElmoForPreTraining
+    from elmo_hf.scoring import score_carried, score_from_zero
+    from elmo_hf.sentences import read_sentences
+    from elmo_hf.tokenization_elmo import ElmoTokenizer
+    from elmo_hf.word_splitter import make_word_splitter
+    from elmo_hf.word_tables import check_table, write_table
+
+    splitter = make_word_splitter(words.value)
+    try:
+        if per_word is not None:
+            check_table(per_word)
+        language_model = load_complete(model, ElmoForPreTraining)
+        tokenizer = ElmoTokenizer.from_pretrained(model)
+        sentences = [
+            [word for word, _ in splitter.pre_tokenize_str(sentence)] if isinstance(sentence, str) else sentence
+            for sentence in read_sentences(source)
+        ]
+        numbers = [number for number, sentence in enumerate(sentences) if sentence]
+        corpus = Corpus.from_sentences([sentences[number] for number in numbers], tokenizer)
+        if len(corpus) == 0:
+            raise ValueError(f"{source} has no sentences.")
+        if torch.cuda.is_available():
+            language_model = language_model.cuda()
+        with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
+            zero = score_from_zero(language_model, corpus, bar.update)
+            carried = score_carried(language_model, corpus, rows, bar.update)
+        if per_word is not None:
+            chosen = carried if carry_state else zero
+            write_table(per_word, [(number, sentences[number]) for number in numbers], chosen, tokenizer)
+    except (ValueError, OSError) as error:
+        fail(error)
+    unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
+    typer.echo(f"{len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown.")
+    for state, scores in (("from zero state", zero), ("state carried", carried)):
+        typer.echo(
+            _perplexities(state, scores.forward_perplexity, scores.backward_perplexity, scores.perplexity)
+            + f"   {scores.num_scored:,} of {corpus.num_predictions:,} predictions"
+        )
+    if per_word is not None:
+        typer.echo(f"Wrote {per_word}.")
+
+
+def fail(error: Exception) -> NoReturn:
+    """Says what is wrong and ends the command."""
+    typer.echo(f"Error: {error}", err=True)
+    raise typer.Exit(1)
+
+
+def _perplexities(state: str, forward: float, backward: float, mean: float) -> str:
+    return f"perplexity {state:>16}   forward {forward:10.2f}   backward {backward:10.2f}   mean {mean:10.2f}"

@@ -1,7 +1,7 @@
 """Corpora out of text files, JSON lines and Hub datasets, through the `datasets` library, sentence by sentence.
 
-Every sentence is a list of words. Sentences that are strings are split on white space, as text for language models comes
-tokenised (bilm-tf's form: one sentence a line), or by a word splitter for raw text. Blank lines are left out.
+Every sentence is a list of words. A sentence that is a string is split on white space, because text for language models
+comes tokenised (bilm-tf's form: one sentence a line), or by a word splitter. Blank lines are left out.
 """
 
 from collections import Counter

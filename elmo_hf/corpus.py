@@ -1,8 +1,8 @@
 """A corpus for language models: sentences as numbers, each distinct word encoded once.
 
-The table has one row for each distinct word, with its input ids and its class of the softmax; rows 0 and 1 are `<S>` and
-`</S>`. The text is one long array of row numbers, 4 bytes a word, cut into sentences. Corpus length is counted while it
-is read.
+The table has one row for each distinct word, with its input ids and its class of the softmax; rows 0 and 1 are `<S>`
+and `</S>`. The text is one long array of row numbers, 4 bytes a word, cut into sentences. Corpus length is counted
+while it is read.
 
 Glossary: U distinct words, C characters per word, W words of the text, M sentences.
 """

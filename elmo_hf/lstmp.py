@@ -123,8 +123,8 @@ class LSTMP(nn.Module):
         for block, *flags in reversed(blocks) if reverse else blocks:
             gate_inputs = self.input_linear(block)  # (B, words of the block, 4H), one product
             steps = list(zip(gate_inputs.unbind(1), *(flag.unsqueeze(-1).unbind(1) for flag in flags), strict=True))
-            for step in reversed(steps) if reverse else steps:
-                hidden, cell = self.masked_step(*step, hidden, cell)
+            for gate_input, is_word, keep in reversed(steps) if reverse else steps:
+                hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
                 outputs.append(hidden)
         in_reading_order = torch.stack(outputs[::-1] if reverse else outputs, dim=1)  # (B, T, P)
         return in_reading_order.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell

@@ -38,12 +38,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 from .corpus import Corpus
 from .lstmp import BiLMState
 from .pretraining import ElmoForPreTraining
-from .scoring import Scores, score_carried, score_from_zero, stream_inputs
+from .scoring import score_carried, score_from_zero, stream_inputs
 from .streams import Stream
 
 logger = logging.getLogger(__name__)

@@ -92,6 +92,15 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.softmax = AdaptiveSoftmax(config) if config.softmax == "adaptive" else WordSoftmax(config)
         self.post_init()
 
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves as every transformers model, with the softmax in shards of its own.
+
+        Loading the biLM reads none of them; a released softmax is four times as large as its biLM.
+        """
+        weights = kwargs.get("state_dict") or self.state_dict()
+        encoder_bytes = sum(tensor.nbytes for name, tensor in weights.items() if not name.startswith("softmax."))
+        super().save_pretrained(save_directory, **({"max_shard_size": encoder_bytes} | kwargs))
+
     def get_input_embeddings(self) -> nn.Embedding:
         """The character table, or the word table."""
         return self.elmo.get_input_embeddings()
@@ -203,7 +212,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     @property
     def _shared_weight(self) -> Tensor | None:
         """The word embedding without its padding row, where it is the softmax's matrix too."""
-        return self.get_input_embeddings().weight[1:] if self.config.share_embedding_softmax else None
+        return self.elmo.get_input_embeddings().weight[1:] if self.config.share_embedding_softmax else None
 
     def _embed_streams(self, forward_ids: Tensor, backward_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Word vectors `(B, T, 2P)`, the backward stream's in reading order, and a mask that is True everywhere."""

@@ -4,8 +4,8 @@ For a biLM output h `(P,)` and the matrix W `(V, P)` and bias b `(V,)`, word k h
 
     p(k | h) = exp(u_k) / sum_j exp(u_j),    u_k = W_k . h + b_k
 
-A training step may replace the sum over V words by one over the target and S words drawn at random, each logit corrected
-by the logarithm of how often its word is expected among the draws (TensorFlow's `sampled_softmax_loss`):
+A training step may replace the sum over V words by one over the target and S words drawn at random, each logit
+corrected by the logarithm of how often its word is expected among the draws (TensorFlow's `sampled_softmax_loss`):
 
     P(k) = log((k + 2) / (k + 1)) / log(V + 1)           log-uniform: words are numbered by falling frequency
     E(k) = 1 - (1 - P(k))^n                              n draws were made until S of them were distinct
@@ -46,7 +46,7 @@ class Candidates(NamedTuple):
     num_draws: Tensor
 
     def log_expected_counts(self, classes: Tensor, num_words: int) -> Tensor:
-        """log E(k) for each of `classes`, in float32."""
+        """Log E(k) for each of `classes`, in float32."""
         return torch.log(-torch.expm1(self.num_draws * torch.log1p(-_log_uniform(classes, num_words)))).float()
 
 
@@ -151,15 +151,15 @@ class AdaptiveSoftmax(nn.Module):
             config.projection_size, config.num_softmax_words, list(config.softmax_cutoffs), head_bias=True
         )
 
-    def forward(self, hidden: Tensor, targets: Tensor, shared_weight: None = None) -> Tensor:
+    def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Sum of the exact cross-entropies, a number."""
         return -self.log_probs(hidden, targets).sum()
 
-    def logits(self, hidden: Tensor, shared_weight: None = None) -> Tensor:
+    def logits(self, hidden: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Maps `(..., P)` to log-probabilities `(..., V)`, which are logits that sum to 1 already."""
         return self.clusters.log_prob(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
 
-    def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: None = None) -> Tensor:
+    def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)`."""
         return self.clusters(hidden, targets).output.float() if len(targets) else hidden.new_zeros(0)
 
@@ -174,8 +174,8 @@ class _FullCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
         needs_gradient = any(ctx.needs_input_grad)
-        gradients = [torch.zeros_like(tensor) if needs_gradient else None for tensor in (hidden, weight, bias)]
-        hidden_gradient, weight_gradient, bias_gradient = gradients
+        parameters = (hidden, weight, bias) if needs_gradient else (hidden[:0], weight[:0], bias[:0])
+        hidden_gradient, weight_gradient, bias_gradient = (torch.zeros_like(tensor) for tensor in parameters)
         for start in range(0, len(targets), _block_rows(len(bias))):
             rows = slice(start, start + _block_rows(len(bias)))
             product = nn.functional.linear(hidden[rows], weight, bias)
@@ -193,7 +193,7 @@ class _FullCrossEntropy(torch.autograd.Function):
                     weight_gradient.addmm_(logits.t(), hidden[rows].to(weight.dtype))
                 else:
                     weight_gradient += logits.t() @ hidden[rows].to(product.dtype)
-        ctx.save_for_backward(*gradients)
+        ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         return total
 
     @staticmethod

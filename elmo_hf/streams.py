@@ -13,8 +13,8 @@ Glossary: B rows, T steps of a window, n words of a sentence.
 
 Deliberate differences from bilm-tf: the sentences of the whole corpus are shuffled anew for each pass, not those of one
 file at a time; everything follows from the seed and the number of steps taken, so any place can be found again; at the
-end of a single pass the rows' last full steps are a shorter window (bilm-tf reads one step a window there, so no word of
-difference).
+end of a single pass the last steps that all rows have are a shorter window (bilm-tf's test reads one step a window, so
+both read the same words).
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Plain-text books to sentences of words, one sentence a line: the text that the shipped model is trained on.
 
-Lines are joined to paragraphs, paragraphs cut into sentences after `.`, `!` or `?` where a capital follows, and sentences
-into words as the Penn Treebank does, with the package's own splitter. Underscores that mark italics go.
+Lines are joined to paragraphs, paragraphs cut into sentences after `.`, `!` or `?` where a capital follows, and
+sentences into words as the Penn Treebank does, with the package's own splitter. Underscores that mark italics go.
 """
 
 import csv

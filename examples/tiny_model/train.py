@@ -1,7 +1,7 @@
 """Trains the small English model that the package ships: `python examples/tiny_model/train.py DATA OUT`.
 
-DATA is the folder that holds the books of `books.tsv` (all in the public domain; their sources are named there). OUT gets
-the text, the vocabulary, the run and the finished model. Given again, the command goes on where it was killed.
+DATA is the folder that holds the books of `books.tsv` (all in the public domain; their sources are named there). OUT
+gets the text, the vocabulary, the run and the finished model. Given again, the command goes on where it was killed.
 """
 
 import argparse
