@@ -19,7 +19,7 @@ LAYERS = [
 ]
 CONVERSION_LAYERS = [
     ["errors", "reference"],
-    ["rules", "files"],
+    ["rules", "files", "tensor_bundle"],
     ["allennlp", "model_card"],
     ["convert"],
     ["published"],
