@@ -147,7 +147,9 @@ def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[
             f"AllenNLP's format always adds 1.0 to the forget gate; this model has `forget_bias` {config.forget_bias}."
         )
     if with_softmax and config.softmax == "adaptive":
-        raise ConversionError("bilm-tf's format has no place for an adaptive softmax.")
+        raise ConversionError(
+            "bilm-tf's format has no place for an adaptive softmax; save the model's `elmo` alone to export the biLM."
+        )
     has_characters = config.token_encoder == "char_cnn"
     rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()) + (SOFTMAX_OPTIONS if with_softmax else ())
     options: dict[str, Any] = {}

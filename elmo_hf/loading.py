@@ -5,15 +5,16 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from .modeling_elmo import ElmoModel
+from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
 
-def load_complete(source: str | Path, **kwargs: Any) -> ElmoModel:
-    """Loads a biLM in evaluation mode; `kwargs` are those of `from_pretrained`.
+def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
+    """Loads a biLM, or another class of model, in evaluation mode.
 
     Args:
         source: a folder, or a Hub name.
-        **kwargs: as `dtype`.
+        model_class: the class to load.
+        **kwargs: of `from_pretrained`, as `dtype`.
 
     Raises:
         ValueError: if there is no such folder, it is not an ELMo model, or weights are missing, which transformers
@@ -22,7 +23,7 @@ def load_complete(source: str | Path, **kwargs: Any) -> ElmoModel:
     if not Path(source).exists() and len(Path(source).parts) != 2:
         raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
     try:
-        model, loading = ElmoModel.from_pretrained(source, output_loading_info=True, **kwargs)
+        model, loading = model_class.from_pretrained(source, output_loading_info=True, **kwargs)
     except (OSError, RuntimeError, SafetensorError, ValueError) as error:
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
