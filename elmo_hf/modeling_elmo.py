@@ -25,6 +25,7 @@ from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP, BiLM, BiLMState
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import ScalarMix, logits_of
+from .softmax import AdaptiveSoftmax, WordSoftmax
 from .token_encoder import CharacterCNN, Highway, WordEmbedding
 
 
@@ -148,6 +149,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, ScalarMix):
             init.copy_(module.logits, logits_of(module.initial_weights))
             init.ones_(module.scale)
+        elif isinstance(module, WordSoftmax):
+            if module.weight is not None:
+                init.normal_(module.weight, std=1 / math.sqrt(module.weight.shape[1]))
+            init.zeros_(module.bias)
+        elif isinstance(module, AdaptiveSoftmax):
+            for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
+                init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+                if linear.bias is not None:
+                    init.zeros_(linear.bias)
         else:
             # A module of a task head. Parts of the modules above come by here first and are overwritten after.
             super()._init_weights(module)
@@ -161,6 +171,8 @@ class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
 
     pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
+    # The language models of a pretraining checkpoint, which nobody needs for embedding.
+    _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; see `ElmoConfig` for every number."""
@@ -211,8 +223,7 @@ class ElmoModel(ElmoPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and inputs_embeds is None:
-            mask = _word_mask(attention_mask, self._positions_with_ids(input_ids))
-            token_embeddings = self._embed_ids(input_ids.long(), mask)
+            token_embeddings, mask = self.embed_words(input_ids, attention_mask)
             is_text = mask & ~self._boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
             mask = is_text = _word_mask(
@@ -232,6 +243,19 @@ class ElmoModel(ElmoPreTrainedModel):
             state=next_state,
             hidden_states=tuple(layers) if output_hidden_states else None,
         )
+
+    def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`, True on words.
+
+        Args:
+            input_ids: as in `forward`.
+            attention_mask: as in `forward`.
+
+        Raises:
+            ValueError: if a shape is wrong.
+        """
+        mask = _word_mask(attention_mask, self._positions_with_ids(input_ids))
+        return self._embed_ids(input_ids.long(), mask), mask
 
     def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True where a word has any id above 0."""
@@ -296,6 +320,16 @@ def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
+
+
+def _heads() -> tuple[type, ...]:
+    """The classes on top of the biLM, whose files must lie in every saved folder, because its config names them.
+
+    Never called: transformers follows imports by their lines, and these files import this one.
+    """
+    from .pretraining import ElmoForPreTraining
+
+    return (ElmoForPreTraining,)
 
 
 ElmoModel.register_for_auto_class("AutoModel")
