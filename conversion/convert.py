@@ -199,8 +199,8 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
     if config.num_softmax_words is not None and files.vocabulary is None:
         logger.warning(
             f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
-            "which: the folder embeds text, and cannot score it. Put `vocab.txt` beside it, or give "
-            "`--vocabulary FILE` (one word a line)."
+            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
+            "line)."
         )
     names_words = reads_words or config.num_softmax_words is not None
     vocabulary = str(files.vocabulary) if names_words and files.vocabulary is not None else None
@@ -214,7 +214,7 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
     except (OSError, ValueError) as error:
         raise ConversionError(f"{files.vocabulary}: {error}") from error
     num_words = tokenizer.num_word_classes
-    if reads_words and num_words >= config.vocab_size:
+    if reads_words and num_words is not None and num_words >= config.vocab_size:
         raise ConversionError(
             f"{files.vocabulary} has more words than `embedding` in {files.weights} has rows, {config.vocab_size - 1}."
         )

@@ -20,7 +20,8 @@ LAYERS = [
 CONVERSION_LAYERS = [
     ["errors", "reference"],
     ["rules", "files", "tensor_bundle"],
-    ["allennlp", "model_card"],
+    ["allennlp", "bilm_tf", "model_card"],
+    ["sources"],
     ["convert"],
     ["published"],
     ["__init__"],

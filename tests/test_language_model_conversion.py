@@ -13,7 +13,8 @@ import pytest
 import torch
 from checkpoints import (
     EDGES,
-    FIXTURES,
+    SAVES,
+    TINY_LM,
     VOCABULARY,
     Arrays,
     Options,
@@ -28,15 +29,13 @@ from checkpoints import (
 )
 from safetensors.numpy import load_file
 from tensor_bundles import write_bundle
-from transformers import AutoModel, AutoModelForPreTraining
+from transformers import AutoModel, AutoModelForPreTraining, pipeline
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.pretraining import ElmoForPreTraining
 
-TINY = FIXTURES / "bilm_tf_lm_tiny"
-SAVES = FIXTURES / "bilm_tf_saves"
 WORDS = ["<S>", "</S>", "<UNK>", "the", "a", "ferry", "the ", "naïve", "日本", "x", "y"]
 LANGUAGE_MODEL_OPTIONS = {
     "n_tokens_vocab": len(WORDS),
@@ -48,7 +47,7 @@ LANGUAGE_MODEL_OPTIONS = {
 
 
 def tiny_files() -> AllenNlpFiles:
-    return AllenNlpFiles(TINY / "options.json", TINY / "model.ckpt-1.index", TINY / "vocab.txt")
+    return AllenNlpFiles(TINY_LM / "options.json", TINY_LM / "model.ckpt-1.index", TINY_LM / "vocab.txt")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +89,7 @@ def state_of(folder: Path) -> Arrays:
 
 def test_losses_are_those_that_bilm_tf_computed(tiny_language_model: Path) -> None:
     model = AutoModelForPreTraining.from_pretrained(tiny_language_model, trust_remote_code=True).eval()
-    with np.load(TINY / "expected.npz") as archive:
+    with np.load(TINY_LM / "expected.npz") as archive:
         expected = dict(archive)
     state = None
     for batch in range(3):
@@ -117,7 +116,7 @@ def test_losses_are_those_that_bilm_tf_computed(tiny_language_model: Path) -> No
 
 def test_softmax_is_the_checkpoints_own_bit_by_bit(tiny_language_model: Path) -> None:
     state = state_of(tiny_language_model)
-    with np.load(TINY / "expected.npz") as expected:
+    with np.load(TINY_LM / "expected.npz") as expected:
         np.testing.assert_array_equal(state["softmax.weight"], expected["softmax_W"])
         np.testing.assert_array_equal(state["softmax.bias"], expected["softmax_b"])
 
@@ -149,7 +148,9 @@ def test_softmax_lies_in_a_shard_of_its_own(tiny_language_model: Path) -> None:
 def test_bilm_of_a_language_model_is_that_of_its_export(
     tiny_language_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    allennlp_to_folder(AllenNlpFiles(TINY / "options.json", TINY / "weights.hdf5"), tmp_path / "bilm", source_name="b")
+    allennlp_to_folder(
+        AllenNlpFiles(TINY_LM / "options.json", TINY_LM / "weights.hdf5"), tmp_path / "bilm", source_name="b"
+    )
     bilm = load_file(tmp_path / "bilm" / "model.safetensors")
     language_model = state_of(tiny_language_model)
     elmo = {name.removeprefix("elmo."): tensor for name, tensor in language_model.items() if name.startswith("elmo.")}
@@ -165,9 +166,21 @@ def test_bilm_of_a_language_model_is_that_of_its_export(
     assert ElmoConfig.from_pretrained(tmp_path / "bilm").num_softmax_words is None
 
 
+def test_feature_extraction_opens_the_folder_of_a_language_model(tiny_language_model: Path) -> None:
+    texts = ["the ferry left", "the"]
+    extract = pipeline("feature-extraction", model=str(tiny_language_model), trust_remote_code=True, batch_size=2)
+    found = [torch.tensor(vectors) for vectors in extract(texts)]
+    model = ElmoModel.from_pretrained(tiny_language_model).eval()
+    for text, vectors in zip(texts, found, strict=True):
+        inputs = ElmoTokenizer.from_pretrained(tiny_language_model)(text, return_tensors="pt")
+        with torch.no_grad():
+            expected = model(**inputs).last_hidden_state
+        torch.testing.assert_close(vectors[:, : expected.shape[1]], expected, rtol=0, atol=1e-6)
+
+
 def test_tokenizer_knows_the_words_of_the_softmax(tiny_language_model: Path) -> None:
     tokenizer = ElmoTokenizer.from_pretrained(tiny_language_model)
-    words = (TINY / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    words = (TINY_LM / "vocab.txt").read_text(encoding="utf-8").splitlines()
     assert tokenizer.class_words(range(28)) == words
     assert tokenizer.word_classes(["ferry", "unseen", "</S>"]).tolist() == [words.index("ferry"), 2, 1]
 
@@ -319,12 +332,12 @@ def test_files_of_a_save_directory_are_found(name: str, tmp_path: Path) -> None:
 
 def test_a_save_directory_with_an_export_is_ambiguous(tmp_path: Path) -> None:
     message = (
-        f"{TINY} holds hdf5 files, weights.hdf5, and a TensorFlow checkpoint, model.ckpt-1.index. Choose one: give "
-        f"`--options FILE` and `--weights FILE`, which is {TINY / 'model.ckpt-1.index'} for the language models with "
-        "their softmax, or an hdf5 file."
+        f"{TINY_LM} holds hdf5 files, weights.hdf5, and a TensorFlow checkpoint, model.ckpt-1.index. Choose one: give "
+        f"`--options FILE` and `--weights FILE`, which is {TINY_LM / 'model.ckpt-1.index'} for the language models "
+        "with their softmax, or an hdf5 file."
     )
     with pytest.raises(ConversionError, match=re.escape(message)):
-        AllenNlpFiles.in_folder(TINY)
+        AllenNlpFiles.in_folder(TINY_LM)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +384,7 @@ def test_a_language_model_without_vocabulary_embeds_and_says_so(
     (record,) = [record for record in caplog.records if record.name == "elmo_hf.conversion.convert"]
     assert record.getMessage() == (
         f"{files.weights} has a softmax over 28 words, but there is no vocabulary to say which: the folder embeds "
-        "text, and cannot score it. Put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
+        "text, and cannot score it. Convert again with `--vocabulary FILE` (one word a line)."
     )
     assert ElmoTokenizer.from_pretrained(tmp_path / "there").num_word_classes is None
     assert ElmoForPreTraining.from_pretrained(tmp_path / "there").config.num_softmax_words == 28
@@ -495,7 +508,7 @@ def test_bilm_saved_out_of_a_language_model_exports_without_softmax(tiny_languag
     ElmoModel.from_pretrained(tiny_language_model).save_pretrained(tmp_path / "bilm")
     assert folder_to_allennlp(tmp_path / "bilm", tmp_path / "back") == []
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["options.json", "weights.hdf5"]
-    assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(TINY / "weights.hdf5"))
+    assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(TINY_LM / "weights.hdf5"))
 
 
 def test_language_model_that_lacks_its_softmax_is_not_exported(tiny_language_model: Path, tmp_path: Path) -> None:
