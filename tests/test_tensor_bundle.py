@@ -254,6 +254,26 @@ def test_faulty_index_is_refused(content: bytes, message: str, tmp_path: Path) -
     assert "checkpoints of TensorFlow's older V1 format have to be saved anew with it." in str(caught.value)
 
 
+def test_an_index_of_any_bytes_with_right_checksums_is_read_or_refused(tmp_path: Path) -> None:
+    prefix = tmp_path / "model.ckpt-1"
+    messages = write_bundle(prefix, {"a": np.ones(4, np.float32), "b/c": np.ones((2, 3), np.float32)})
+    generator = np.random.default_rng(11)
+    outcomes = set()
+    for _ in range(400):
+        changed = {key: bytearray(message) for key, message in messages.items()}
+        message = changed[str(generator.choice(list(changed)))]
+        message[generator.integers(len(message))] = generator.choice([0, 1, 127, 128, 255, generator.integers(256)])
+        prefix.with_name("model.ckpt-1.index").write_bytes(index_file({k: bytes(v) for k, v in changed.items()}))
+        try:
+            bundle = TensorBundle(prefix)
+            for name in bundle.entries:
+                bundle.read(name)
+            outcomes.add("read")
+        except ConversionError:
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
 def test_tensors_that_nobody_reads_may_be_of_any_kind(tmp_path: Path) -> None:
     prefix = tmp_path / "model.ckpt-1"
     messages = write_bundle(prefix, {"x": np.ones(4, np.float32)}) | {"a/text": only_message(dtype=7, shard=5)}
