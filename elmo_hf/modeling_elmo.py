@@ -59,6 +59,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    # `forward` takes and ignores further arguments; that is no sign of a loss normalised over accumulated batches.
+    accepts_loss_kwargs = False
     _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
     # A converted biLM carries no mix: mixes then start from equal weights, or from those asked for.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]

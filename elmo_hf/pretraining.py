@@ -19,6 +19,7 @@ Deliberate differences from bilm-tf: a state may be reset at chosen words of a s
 under a name of its own, and never in evaluation. From AllenNLP's `LanguageModel`: no softmax class for padding.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +29,10 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
+from .corpus import Corpus, WordTokenizer
 from .lstmp import BiLMState
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .scoring import DEFAULT_ROWS, Scores, score_carried, score_from_zero
 from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
 
 IGNORED = -100
@@ -172,6 +175,33 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 logits = self.softmax.logits(hidden[index], self._shared_weight)
                 output[f"{name}_logits"] = logits.flip(1) if is_reversed else logits
         return output
+
+    def score(
+        self,
+        sentences: Iterable[Sequence[str]],
+        tokenizer: WordTokenizer,
+        *,
+        carries_state: bool = False,
+        num_rows: int = DEFAULT_ROWS,
+    ) -> Scores:
+        """Log-probabilities, surprisals and perplexities of a text, with the exact softmax and without dropout.
+
+        Args:
+            sentences: each a list of words, without boundaries.
+            tokenizer: an `ElmoTokenizer` with the softmax's vocabulary.
+            carries_state: False: each sentence from the zero state. True: as bilm-tf tests, with the state carried
+                from sentence to sentence along `num_rows` rows.
+            num_rows: rows that are read side by side where the state is carried; 1 reads the text as it stands.
+
+        Raises:
+            ValueError: if the tokenizer has no vocabulary of predicted words.
+        """
+        corpus = Corpus.from_sentences(sentences, tokenizer)
+        was_training = self.training
+        self.eval()
+        scores = score_carried(self, corpus, num_rows) if carries_state else score_from_zero(self, corpus)
+        self.train(was_training)
+        return scores
 
     @property
     def _shared_weight(self) -> Tensor | None:
