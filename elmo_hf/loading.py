@@ -1,7 +1,7 @@
 """Loading a model for use rather than for training: every weight must be in the checkpoint."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -10,16 +10,14 @@ from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .pretraining import ElmoForPreTraining
 from .tokenization_elmo import ElmoTokenizer
 
-Model = TypeVar("Model", bound=ElmoPreTrainedModel)
 
-
-def load_complete(source: str | Path, model_class: type[Model] = ElmoModel, **kwargs: Any) -> Model:
-    """Loads a model in evaluation mode; `kwargs` are those of `from_pretrained`.
+def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
+    """Loads a biLM, or another class of model, in evaluation mode.
 
     Args:
         source: a folder, or a Hub name.
-        model_class: the biLM alone, or with its language models.
-        **kwargs: as `dtype`.
+        model_class: the class to load.
+        **kwargs: of `from_pretrained`, as `dtype`.
 
     Raises:
         ValueError: if there is no such folder, it is not an ELMo model, or weights are missing, which transformers

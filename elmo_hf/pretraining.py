@@ -74,6 +74,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     Source: `LanguageModel` in bilm-tf's `training.py`.
     """
 
+    # A saved language model is opened for embedding too.
+    pipelines = ElmoModel.pipelines
+
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights, as bilm-tf draws them.
 

@@ -342,6 +342,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return None if self._output_codec is None else max(self._output_codec.symbols.values())
 
     @property
+    def predicted_words(self) -> list[str] | None:
+        """The softmax's vocabulary in the order of its classes, or None if the tokenizer has none."""
+        return None if self._output_codec is None else self._output_codec.lines
+
+    @property
     def _predicted_words(self) -> VocabularyCodec:
         if self._output_codec is None:
             raise ValueError(
