@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.digest import sha256_of_file
@@ -170,23 +168,7 @@ def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> N
         model = ElmoModel(config) if config.num_softmax_words is None else ElmoForPreTraining(config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if "scalar_mixes" not in name}
     assert expected == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
-    softmax = {name: tensor for name, tensor in tensors.items() if name.startswith("softmax.")}
-    bilm = {name: tensor for name, tensor in tensors.items() if name not in softmax}
-    model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in bilm.items()})
-    if softmax:
-        _add_shard(folder, bilm, softmax)
-
-
-def _add_shard(folder: Path, first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
-    """Makes `model.safetensors`, which holds the first tensors, one of two shards, and writes the other."""
-    shards = [f"model-{number:05d}-of-00002.safetensors" for number in (1, 2)]
-    (folder / SAFE_WEIGHTS_NAME).rename(folder / shards[0])
-    save_file(second, folder / shards[1], metadata={"format": "pt"})
-    index = {
-        "metadata": {"total_size": sum(tensor.nbytes for tensor in (first | second).values())},
-        "weight_map": dict.fromkeys(first, shards[0]) | dict.fromkeys(second, shards[1]),
-    }
-    (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
 
 
 def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:

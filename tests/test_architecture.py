@@ -10,13 +10,17 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Each module may import those before it in its list; see docs/architecture.md.
 LAYERS = [
-    ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest"],
-    ["configuration_elmo", "word_encoding", "vector_files"],
-    ["token_encoder", "lstmp", "scalar_mix"],
-    ["modeling_elmo", "tokenization_elmo"],
-    ["loading", "embed", "__init__"],
+    ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest", "bilm_scan"],
+    ["configuration_elmo", "word_encoding", "vector_files", "corpus", "corpora"],
+    ["token_encoder", "lstmp", "scalar_mix", "softmax", "streams"],
+    ["modeling_elmo", "tokenization_elmo", "scoring"],
+    ["pretraining", "word_tables"],
+    ["loading", "embed", "pretrainer", "__init__"],
+    ["pretrain", "cli_language_models"],
     ["cli"],
 ]
+# Saved folders carry the files of the heads, whichever class was saved; see `modeling_elmo._heads`.
+UPWARD = {"modeling_elmo": {".pretraining"}}
 CONVERSION_LAYERS = [
     ["errors", "reference"],
     ["rules", "files", "tensor_bundle"],
@@ -47,7 +51,7 @@ def test_modules_import_only_modules_of_layers_below_their_own(folder: str, laye
         below = {f".{module}" for lower in layers[:number] for module in lower}
         for module in layer:
             relative = {name for name in imports_of(files[module]) if name.startswith(".")}
-            assert relative <= below, f"{folder}/{module}.py"
+            assert relative <= below | UPWARD.get(module, set()), f"{folder}/{module}.py"
 
 
 def test_only_the_command_line_imports_conversion_and_conversion_imports_the_package_by_name() -> None:

@@ -33,6 +33,12 @@ CONFIG_KEYS = {
     "scalar_mix_weights",
     "scalar_mix_trainable",
     "scalar_mix_layer_norm",
+    "num_softmax_words",
+    "softmax",
+    "num_softmax_samples",
+    "softmax_cutoffs",
+    "share_embedding_softmax",
+    "lm_dropout",
     "pad_token_id",
     "bos_token_id",
     "eos_token_id",
@@ -105,6 +111,7 @@ def test_every_config_names_every_auto_class() -> None:
     assert ElmoConfig().auto_map == {
         "AutoConfig": "configuration_elmo.ElmoConfig",
         "AutoModel": "modeling_elmo.ElmoModel",
+        "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
     }
 
 

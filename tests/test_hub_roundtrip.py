@@ -15,12 +15,18 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 PACKAGE = Path(__file__).parents[1] / "elmo_hf"
 # Files that `save_pretrained` copies into a folder; they may import nothing but these and each other.
 HUB_RING = [
+    "bilm_scan.py",
     "configuration_elmo.py",
+    "corpus.py",
     "lstmp.py",
     "modeling_elmo.py",
     "padding.py",
     "pipeline_elmo.py",
+    "pretraining.py",
     "scalar_mix.py",
+    "scoring.py",
+    "softmax.py",
+    "streams.py",
     "token_encoder.py",
     "tokenization_elmo.py",
     "word_codec.py",
