@@ -1,4 +1,4 @@
-"""The command line: `elmo-hf convert` and `elmo-hf embed`."""
+"""The command line: `elmo-hf convert`, `embed` and `push`."""
 
 import sys
 from enum import Enum
@@ -9,7 +9,7 @@ import typer
 
 app = typer.Typer(
     name="elmo-hf",
-    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text.",
+    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text, share models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -159,6 +159,30 @@ def embed(
     except (ValueError, OSError) as error:
         _fail(error)
     typer.echo(f"Wrote {number} sentences to {output}.")
+
+
+@app.command(
+    epilog="Example: elmo-hf push elmo-small my-org/elmo-small --private",
+    short_help="Share a folder on the Hub.",
+)
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder as `elmo-hf convert` writes.")],
+    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
+    private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
+) -> None:
+    """Make the content of FOLDER one commit of a Hub repository.
+
+    Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has all
+    that loading it elsewhere takes. If an upload breaks off, give the same command again.
+    """
+    from elmo_hf.push import push_folder
+
+    try:
+        commit = push_folder(folder, name, private=private)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    typer.echo(f"Wrote {commit.repo_url}, commit {commit.oid}.")
+    typer.echo(f"Load it: AutoModel.from_pretrained({name!r}, revision={commit.oid!r}, trust_remote_code=True)")
 
 
 def _fail(error: Exception) -> None:
