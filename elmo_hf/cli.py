@@ -58,7 +58,10 @@ def convert(
     weights: Annotated[Path | None, typer.Option(help="AllenNLP's hdf5 file, in place of SOURCE.")] = None,
     vocabulary: Annotated[Path | None, typer.Option(help="For word input: one word a line.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Download a published model: small, medium, original, 5.5B or pt.")
+        str | None,
+        typer.Option(
+            help="Download a published model: small, medium, original, 5.5B, pt, ... (a wrong name lists all)"
+        ),
     ] = None,
     to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
     word_splitter: Annotated[
@@ -77,6 +80,7 @@ def convert(
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
     from elmo_hf.conversion.errors import ConversionError
     from elmo_hf.conversion.published import download
+    from elmo_hf.conversion.published_cards import facts_of
 
     has_files = options is not None or weights is not None
     if has_files and (options is None or weights is None):
@@ -93,7 +97,7 @@ def convert(
             typer.echo(f"Wrote {destination / 'options.json'} and {destination / 'weights.hdf5'}.")
             return
         if model is not None:
-            files, source_name = download(model), f"AllenNLP's {model} model"
+            files, source_name = download(model), f"the published {model} model"
         elif options is not None and weights is not None:
             files, source_name = AllenNlpFiles(options, weights), weights.stem
         else:
@@ -101,7 +105,12 @@ def convert(
         if vocabulary is not None:
             files = AllenNlpFiles(files.options, files.weights, vocabulary)
         difference = allennlp_to_folder(
-            files, destination, source_name=source_name, word_splitter=word_splitter.value, check=check
+            files,
+            destination,
+            source_name=source_name,
+            word_splitter=word_splitter.value,
+            check=check,
+            facts=None if model is None else facts_of(model),
         )
     except (ConversionError, OSError) as error:
         _fail(error)

@@ -1,4 +1,4 @@
-"""`elmo-hf push` against a Hub on this machine: what is sent, what is tried again, what is refused and how it is said."""
+"""`elmo-hf push` against a Hub on this machine: what is sent, what is tried again, what is refused in which words."""
 
 import re
 import shutil
@@ -82,7 +82,9 @@ def test_what_breaks_off_for_good_changes_nothing_and_the_next_push_sends_only_w
     online: LoopbackHub, tiny_folder: Path
 ) -> None:
     online.faults = [Fault("POST", "/commit/", None)]
-    assert_refused(push(tiny_folder, "org/elmo"), f"pushing to org/elmo at {online.url} broke off: .* whole commit or nothing")
+    assert_refused(
+        push(tiny_folder, "org/elmo"), f"pushing to org/elmo at {online.url} broke off: .* whole commit or nothing"
+    )
     assert list(online.files("org/elmo")) == [".gitattributes"]
     assert online.requests("PUT", "/lfs/") == 1
     assert push(tiny_folder, "org/elmo").exit_code == 0
@@ -124,7 +126,9 @@ def test_a_wrong_token_is_named_as_the_reason(
 
 
 def test_anothers_organisation_is_named_as_the_reason(online: LoopbackHub, tiny_folder: Path) -> None:
-    assert_refused(push(tiny_folder, "other/elmo"), ".* write to other/elmo: You don't have the rights .* access to other")
+    assert_refused(
+        push(tiny_folder, "other/elmo"), ".* write to other/elmo: You don't have the rights .* access to other"
+    )
 
 
 def test_a_hub_out_of_reach_is_named(online: LoopbackHub, tiny_folder: Path) -> None:
@@ -154,7 +158,9 @@ def test_a_folder_that_would_not_load_elsewhere_is_refused_with_what_it_lacks(
 ) -> None:
     shutil.copytree(tiny_folder, tmp_path / "folder")
     (tmp_path / "folder" / name).unlink()
-    assert_refused(push(tmp_path / "folder", "org/elmo"), f"{tmp_path}/folder lacks {name}. `model.save_pretrained` writes")
+    assert_refused(
+        push(tmp_path / "folder", "org/elmo"), f"{tmp_path}/folder lacks {name}. `model.save_pretrained` writes"
+    )
     assert online.asked == []
 
 
