@@ -76,12 +76,17 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
     published = PUBLISHED[name]
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [_fetch(urljoin(base_url, part), folder) for part in (published.options, published.weights)]
+    paths = [fetch(urljoin(base_url, part), folder) for part in (published.options, published.weights)]
     _check_record(folder / RECORD, paths)
     return AllenNlpFiles(*paths)
 
 
-def _fetch(url: str, folder: Path) -> Path:
+def fetch(url: str, folder: Path) -> Path:
+    """Downloads one file into a folder, with a progress bar, unless it is there already.
+
+    Raises:
+        ConversionError: if it does not arrive whole; nothing is kept then.
+    """
     path = folder / Path(urlsplit(url).path).name
     if not path.exists():
         partial = path.with_name(path.name + ".partial")
