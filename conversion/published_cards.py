@@ -16,6 +16,8 @@ from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.model_card import Facts, Licence, Score, render_card
 from elmo_hf.modeling_elmo import ElmoModel
 
+from .reference_outputs import STREAMS
+
 PAGE = "https://github.com/allenai/allennlp-website/blob/8c27645d3942a8017891928a9caa1ddb9e4b7a4a/elmo.html"
 PAPER = "https://aclanthology.org/N18-1202/"
 UNRESTRICTED = Licence(
@@ -56,7 +58,7 @@ class PublishedCard:
         facts: what the authors published.
         model: a key of `PUBLISHED`, which `--model` downloads; None where `command` says what to do.
         size: a key of `SIZES`, or None if the authors do not say.
-        command: what makes the folder.
+        command: what makes the folder, and what checks it.
     """
 
     folder: str
@@ -67,7 +69,10 @@ class PublishedCard:
 
 
 def _downloaded(model: str, folder: str, facts: Facts, size: str | None = None) -> PublishedCard:
-    return PublishedCard(folder, facts, model, size, f"elmo-hf convert --model {model} {folder} --check")
+    command = f"elmo-hf convert --model {model} {folder} --check"
+    if any(stream.model == model for stream in STREAMS):
+        command += f"\nelmo-hf verify {folder}  # compares it with published vectors"
+    return PublishedCard(folder, facts, model, size, command)
 
 
 def _benchmarks(srl: str, parsing: str) -> tuple[Score, ...]:

@@ -101,7 +101,9 @@ class _ElmoBiLm(nn.Module):
         boundaries = torch.from_numpy(codec.encode([BEGIN_SENTENCE, END_SENTENCE])).long()
         self.register_buffer("_boundary_ids", boundaries, persistent=False)
         if vocab_to_cache and any(parameter.requires_grad for parameter in model.token_encoder.parameters()):
-            logger.warning("`vocab_to_cache` is not used where the character CNN trains, because training would outdate it.")
+            logger.warning(
+                "`vocab_to_cache` is not used where the character CNN trains, because training would outdate it."
+            )
             vocab_to_cache = None
         cached = _word_vectors(model, boundaries, codec, vocab_to_cache) if vocab_to_cache else None
         self.register_buffer("_cached_vectors", cached, persistent=False)

@@ -1,4 +1,4 @@
-"""The command line: `elmo-hf convert`, `embed` and `push`."""
+"""The command line: `elmo-hf convert`, `embed`, `push` and `verify`."""
 
 import sys
 from enum import Enum
@@ -192,6 +192,39 @@ def push(
         _fail(error)
     typer.echo(f"Wrote {commit.repo_url}, commit {commit.oid}.")
     typer.echo(f"Load it: AutoModel.from_pretrained({name!r}, revision={commit.oid!r}, trust_remote_code=True)")
+
+
+@app.command(
+    epilog="Example: elmo-hf verify elmo-small",
+    short_help="Compare a folder of official weights with published outputs.",
+)
+def verify(
+    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder or a Hub name of converted weights.")],
+) -> None:
+    """Compare FOLDER with numbers that were published for the official weights.
+
+    They are known for small, original and 5.5B; which of them FOLDER may be is told by its sizes. Ends with 0 if it
+    gives the numbers of one of them.
+    """
+    from elmo_hf.conversion.verify import candidates, table
+    from elmo_hf.conversion.verify import verify as compare
+    from elmo_hf.loading import load_complete
+    from elmo_hf.tokenization_elmo import ElmoTokenizer
+
+    try:
+        loaded, tokenizer = load_complete(model), ElmoTokenizer.from_pretrained(model)
+        names = candidates(loaded.config)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    for name in names:
+        outcomes = list(compare(loaded, tokenizer, name))
+        typer.echo(f"The published {name} model:")
+        for line in table(outcomes):
+            typer.echo(f"  {line}")
+        if all(outcome.agrees for outcome in outcomes if outcome.stream.is_decisive):
+            typer.echo(f"{model} gives the published numbers of {name}.")
+            return
+    _fail(ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong."))
 
 
 def _fail(error: Exception) -> None:

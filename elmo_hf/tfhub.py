@@ -16,8 +16,8 @@ text (`elmo-hf convert --model original elmo-original`); Google's own files are 
 
 Glossary: B batch, T words of the longest sentence, P projection.
 
-State. As there, the LSTM state of each row is carried from call to call: `module.elmo.stateful = False` switches it off,
-`module.elmo.reset_states()` forgets it.
+State. As there, the LSTM state of each row is carried from call to call: `module.elmo.stateful = False` switches it
+off, `module.elmo.reset_states()` forgets it.
 
 Deliberate differences: all outputs are zero on padding, and `default` is zero for a sentence without words; what trains
 with `trainable=True` are the mix's weights and scale, as in versions 2 and 3, and not the LSTMs, as in version 1.
@@ -97,8 +97,8 @@ class Module(nn.Module):
         lengths = [int(length) for length in sequence_len]
         if len(lengths) != len(tokens) or any(n > len(words) for n, words in zip(lengths, tokens, strict=True)):
             raise ValueError(
-                f"`sequence_len` must tell for each of the {len(tokens)} lists of `tokens` how many of its words count, "
-                f"found {lengths}."
+                f"`sequence_len` must tell for each of the {len(tokens)} lists of `tokens` how many of its words "
+                f"count, found {lengths}."
             )
         return self._embed([list(map(_text, words[:n])) for words, n in zip(tokens, lengths, strict=True)])
 

@@ -39,7 +39,9 @@ class Golden:
     def layers(self, call: str) -> np.ndarray:
         """`(L+1, B, T, 2P)`, without boundaries."""
         prefix = "" if call == "call1" else f"{call}_"
-        return np.stack([trimmed(layer, self.lengths(call)) for layer in self.expected[f"{prefix}layers_with_boundaries"]])
+        return np.stack(
+            [trimmed(layer, self.lengths(call)) for layer in self.expected[f"{prefix}layers_with_boundaries"]]
+        )
 
     def lengths(self, call: str) -> list[int]:
         return [len(words) for words in self.sentences[call]]
@@ -420,7 +422,11 @@ def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch
         ((BASE / "options.json", "nowhere.hdf5", 1), ConversionError, "there is no weights file nowhere.hdf5"),
         ((None, None, 1), ValueError, "`options_file` must be a path or an address, found None"),
         ((BASE / "options.json", BASE / "weights.hdf5", 1, False, False, 0, None, False, [1]), ValueError, "3 numbers"),
-        (("a", "b", 1, False, False, 0, None, False, None, nn.Identity()), ValueError, "give either `options_file` and"),
+        (
+            ("a", "b", 1, False, False, 0, None, False, None, nn.Identity()),
+            ValueError,
+            "give either `options_file` and",
+        ),
     ],
     ids=["no options", "no weights", "nothing", "too few mix parameters", "files and module"],
 )

@@ -19,11 +19,12 @@ LAYERS = [
     ["cli"],
 ]
 CONVERSION_LAYERS = [
-    ["errors", "reference"],
+    ["errors", "reference", "reference_outputs"],
     ["rules", "files"],
     ["allennlp"],
     ["convert", "load"],
-    ["published", "published_cards", "verify"],
+    ["published", "published_cards"],
+    ["verify"],
     ["__init__"],
 ]
 # Modules that users call by their names and that read checkpoints.
