@@ -4,7 +4,8 @@
     from allennlp.commands.elmo import ElmoEmbedder          ->   from elmo_hf.allennlp import ElmoEmbedder
 
 Signatures, defaults, shapes and statefulness are those of AllenNLP 2.10 (`Elmo`, `batch_to_ids`) and 0.9
-(`ElmoEmbedder`); the numbers are `ElmoModel`'s, which are AllenNLP's. New code should use `ElmoModel` itself.
+(`ElmoEmbedder`), masks being booleans as in 2.10. The numbers are `ElmoModel`'s, which are AllenNLP's; new code should
+use `ElmoModel` itself.
 
 Glossary: B batch, T words of the longest sentence, C = 50 characters a word, P projection, L layers.
 

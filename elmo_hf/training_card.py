@@ -19,6 +19,7 @@ from .model_card import FEATURE_EXTRACTION, TrainingRun, render_card
 TASKS = {
     "AutoModelForTokenClassification": "token-classification",
     "AutoModelForSequenceClassification": "text-classification",
+    "AutoModelForQuestionAnswering": "question-answering",
 }
 
 

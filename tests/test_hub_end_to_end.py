@@ -4,13 +4,11 @@ Both talk to the Hub of `loopback_hub.py`, whose docstring says how far it stand
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+from checkpoints import run_online
 from loopback_hub import LoopbackHub, Repository, StoredFile
 from safetensors.torch import load, save
 
@@ -92,16 +90,6 @@ for auto_class in auto_classes:
         assert pipeline(model=name, trust_remote_code=True).task == task
 np.savez(result, **arrays)
 """
-
-
-def run_online(code: str, hub: LoopbackHub, home: Path, *arguments: object, **variables: str) -> str:
-    """Runs a program in a process of its own, whose cache is `home`; returns what it printed."""
-    environment = os.environ | hub.environment() | {"HF_HOME": str(home), "OMP_NUM_THREADS": "1"} | variables
-    completed = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert completed.returncode == 0, completed.stderr[-3000:]
-    return completed.stdout
 
 
 def assert_same_arrays(path: Path, expected: dict[str, np.ndarray]) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints import run_python
+from checkpoints import run_online, run_python
 from huggingface_hub import ModelCard
 from loopback_hub import LoopbackHub
-from test_hub_end_to_end import run_online
 from torch import Tensor
 from transformers import DataCollatorWithPadding, TrainingArguments
 
