@@ -319,9 +319,7 @@ class ElmoEmbedder(nn.Module):
 def _word_vectors(model: PreTrainedModel, boundaries: Tensor, codec: CharacterCodec, words: Sequence[str]) -> Tensor:
     """Vectors `(2 + words, P)` of `<S>`, `</S>` and a vocabulary, whose first word is padding."""
     ids = torch.cat([boundaries, torch.from_numpy(codec.encode(words)).long()])
-    vectors = torch.cat([model.token_encoder(block) for block in ids.split(256)])
-    vectors[2] = 0
-    return vectors
+    return torch.cat([model.token_encoder(block) for block in ids.split(256)])
 
 
 def _with_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tuple[Tensor, Tensor]:
