@@ -19,6 +19,7 @@ import torch
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.digest import sha256_of_file
 from elmo_hf.loading import load_complete
+from elmo_hf.model_card import Conversion, Facts, render_card
 from elmo_hf.modeling_elmo import ElmoModel
 from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.tokenization_elmo import ElmoTokenizer
@@ -26,7 +27,6 @@ from elmo_hf.tokenization_elmo import ElmoTokenizer
 from .allennlp import allennlp_rules, config_from_options, has_softmax, language_model_rules, options_from_config
 from .errors import ConversionError
 from .files import new_folder, refuse_existing, write_hdf5
-from .model_card import render_card
 from .reference import ReferenceElmo
 from .rules import export_arrays, import_arrays
 from .sources import AllenNlpFiles
@@ -44,7 +44,13 @@ CHECK_TOLERANCE = 1e-4
 
 
 def allennlp_to_folder(
-    files: AllenNlpFiles, destination: Path, *, source_name: str, word_splitter: str = "ptb", check: bool = False
+    files: AllenNlpFiles,
+    destination: Path,
+    *,
+    source_name: str,
+    word_splitter: str = "ptb",
+    check: bool = False,
+    facts: Facts | None = None,
 ) -> float | None:
     """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
 
@@ -54,6 +60,7 @@ def allennlp_to_folder(
         source_name: what the model card calls the source.
         word_splitter: how the folder's tokenizer splits raw text.
         check: whether to embed `CHECK_SENTENCES` with the written folder and with NumPy from the checkpoint's arrays.
+        facts: what is published about the weights, for the card.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -77,11 +84,15 @@ def allennlp_to_folder(
                 f"the converted model differs from its checkpoint by {difference:.2e}, more than "
                 f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
             )
-        sources = {path.name: sha256_of_file(path) for path in files.paths}
-        (folder / "README.md").write_text(
-            render_card(destination.resolve().name, config, num_parameters(tensors), source_name, sources, difference),
-            encoding="utf-8",
+        digests = {path.name: sha256_of_file(path) for path in files.paths}
+        card = render_card(
+            destination.resolve().name,
+            config=config,
+            num_parameters=num_parameters(tensors),
+            facts=facts,
+            conversion=Conversion(source_name, digests, difference),
         )
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 
 

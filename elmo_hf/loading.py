@@ -10,7 +10,6 @@ from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .pretraining import ElmoForPreTraining
 from .tokenization_elmo import ElmoTokenizer
 
-
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parent / "tiny_model"
 
