@@ -171,27 +171,34 @@ class _FullCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        total = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        kind = hidden.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+        vectors, matrix, offsets = hidden.to(dtype), weight.to(dtype), bias.to(dtype)
         needs_gradient = any(ctx.needs_input_grad)
         parameters = (hidden, weight, bias) if needs_gradient else (hidden[:0], weight[:0], bias[:0])
         hidden_gradient, weight_gradient, bias_gradient = (torch.zeros_like(tensor) for tensor in parameters)
-        for start in range(0, len(targets), _block_rows(len(bias))):
-            rows = slice(start, start + _block_rows(len(bias)))
-            product = nn.functional.linear(hidden[rows], weight, bias)
-            logits = product.float()
-            log_normaliser = logits.logsumexp(dim=1, keepdim=True)
+        wide = torch.promote_types(dtype, torch.float32)
+        total = torch.zeros((), dtype=wide, device=hidden.device)
+        num_rows = min(_block_rows(len(bias)), len(targets))
+        block = vectors.new_empty(num_rows, len(bias))
+        for start in range(0, len(targets), max(num_rows, 1)):
+            rows = slice(start, start + num_rows)
             target = targets[rows].unsqueeze(1)
-            total += (log_normaliser - logits.gather(1, target)).sum()
+            logits = torch.addmm(offsets, vectors[rows], matrix.t(), out=block[: len(target)]).to(wide)
+            largest = logits.amax(dim=1, keepdim=True)
+            total += (largest - logits.gather(1, target)).sum()
+            normaliser = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
+            total += normaliser.log().sum()
             if needs_gradient:
                 # The gradient of the logits, in their place: p - 1 at the target, else p.
-                logits.sub_(log_normaliser).exp_().scatter_add_(1, target, logits.new_full(target.shape, -1))
+                logits.div_(normaliser).scatter_add_(1, target, logits.new_full(target.shape, -1))
                 bias_gradient += logits.sum(dim=0)
-                logits = logits.to(product.dtype)  # under autocast, the products below are of its type too
-                hidden_gradient[rows] = (logits @ weight.to(product.dtype)).to(hidden.dtype)
-                if product.dtype == weight.dtype:
-                    weight_gradient.addmm_(logits.t(), hidden[rows].to(weight.dtype))
+                logits = logits.to(dtype)
+                hidden_gradient[rows] = (logits @ matrix).to(hidden.dtype)
+                if dtype == weight.dtype:
+                    weight_gradient.addmm_(logits.t(), vectors[rows])
                 else:
-                    weight_gradient += logits.t() @ hidden[rows].to(product.dtype)
+                    weight_gradient += logits.t() @ vectors[rows]
         ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         return total
 
