@@ -110,6 +110,14 @@ def test_log_probabilities_are_those_of_the_logits_block_by_block(monkeypatch: p
     assert rows == [5, 5, 3]
 
 
+def test_full_losses_that_need_no_gradient_make_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, hidden = word_softmax(), hidden_vectors()
+    expected = module(hidden, TARGETS)
+    monkeypatch.setattr(softmax, "_FullCrossEntropy", None)
+    with torch.no_grad():
+        assert_close(module(hidden, TARGETS), expected, 1e-5)
+
+
 def test_without_predictions_losses_are_zero_and_so_are_gradients() -> None:
     module, hidden, targets = word_softmax(), hidden_vectors(), TARGETS[:0]
     assert module.log_probs(hidden[:0], targets).shape == (0,)
@@ -329,6 +337,14 @@ def test_adaptive_losses_and_gradients_are_those_of_the_logits() -> None:
     assert_close(loss, -expected.sum(), 1e-4)
     tensors = [hidden, *module.parameters()]
     assert_close(torch.autograd.grad(loss, tensors), torch.autograd.grad(-expected.sum(), tensors), 1e-4)
+
+
+def test_adaptive_softmax_under_autocast_is_computed_in_its_own_precision() -> None:
+    module, hidden = adaptive_softmax(), torch.randn(N, 19).bfloat16()
+    expected = module.log_probs(hidden.float(), TARGETS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_close(module.log_probs(hidden, TARGETS), expected, 0)
+        assert_close(module(hidden, TARGETS), -expected.sum(), 1e-5)
 
 
 def test_adaptive_softmax_without_predictions_has_a_loss_of_zero() -> None:
