@@ -265,6 +265,12 @@ class ElmoConfig(PreTrainedConfig):
                 "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
                 f"`num_softmax_words` = {self.num_softmax_words}, found {self.softmax_cutoffs!r}."
             )
+        if self.projection_size < 4 ** len(cutoffs):
+            raise ValueError(
+                f"`softmax_cutoffs` has {len(cutoffs)} ranks, which need a `projection_size` of at least "
+                f"{4 ** len(cutoffs)}, because each cluster's vectors are a quarter as wide as those before it; "
+                f"found {self.projection_size}."
+            )
         self.softmax_cutoffs = list(cutoffs)
 
     def _validate_scalar_mix_weights(self) -> None:

@@ -174,15 +174,19 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         hidden = nn.functional.dropout(layers[-1], dropout, training=self.training).chunk(2, dim=-1)
 
         output = ElmoForPreTrainingOutput(state=next_state)
+        log_probs = [
+            self._log_probs(*pair) if output_log_probs else None
+            for pair in zip(hidden, (forward_targets, backward_targets), strict=True)
+        ]
         if forward_targets is not None and backward_targets is not None:
-            self._add_losses(output, hidden, (forward_targets, backward_targets), candidates)
+            self._add_losses(output, hidden, (forward_targets, backward_targets), candidates, log_probs)
         # Sentences: a word's own probability stands at the word, one place from the state that predicts it.
         shifts = (1, -1) if backward_input_ids is None else (0, 0)
-        for index, (name, targets) in enumerate((("forward", forward_targets), ("backward", backward_targets))):
+        for index, (name, values) in enumerate(zip(("forward", "backward"), log_probs, strict=True)):
             is_reversed = name == "backward" and backward_input_ids is not None
-            if output_log_probs and targets is not None:
-                log_probs = self._log_probs(hidden[index], targets).roll(shifts[index], dims=1)
-                output[f"{name}_log_probs"] = log_probs.flip(1) if is_reversed else log_probs
+            if values is not None:
+                at_words = values.roll(shifts[index], dims=1)
+                output[f"{name}_log_probs"] = at_words.flip(1) if is_reversed else at_words
             if output_logits:
                 logits = self.softmax.logits(hidden[index], self._shared_weight)
                 output[f"{name}_logits"] = logits.flip(1) if is_reversed else logits
@@ -237,7 +241,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         hidden: tuple[Tensor, ...],
         targets: tuple[Tensor, Tensor],
         candidates: tuple[Candidates, Candidates] | None,
+        log_probs: list[Tensor | None],
     ) -> None:
+        """Exact losses are read off the log-probabilities where there are any."""
         softmax = self.softmax
         is_sampled = self.training and self.config.softmax == "sampled"
         losses = []
@@ -247,14 +253,18 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             if is_sampled and isinstance(softmax, WordSoftmax):
                 drawn = None if candidates is None else candidates[index]
                 total = softmax.sampled(chosen, classes, self._shared_weight, drawn)
+            elif (values := log_probs[index]) is not None:
+                total = -values.sum()
             else:
                 total = softmax(chosen, classes, self._shared_weight)
             losses.append(total / max(len(classes), 1))
             output[f"sampled_{name}" if is_sampled else name] = losses[-1]
         output["loss"] = (losses[0] + losses[1]) / 2
 
-    def _log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """`(B, T)`, log p of each target, zero where there is none."""
+    def _log_probs(self, hidden: Tensor, targets: Tensor | None) -> Tensor | None:
+        """`(B, T)`, log p of each target, zero where there is none; None without targets."""
+        if targets is None:
+            return None
         is_predicted = targets != IGNORED
         log_probs = self.softmax.log_probs(hidden[is_predicted], targets[is_predicted].long(), self._shared_weight)
         return log_probs.new_zeros(targets.shape).masked_scatter(is_predicted, log_probs)

@@ -95,9 +95,10 @@ class WordSoftmax(nn.Module):
 
     def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Sum of the exact cross-entropies of `hidden` `(N, P)` and `targets` `(N,)`: a number in float32."""
-        weight = self.weight if shared_weight is None else shared_weight
-        if torch.compiler.is_compiling():
+        # Without gradients the function below would make them all the same.
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
             return -self.log_probs(hidden, targets, shared_weight).sum()
+        weight = self.weight if shared_weight is None else shared_weight
         return _FullCrossEntropy.apply(hidden, weight, self.bias, targets)
 
     def sampled(
@@ -159,8 +160,12 @@ class AdaptiveSoftmax(nn.Module):
         return self.clusters.log_prob(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
 
     def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)`."""
-        return self.clusters(hidden, targets).output.float() if len(targets) else hidden.new_zeros(0)
+        """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32."""
+        if len(targets) == 0:
+            return hidden.new_zeros(0, dtype=torch.float32)
+        # torch's module puts clusters together in the type of its input, which under autocast is not theirs.
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.clusters(hidden.to(self.clusters.head.weight.dtype), targets).output.float()
 
 
 class _FullCrossEntropy(torch.autograd.Function):

@@ -43,6 +43,8 @@ CONFIG_KEYS = {
     "bos_token_id",
     "eos_token_id",
 }
+WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
+ADAPTIVE = {"softmax": "adaptive", "num_softmax_words": 50}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,21 @@ def test_json_keys_are_the_promised_ones() -> None:
         {"token_encoder": "word_embedding", "vocab_size": 801, "num_hidden_layers": 3, "forget_bias": 0.0},
         {"num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5], "scalar_mix_trainable": False},
         {"max_word_length": 7, "scalar_mix_layer_norm": "word"},
+        {"num_softmax_words": 50, "softmax": "sampled", "num_softmax_samples": 50, "lm_dropout": 0.0},
+        ADAPTIVE | {"softmax_cutoffs": (4, 9)},
+        WORDS | {"share_embedding_softmax": True, "num_softmax_words": 9},
     ],
-    ids=["original", "no highway", "no projections", "words", "two mixes", "short words"],
+    ids=[
+        "original",
+        "no highway",
+        "no projections",
+        "words",
+        "two mixes",
+        "short words",
+        "sampled softmax",
+        "adaptive softmax",
+        "shared softmax",
+    ],
 )
 def test_a_config_comes_back_from_json_equal(fields: dict[str, Any], tmp_path: Path) -> None:
     config = ElmoConfig(**fields)
@@ -161,6 +176,38 @@ def test_every_config_names_every_auto_class() -> None:
         ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
         ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
         ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
+        ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', 'adaptive', found 'hierarchical'"),
+        ({"num_softmax_words": 2}, r"`num_softmax_words` must be a whole number of at least 3, found 2"),
+        ({"num_softmax_samples": 0}, r"`num_softmax_samples` must be a whole number of at least 1, found 0"),
+        (
+            {"softmax": "sampled", "num_softmax_words": 20, "num_softmax_samples": 21},
+            r"`num_softmax_samples` may be at most `num_softmax_words` = 20, found 21",
+        ),
+        ({"lm_dropout": 1}, r"`lm_dropout` must be in \[0, 1\), found 1"),
+        ({"share_embedding_softmax": 1}, r"`share_embedding_softmax` must be True or False, found 1"),
+        (
+            {"share_embedding_softmax": True},
+            r"`share_embedding_softmax` needs `token_encoder` 'word_embedding' .* found 'char_cnn' and 'full'",
+        ),
+        (
+            WORDS | {"share_embedding_softmax": True, "softmax": "adaptive", "softmax_cutoffs": [4]},
+            r"a `softmax` that is not 'adaptive', found 'word_embedding' and 'adaptive'",
+        ),
+        (
+            WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
+            r"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = 9, found 10",
+        ),
+        (ADAPTIVE, r"rising whole numbers between 0 and `num_softmax_words` = 50, found None"),
+        (ADAPTIVE | {"softmax_cutoffs": []}, r"rising whole numbers between 0 and .* found \[\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [0, 4]}, r"rising whole numbers between 0 and .* found \[0, 4\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [9, 4]}, r"rising whole numbers between 0 and .* found \[9, 4\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [4, 4]}, r"rising whole numbers between 0 and .* found \[4, 4\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [4, 50]}, r"rising whole numbers between 0 and .* found \[4, 50\]"),
+        (ADAPTIVE | {"softmax_cutoffs": "49"}, r"rising whole numbers between 0 and .* found '49'"),
+        (
+            ADAPTIVE | {"softmax_cutoffs": [5, 20], "projection_size": 7},
+            r"`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, .* found 7",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -193,3 +240,13 @@ def test_the_defaults_are_the_original_models() -> None:
 
 def test_the_state_is_no_prediction() -> None:
     assert ElmoConfig().keys_to_ignore_at_inference == ["state"]
+
+
+def test_a_config_without_language_models_has_their_defaults() -> None:
+    config = ElmoConfig()
+    assert (config.num_softmax_words, config.softmax, config.num_softmax_samples) == (None, "full", 8192)
+    assert (config.lm_dropout, config.share_embedding_softmax, config.softmax_cutoffs) == (0.1, False, None)
+
+
+def test_clusters_of_an_adaptive_softmax_may_become_one_number_wide() -> None:
+    assert ElmoConfig(**ADAPTIVE, softmax_cutoffs=[5, 20], projection_size=16).softmax_cutoffs == [5, 20]
