@@ -16,11 +16,18 @@ PACKAGE = Path(__file__).parents[1] / "elmo_hf"
 # Files that `save_pretrained` copies into a folder; they may import nothing but these and each other.
 HUB_RING = [
     "configuration_elmo.py",
+    "crf.py",
     "lstmp.py",
     "modeling_elmo.py",
     "padding.py",
     "pipeline_elmo.py",
+    "question_answering.py",
     "scalar_mix.py",
+    "sequence_classification.py",
+    "task_encoder.py",
+    "task_model.py",
+    "text_rows.py",
+    "token_classification.py",
     "token_encoder.py",
     "tokenization_elmo.py",
     "word_codec.py",
