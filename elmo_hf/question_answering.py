@@ -1,7 +1,7 @@
 """Questions to spans of words in a context: two texts, an attention between them, a start and an end.
 
     q_j, c_i    encoded words of the question and the context, each text run through the biLM on its own
-    s_ij        = w_q . q_j + w_c . c_i + w_qc . (q_j . c_i)             Seo et al. (2017), equation 1
+    s_ij        = w_q . q_j + w_qc . (q_j . c_i)                         Seo et al. (2017), equation 1
     a_i         = sum_j softmax_j(s_ij) q_j                              what of the question concerns word i
     g_i         = [c_i; a_i; |c_i - a_i|; c_i . a_i]
     start, end  = W m_i + b,    m = LSTM(g) in both directions with `task_encoder="lstm"`, else g
@@ -10,9 +10,10 @@ The answer is the span i <= j of at most so many words with the largest start_i 
 
 Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 
-Deliberate differences from the BiDAF of the paper: attention from context to question only; start and end are predicted
-alike. From other models of transformers: logits are for words of the context and lowest everywhere else, so a question
-without an answer has no position to point at and is left out of the loss.
+Deliberate differences from the BiDAF of the paper: attention from context to question only, where its term for c_i
+alone would be the same for all j and cancel in the softmax; start and end are predicted alike. From other models of
+transformers: logits are for words of the context and lowest everywhere else, so a question without an answer has no
+position to point at and is left out of the loss.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,6 @@ class QuestionAttention(nn.Module):
         """Attends with vectors of `size` numbers."""
         super().__init__()
         self.question = nn.Linear(size, 1, bias=False)
-        self.context = nn.Linear(size, 1, bias=False)
         self.product = nn.Linear(size, 1, bias=False)
 
     def forward(self, context: Tensor, question: Tensor, question_mask: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class QuestionAttention(nn.Module):
         Where a question has no words, a_i is zero.
         """
         product = (context * self.product.weight) @ question.transpose(1, 2)  # (B, Q, Q): context by question
-        similarity = product + self.context(context) + self.question(question).transpose(1, 2)
+        similarity = product + self.question(question).transpose(1, 2)
         weights = similarity.masked_fill(~question_mask.unsqueeze(1), torch.finfo(similarity.dtype).min).softmax(dim=-1)
         return weights @ question.masked_fill(~question_mask.unsqueeze(-1), 0)
 
@@ -98,6 +98,7 @@ def extract_answers(
 class ElmoForQuestionAnswering(ElmoTaskModel):
     """Finds the answer to a question in a context; rows are `tokenizer(question, context)`."""
 
+    num_texts = 2
     # The losses are means over a batch, so the Trainer has to divide by the number of accumulated batches.
     accepts_loss_kwargs = False
     # For those who have the model from a saved folder and not the package.
@@ -144,7 +145,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         Raises:
             ValueError: if a row is no pair of texts, a position is not a word of the context, or a shape is wrong.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, num_texts=2)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
         question, context = texts.vectors.chunk(2)
         question_mask, context_mask = texts.rows.mask.chunk(2)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))

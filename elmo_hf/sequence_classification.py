@@ -60,6 +60,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; `num_labels` and `problem_type` are transformers' own fields."""
         super().__init__(config)
+        self.num_texts = 2 if config.text_pairs else 1
         size = self.task_encoder.output_size
         self.pooler = Pooler(config, size)
         self.dropout = nn.Dropout(config.classifier_dropout)
@@ -95,9 +96,9 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         Raises:
             ValueError: if a row does not hold the number of texts that `text_pairs` says, or a shape is wrong.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, num_texts=2 if self.config.text_pairs else 1)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
-        if self.config.text_pairs:
+        if self.num_texts == 2:
             pooled = compare(*pooled.chunk(2))
         logits = self.classifier(self.dropout(pooled))
         loss = None

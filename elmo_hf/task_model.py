@@ -45,6 +45,9 @@ class EncodedTexts(NamedTuple):
 class ElmoTaskModel(ElmoPreTrainedModel):
     """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`."""
 
+    # How many texts a row holds.
+    num_texts = 1
+
     def __init__(self, config: ElmoConfig) -> None:
         """Makes `elmo` and `task_encoder`."""
         super().__init__(config)
@@ -63,31 +66,33 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
 
+    @torch.no_grad()
+    def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The biLM's layers `(B, T, L+1, 2P)`, to be given as `bilm_layers` with the same ids and mask again."""
+        mask = self.elmo.word_mask(input_ids, attention_mask)
+        return torch.stack(self._run_bilm(input_ids, mask, self._texts(input_ids, mask)), dim=2)
+
     def encode_texts(
-        self, input_ids: Tensor, attention_mask: Tensor | None, bilm_layers: Tensor | None, num_texts: int
+        self, input_ids: Tensor, attention_mask: Tensor | None, bilm_layers: Tensor | None
     ) -> EncodedTexts:
-        """Encodes the words of a batch whose rows hold `num_texts` texts each.
+        """Encodes the words of a batch.
 
         Args:
             input_ids: `(B, T, C)` or `(B, T)`.
             attention_mask: `(B, T)`, or None.
             bilm_layers: `(B, T, L+1, 2P)`, the layers of these very rows, computed before; or None.
-            num_texts: 1 or 2.
 
         Raises:
-            ValueError: if a row holds another number of texts, or `bilm_layers` are of another shape or of a biLM that
-                learns.
+            ValueError: if a row does not hold `num_texts` texts, or `bilm_layers` are of another shape or of a biLM
+                that learns.
         """
         mask = self.elmo.word_mask(input_ids, attention_mask)
-        begins = self.elmo.begins(input_ids) & mask
-        self._check_num_texts(begins, num_texts)
-        number = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
-        texts = [mask & (number == which) for which in range(1, num_texts + 1)]
+        texts = self._texts(input_ids, mask)
         if bilm_layers is None:
             layers = self._run_bilm(input_ids, mask, texts)
         else:
             self._check_bilm_layers(bilm_layers, mask)
-            layers = list(bilm_layers.unbind(dim=2))
+            layers = list(bilm_layers.to(self.dtype).unbind(dim=2))
         representations = self.elmo.mix(layers, mask)
         is_word = ~self.elmo.boundaries(input_ids)
         rows = TextRows([text & is_word for text in texts])
@@ -111,19 +116,23 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         rows = TextRows(texts)
         return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
-    def _check_num_texts(self, begins: Tensor, num_texts: int) -> None:
-        if torch.compiler.is_compiling():
-            return  # a compiled graph cannot look at the data
-        found = begins.sum(dim=1)
-        # Without boundaries a row is one text.
-        is_wrong = found > 1 if num_texts == 1 else found != num_texts
-        if is_wrong.any():
-            row = int(is_wrong.nonzero()[0])
-            what = "one text" if num_texts == 1 else "a pair of texts, `tokenizer(text, text_pair)`"
-            raise ValueError(
-                f"{type(self).__name__} reads {what}, in each row; row {row} of `input_ids` holds {int(found[row])} "
-                "texts, counted by `<S>`. `text_pairs` in the config says whether texts are classified in pairs."
-            )
+    def _texts(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
+        """The positions `(B, T)` of each row's first text, boundaries included, of its second, and so on."""
+        begins = self.elmo.begins(input_ids) & mask
+        if not torch.compiler.is_compiling():  # a compiled graph cannot look at the data
+            found = begins.sum(dim=1)
+            # Without boundaries a row is one text.
+            is_wrong = found > 1 if self.num_texts == 1 else found != self.num_texts
+            if is_wrong.any():
+                row = int(is_wrong.nonzero()[0])
+                what = "one text" if self.num_texts == 1 else "a pair of texts, `tokenizer(text, text_pair)`"
+                raise ValueError(
+                    f"{type(self).__name__} reads {what}, in each row; row {row} of `input_ids` holds "
+                    f"{int(found[row])} texts, counted by `<S>`. `text_pairs` in the config says whether texts are "
+                    "classified in pairs."
+                )
+        number = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
+        return [mask & (number == which) for which in range(1, self.num_texts + 1)]
 
     def _check_bilm_layers(self, bilm_layers: Tensor, mask: Tensor) -> None:
         expected = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)

@@ -77,7 +77,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if a row holds a pair of texts, a shape is wrong, or labels are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, num_texts=1)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None

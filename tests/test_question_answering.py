@@ -21,12 +21,7 @@ def test_attention_is_its_equations() -> None:
     for row, length in enumerate([3, 1]):
         for word in range(4):
             c = context[row, word]
-            scores = torch.stack(
-                [
-                    attention.context(c) + attention.question(q) + attention.product(c * q)
-                    for q in question[row, :length]
-                ]
-            )
+            scores = torch.stack([attention.question(q) + attention.product(c * q) for q in question[row, :length]])
             expected = (scores.softmax(dim=0) * question[row, :length]).sum(dim=0)
             assert_outputs_close(actual[row, word], expected)
 

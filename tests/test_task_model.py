@@ -234,7 +234,7 @@ LSTM_KEYS = {
         (
             "questions",
             LSTM,
-            {"attention.question.weight", "attention.context.weight", "attention.product.weight"}
+            {"attention.question.weight", "attention.product.weight"}
             | {"qa_outputs.weight", "qa_outputs.bias"}
             | {f"task_encoder.lstm.{k}" for k in LSTM_KEYS}
             | {f"lstm.{k}" for k in LSTM_KEYS},

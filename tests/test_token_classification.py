@@ -73,7 +73,7 @@ def test_parts_of_a_batch_add_up_to_it_when_the_number_of_labels_is_given(task: 
 
 def test_with_a_crf_the_largest_logits_are_its_best_sequence_and_the_others_its_probabilities() -> None:
     model, batch = make_task_model("crf", **LSTM), make_batch("crf")
-    texts = model.encode_texts(batch["input_ids"], batch["attention_mask"], None, num_texts=1)
+    texts = model.encode_texts(batch["input_ids"], batch["attention_mask"], None)
     emissions, mask = model.classifier(texts.vectors), texts.rows.mask
     logits = texts.rows.take(model(**batch).logits)
     best, marginals = model.crf.decode(emissions, mask), model.crf.log_marginals(emissions, mask)
