@@ -40,7 +40,7 @@ def add_bilm_layers(
     *,
     batch_size: int = 32,
     dtype: str = "float32",
-    cache_file_name: str | None = None,
+    folder: str | Path | None = None,
 ) -> datasets.Dataset:
     """Adds the layers that a model with a frozen biLM would compute for each row.
 
@@ -50,11 +50,12 @@ def add_bilm_layers(
         tokenizer: the one that made `input_ids`.
         batch_size: rows that run at once.
         dtype: of the numbers kept, `"float32"` or `"float16"`; the model computes in its own.
-        cache_file_name: the file to keep the dataset in; None: where `datasets` decides, which for a dataset that was
-            not read from a file is the memory.
+        folder: where to keep the result, under a name that tells datasets and biLMs apart; None: where `datasets`
+            decides, which for a dataset that was not read from a file is the memory.
 
     Returns:
-        the dataset with `bilm_layers`, giving NumPy arrays. The same dataset and biLM are not computed again.
+        the dataset with `bilm_layers`, giving NumPy arrays. What is there for the same dataset and biLM is not
+        computed again.
     """
     layer_shape = (model.config.num_hidden_layers + 1, model.config.hidden_size)
 
@@ -80,7 +81,7 @@ def add_bilm_layers(
         batch_size=WINDOW_ROWS,
         features=_features(dataset, model, layer_shape, dtype),
         new_fingerprint=fingerprint,
-        cache_file_name=cache_file_name,
+        cache_file_name=None if folder is None else str(Path(folder) / f"{fingerprint}.arrow"),
         desc="Running the biLM",
     ).with_format("numpy")
 

@@ -70,7 +70,20 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to be given as `bilm_layers` with the same ids and mask again."""
         mask = self.elmo.word_mask(input_ids, attention_mask)
-        return torch.stack(self._run_bilm(input_ids, mask, self._texts(input_ids, mask)), dim=2)
+        return torch.stack(self.run_bilm(input_ids, mask, self._texts(input_ids, mask)), dim=2)
+
+    def run_bilm(self, input_ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
+        """The L+1 layers `(B, T, 2P)` of rows, each text run on its own.
+
+        Args:
+            input_ids: `(B, T, C)` or `(B, T)`.
+            mask: `(B, T)`, True on words, boundaries included.
+            texts: for each text of a row, `(B, T)`, True on its words, boundaries included.
+        """
+        if len(texts) == 1:
+            return self.elmo.encode(input_ids, mask)
+        rows = TextRows(texts)
+        return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
     def encode_texts(
         self, input_ids: Tensor, attention_mask: Tensor | None, bilm_layers: Tensor | None
@@ -89,7 +102,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         mask = self.elmo.word_mask(input_ids, attention_mask)
         texts = self._texts(input_ids, mask)
         if bilm_layers is None:
-            layers = self._run_bilm(input_ids, mask, texts)
+            layers = self.run_bilm(input_ids, mask, texts)
         else:
             self._check_bilm_layers(bilm_layers, mask)
             layers = list(bilm_layers.to(self.dtype).unbind(dim=2))
@@ -109,12 +122,6 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             return 0.0
         mixes = [mix for mix in self.scalar_mixes_of_all() if mix.logits.requires_grad]
         return self.config.scalar_mix_l2 * sum(mix.penalty() for mix in mixes)
-
-    def _run_bilm(self, input_ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
-        if len(texts) == 1:
-            return self.elmo.encode(input_ids, mask)
-        rows = TextRows(texts)
-        return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
     def _texts(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
         """The positions `(B, T)` of each row's first text, boundaries included, of its second, and so on."""
