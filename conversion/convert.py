@@ -2,28 +2,38 @@
 
 options.json + weights.hdf5  --allennlp_to_folder-->  config.json, model.safetensors, tokenizer, code, README.md
 the same folder              --folder_to_allennlp-->  options.json + weights.hdf5, the same bits
+
+Where the checkpoint has a softmax, in an hdf5 file of its own or in a TensorFlow checkpoint, the folder is of an
+`ElmoForPreTraining` with its tensors in two shards: the biLM, and the softmax, of which `ElmoModel` reads nothing.
+Going back, the softmax becomes softmax.hdf5.
 """
 
 import json
-from dataclasses import dataclass
+import logging
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.numpy import save_file
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.digest import sha256_of_file
 from elmo_hf.loading import load_complete
 from elmo_hf.modeling_elmo import ElmoModel
+from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.tokenization_elmo import ElmoTokenizer
 
-from .allennlp import allennlp_rules, config_from_options, options_from_config
+from .allennlp import allennlp_rules, config_from_options, has_softmax, language_model_rules, options_from_config
 from .errors import ConversionError
-from .files import new_folder, read_hdf5, read_options, refuse_existing, write_hdf5
+from .files import new_folder, refuse_existing, write_hdf5
 from .model_card import render_card
 from .reference import ReferenceElmo
 from .rules import export_arrays, import_arrays
+from .sources import AllenNlpFiles
+
+logger = logging.getLogger(__name__)
 
 # What `--check` embeds: lengths differ, and so do scripts, and one word is longer than the 48 bytes of a row.
 CHECK_SENTENCES = (
@@ -35,44 +45,10 @@ CHECK_SENTENCES = (
 CHECK_TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True)
-class AllenNlpFiles:
-    """The files of one AllenNLP checkpoint; `vocabulary` is needed for word input only."""
-
-    options: Path
-    weights: Path
-    vocabulary: Path | None = None
-
-    @classmethod
-    def in_folder(cls, folder: Path) -> "AllenNlpFiles":
-        """Finds the files by their suffixes.
-
-        Raises:
-            ConversionError: if the folder does not hold exactly one options file and one weights file.
-        """
-        if not folder.is_dir():
-            raise ConversionError(
-                f"{folder} is not a folder; give a folder with `options.json` and one `.hdf5` file, or use "
-                "`--options FILE --weights FILE`."
-            )
-        options = [path for path in sorted(folder.glob("*options*.json")) if path.is_file()]
-        weights = sorted(folder.glob("*.hdf5"))
-        preferred = [path for path in options if path.name == "options.json"]
-        found = preferred or options
-        if len(found) != 1 or len(weights) != 1:
-            names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
-            raise ConversionError(
-                f"{folder} must hold `options.json` and exactly one `.hdf5` file, found {names}; "
-                "name the files with `--options FILE --weights FILE`."
-            )
-        vocabulary = next(iter(sorted(folder.glob("*vocab*.txt"))), None)
-        return cls(found[0], weights[0], vocabulary)
-
-
 def allennlp_to_folder(
     files: AllenNlpFiles, destination: Path, *, source_name: str, word_splitter: str = "ptb", check: bool = False
 ) -> float | None:
-    """Converts an AllenNLP or bilm-tf export to a folder that `AutoModel.from_pretrained` loads.
+    """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
 
     Args:
         files: the checkpoint.
@@ -88,11 +64,11 @@ def allennlp_to_folder(
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
     refuse_existing(destination)
-    options = read_options(files.options)
-    arrays = read_hdf5(files.weights)
+    options, arrays = files.read()
     shapes = {name: array.shape for name, array in arrays.items()}
     config = config_from_options(options, shapes, str(files.options))
-    tensors = import_arrays(allennlp_rules(config, arrays), arrays, str(files.weights))
+    rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
+    tensors = import_arrays(rules, arrays, str(files.weights))
     tokenizer = _tokenizer(config, files, word_splitter)
     with new_folder(destination) as folder:
         _save(config, tensors, folder)
@@ -103,7 +79,7 @@ def allennlp_to_folder(
                 f"the converted model differs from its checkpoint by {difference:.2e}, more than "
                 f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
             )
-        sources = {path.name: sha256_of_file(path) for path in (files.options, files.weights)}
+        sources = {path.name: sha256_of_file(path) for path in files.paths}
         (folder / "README.md").write_text(
             render_card(destination.resolve().name, config, num_parameters(tensors), source_name, sources, difference),
             encoding="utf-8",
@@ -112,7 +88,7 @@ def allennlp_to_folder(
 
 
 def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
-    """Converts one of our folders back to `options.json` and `weights.hdf5`.
+    """Converts one of our folders back to `options.json` and `weights.hdf5`, and a language model's `softmax.hdf5`.
 
     Args:
         source: a folder written by `save_pretrained` or `elmo-hf convert`, or a Hub name.
@@ -126,19 +102,28 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     """
     refuse_existing(destination)
     try:
-        model = load_complete(source, dtype=torch.float32)
+        model = _load(source)
     except ValueError as error:
         raise ConversionError(str(error)) from error
-    config = model.config
+    config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    options = options_from_config(config)
-    arrays = export_arrays(allennlp_rules(config), tensors)
+    options = options_from_config(config, with_softmax=is_language_model)
+    rules = language_model_rules(config) if is_language_model else allennlp_rules(config)
+    arrays = export_arrays(rules, tensors)
+    softmax = {name: arrays.pop(name) for name in list(arrays) if has_softmax([name])}
+    needs_words = is_language_model or config.token_encoder == "word_embedding"
+    words = ElmoTokenizer.from_pretrained(source).predicted_words if needs_words else None
     with new_folder(destination) as folder:
         (folder / "options.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         write_hdf5(folder / "weights.hdf5", arrays)
-        if config.token_encoder == "word_embedding":
-            _write_vocabulary(ElmoTokenizer.from_pretrained(source), config.vocab_size - 1, folder / "vocab.txt")
-    return _export_notes(config, tensors)
+        if softmax:
+            write_hdf5(folder / "softmax.hdf5", softmax)
+        if words is not None:
+            (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    notes = _export_notes(config, tensors)
+    if needs_words and words is None:
+        notes.append("there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.")
+    return notes
 
 
 def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, np.ndarray]) -> float:
@@ -149,7 +134,7 @@ def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, 
     """
     if "char_cnn" not in options:
         raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
-    reference = ReferenceElmo(options, arrays)
+    reference = ReferenceElmo(options, {name: array for name, array in arrays.items() if not has_softmax([name])})
     model = load_complete(folder)
     inputs = ElmoTokenizer.from_pretrained(folder)(
         [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"
@@ -166,47 +151,84 @@ def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
     """Numbers in the checkpoint, without the padding row that only our table has."""
     total = sum(tensor.size for tensor in tensors.values())
-    return total - tensors["token_encoder.embedding.weight"].shape[1]
+    return total - sum(
+        tensor.shape[1] for name, tensor in tensors.items() if name.endswith("token_encoder.embedding.weight")
+    )
+
+
+def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
+    """The biLM, or the language model if that is what was saved."""
+    model = load_complete(source, dtype=torch.float32)
+    if ElmoForPreTraining.__name__ in (model.config.architectures or []):
+        return load_complete(source, ElmoForPreTraining, dtype=torch.float32)
+    return model
 
 
 def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> None:
     """Writes config, weights and code; the checkpoint has no scalar mix, so none is invented."""
     with torch.device("meta"):
-        model = ElmoModel(config)
+        model = ElmoModel(config) if config.num_softmax_words is None else ElmoForPreTraining(config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if "scalar_mixes" not in name}
     assert expected == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
-    model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
+    softmax = {name: tensor for name, tensor in tensors.items() if name.startswith("softmax.")}
+    bilm = {name: tensor for name, tensor in tensors.items() if name not in softmax}
+    model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in bilm.items()})
+    if softmax:
+        _add_shard(folder, bilm, softmax)
+
+
+def _add_shard(folder: Path, first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    """Makes `model.safetensors`, which holds the first tensors, one of two shards, and writes the other."""
+    shards = [f"model-{number:05d}-of-00002.safetensors" for number in (1, 2)]
+    (folder / SAFE_WEIGHTS_NAME).rename(folder / shards[0])
+    save_file(second, folder / shards[1], metadata={"format": "pt"})
+    index = {
+        "metadata": {"total_size": sum(tensor.nbytes for tensor in (first | second).values())},
+        "weight_map": dict.fromkeys(first, shards[0]) | dict.fromkeys(second, shards[1]),
+    }
+    (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
-    if config.token_encoder == "char_cnn":
-        return ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=word_splitter)
-    if files.vocabulary is None:
+    reads_words = config.token_encoder == "word_embedding"
+    if reads_words and files.vocabulary is None:
         raise ConversionError(
             f"{files.weights} is of a model that reads word ids, so its vocabulary is needed to make them: "
             "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
         )
+    if config.num_softmax_words is not None and files.vocabulary is None:
+        logger.warning(
+            f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
+            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
+            "line)."
+        )
+    names_words = reads_words or config.num_softmax_words is not None
+    vocabulary = str(files.vocabulary) if names_words and files.vocabulary is not None else None
     try:
-        tokenizer = ElmoTokenizer("word_embedding", word_splitter=word_splitter, vocab_file=str(files.vocabulary))
+        tokenizer = ElmoTokenizer(
+            config.token_encoder,
+            max_word_length=config.max_word_length,
+            word_splitter=word_splitter,
+            **{"vocab_file" if reads_words else "words_file": vocabulary},
+        )
     except (OSError, ValueError) as error:
         raise ConversionError(f"{files.vocabulary}: {error}") from error
-    if max(tokenizer.get_vocab().values()) >= config.vocab_size:
+    num_words = tokenizer.num_word_classes
+    if reads_words and num_words is not None and num_words >= config.vocab_size:
         raise ConversionError(
             f"{files.vocabulary} has more words than `embedding` in {files.weights} has rows, {config.vocab_size - 1}."
+        )
+    if num_words is not None and config.num_softmax_words not in (None, num_words):
+        raise ConversionError(
+            f"{files.vocabulary} has {num_words} words, but the softmax has {config.num_softmax_words}; "
+            "give the vocabulary that the model was trained with."
         )
     return tokenizer
 
 
-def _write_vocabulary(tokenizer: ElmoTokenizer, num_words: int, path: Path) -> None:
-    """Writes one word a line in the order of the ids; an id whose word occurs twice in the source gets a name."""
-    words = {word_id: word for word, word_id in tokenizer.get_vocab().items()}
-    lines = [words.get(word_id, f"<unused{word_id}>") for word_id in range(1, num_words + 1)]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:
     notes = []
-    mixes = [tensors[name] for name in tensors if name.startswith("scalar_mixes.") and name.endswith(".logits")]
+    mixes = [tensor for name, tensor in tensors.items() if "scalar_mixes." in name and name.endswith(".logits")]
     if any(np.ptp(logits) > 0 for logits in mixes):
         notes.append("the scalar mix is not carried: the format holds the biLM only.")
     unreadable = {

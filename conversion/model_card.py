@@ -40,6 +40,7 @@ def render_card(
         sources=sources,
         difference=difference,
         max_bytes=config.max_word_length - 2 if has_characters else None,
+        num_softmax_words=config.num_softmax_words,
     )
     return card.content
 
@@ -60,4 +61,5 @@ def _architecture(config: ElmoConfig, num_parameters: int) -> list[tuple[str, st
         ("biLM", f"{config.num_hidden_layers} layers, {skip} skip connections"),
         ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
         ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
+        *([] if config.num_softmax_words is None else [("softmax", f"{config.num_softmax_words:,} words")]),
     ]

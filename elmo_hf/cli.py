@@ -1,15 +1,18 @@
-"""The command line: `elmo-hf convert` and `elmo-hf embed`."""
+"""The command line: `elmo-hf convert` and `elmo-hf embed`, and the commands of `cli_language_models.py`."""
 
 import sys
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .cli_language_models import fail, pretrain, score, vocab
+
 app = typer.Typer(
     name="elmo-hf",
-    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text.",
+    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text, pretrain, score.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,8 +58,13 @@ class Dtype(str, Enum):
 def convert(
     paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Source folder, and the new folder.")],
     options: Annotated[Path | None, typer.Option(help="AllenNLP's options file, in place of SOURCE.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="AllenNLP's hdf5 file, in place of SOURCE.")] = None,
-    vocabulary: Annotated[Path | None, typer.Option(help="For word input: one word a line.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="AllenNLP's hdf5 file, or a TensorFlow checkpoint's .index, in place of SOURCE.")
+    ] = None,
+    softmax: Annotated[
+        Path | None, typer.Option(help="The released softmax of the language models, an hdf5 file.")
+    ] = None,
+    vocabulary: Annotated[Path | None, typer.Option(help="Words of word input and of the softmax, one a line.")] = None,
     model: Annotated[
         str | None, typer.Option(help="Download a published model: small, medium, original, 5.5B or pt.")
     ] = None,
@@ -70,9 +78,10 @@ def convert(
 ) -> None:
     """Convert a checkpoint.
 
-    SOURCE is a folder with `options.json` and one `.hdf5` file. DEST becomes a complete Hub repository: config,
-    weights, tokenizer, code and model card. With `--to allennlp`, SOURCE is such a folder and DEST gets AllenNLP's
-    two files, bit for bit those it was made of.
+    SOURCE is a folder with `options.json` and one `.hdf5` file, or a save directory of bilm-tf with a TensorFlow
+    checkpoint. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With a softmax,
+    found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such a
+    repository and DEST gets AllenNLP's files, bit for bit those it was made of.
     """
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
     from elmo_hf.conversion.errors import ConversionError
@@ -86,11 +95,13 @@ def convert(
     destination = paths[-1]
     try:
         if to is Format.allennlp:
-            if len(paths) != 2 or check or vocabulary is not None or word_splitter is not Splitter.ptb:
+            has_options = check or vocabulary is not None or softmax is not None or word_splitter is not Splitter.ptb
+            if len(paths) != 2 or has_options:
                 raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
             for note in folder_to_allennlp(paths[0], destination):
                 typer.echo(f"Note: {note}")
-            typer.echo(f"Wrote {destination / 'options.json'} and {destination / 'weights.hdf5'}.")
+            *written, last = sorted(destination.iterdir())
+            typer.echo(f"Wrote {', '.join(map(str, written))} and {last}.")
             return
         if model is not None:
             files, source_name = download(model), f"AllenNLP's {model} model"
@@ -98,13 +109,12 @@ def convert(
             files, source_name = AllenNlpFiles(options, weights), weights.stem
         else:
             files, source_name = AllenNlpFiles.in_folder(paths[0]), paths[0].resolve().name
-        if vocabulary is not None:
-            files = AllenNlpFiles(files.options, files.weights, vocabulary)
+        files = replace(files, vocabulary=vocabulary or files.vocabulary, softmax=softmax or files.softmax)
         difference = allennlp_to_folder(
             files, destination, source_name=source_name, word_splitter=word_splitter.value, check=check
         )
     except (ConversionError, OSError) as error:
-        _fail(error)
+        fail(error)
     if difference is not None:
         typer.echo(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     typer.echo(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
@@ -143,7 +153,7 @@ def embed(
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=place)
     except (AssertionError, RuntimeError) as error:
-        _fail(error)
+        fail(error)
     try:
         number = embed_file(
             load_complete(model).to(place),
@@ -157,13 +167,20 @@ def embed(
             show_progress=True,
         )
     except (ValueError, OSError) as error:
-        _fail(error)
+        fail(error)
     typer.echo(f"Wrote {number} sentences to {output}.")
 
 
-def _fail(error: Exception) -> None:
-    typer.echo(f"Error: {error}", err=True)
-    raise typer.Exit(1)
+for command, summary, example in (
+    (vocab, "Make the vocabulary of a language model.", "elmo-hf vocab corpus.txt -o words.txt --size 50000"),
+    (
+        pretrain,
+        "Pretrain or adapt an ELMo.",
+        "elmo-hf pretrain corpus.txt -o my-elmo --vocabulary words.txt --config config.json --held-out held-out.txt",
+    ),
+    (score, "Perplexity and surprisal of a text.", "elmo-hf score my-elmo text.txt --per-word surprisal.tsv"),
+):
+    app.command(epilog=f"Example: {example}", short_help=summary)(command)
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
 LAYER_MIXES = ("scalar", "linear")
 TASK_ENCODERS = ("none", "lstm")
 POOLINGS = ("mean", "max", "attention")
+SOFTMAXES = ("full", "sampled", "adaptive")
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 # Every class a saved folder can open, whichever of them wrote it: transformers itself would record only the writer.
@@ -38,6 +39,7 @@ AUTO_MAP = {
     "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
     "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
     "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
+    "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
 }
 
 
@@ -83,6 +85,14 @@ class ElmoConfig(PreTrainedConfig):
             `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
+        num_softmax_words: V, words of the language models' vocabulary, `<S>`, `</S>` and `<UNK>` included; None: the
+            folder holds no language model.
+        softmax: how training computes the loss over V words: `"full"`, `"sampled"` (words must be numbered by falling
+            frequency) or `"adaptive"` (likewise). Evaluation is exact with each of them.
+        num_softmax_samples: words drawn for each batch and direction where the softmax is sampled.
+        softmax_cutoffs: ranks at which the clusters of the adaptive softmax begin, rising.
+        share_embedding_softmax: with word input, whether the softmax's matrix is the word embedding.
+        lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
         pad_token_id: always 0.
         bos_token_id: id that marks `<S>`; None: 257 for characters, 1 for words.
         eos_token_id: id that marks `</S>`; None: 258 for characters, 2 for words.
@@ -125,6 +135,12 @@ class ElmoConfig(PreTrainedConfig):
     pooling: str = "mean"
     text_pairs: bool = False
     use_crf: bool = False
+    num_softmax_words: int | None = None
+    softmax: str = "full"
+    num_softmax_samples: int = 8192
+    softmax_cutoffs: Sequence[int] | None = None
+    share_embedding_softmax: bool = False
+    lm_dropout: float = 0.1
     pad_token_id: int | None = 0
     bos_token_id: int | None = None
     eos_token_id: int | None = None
@@ -146,6 +162,7 @@ class ElmoConfig(PreTrainedConfig):
         self._one_of("token_encoder", TOKEN_ENCODERS)
         self._one_of("char_activation", CHAR_ACTIVATIONS)
         self._one_of("scalar_mix_layer_norm", SCALAR_MIX_LAYER_NORMS)
+        self._one_of("softmax", SOFTMAXES)
         self._whole("vocab_size", least=1)
         self._whole("max_word_length", least=3)
         self._whole("char_embedding_size", least=1)
@@ -161,6 +178,7 @@ class ElmoConfig(PreTrainedConfig):
         if not _is_number(self.forget_bias):
             raise ValueError(f"`forget_bias` must be a finite number, found {self.forget_bias!r}.")
         self._rate("representation_dropout")
+        self._rate("lm_dropout")
         self._validate_filters()
         self.char_projection = self._projection("char_projection", self.num_filters)
         self.cell_projection = self._projection("cell_projection", self.cell_size)
@@ -168,6 +186,7 @@ class ElmoConfig(PreTrainedConfig):
         self._validate_special_ids()
         self._validate_scalar_mix_weights()
         self._validate_task_fields()
+        self._validate_softmax()
 
     @property
     def num_filters(self) -> int:
@@ -252,6 +271,43 @@ class ElmoConfig(PreTrainedConfig):
             self._whole(name, least=0)
         if self.pad_token_id != 0:
             raise ValueError(f"`pad_token_id` is always 0, found {self.pad_token_id!r}.")
+
+    def _validate_softmax(self) -> None:
+        self._flag("share_embedding_softmax")
+        self._whole("num_softmax_samples", least=1)
+        if self.num_softmax_words is not None:
+            self._whole("num_softmax_words", least=3)
+        if self.softmax == "sampled" and self.num_softmax_samples > (
+            self.num_softmax_words or self.num_softmax_samples
+        ):
+            raise ValueError(
+                f"`num_softmax_samples` may be at most `num_softmax_words` = {self.num_softmax_words}, "
+                f"found {self.num_softmax_samples}."
+            )
+        if self.share_embedding_softmax:
+            if self.token_encoder != "word_embedding" or self.softmax == "adaptive":
+                raise ValueError(
+                    "`share_embedding_softmax` needs `token_encoder` 'word_embedding' and a `softmax` that is not "
+                    f"'adaptive', found {self.token_encoder!r} and {self.softmax!r}."
+                )
+            if self.num_softmax_words not in (None, self.vocab_size - 1):
+                raise ValueError(
+                    f"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = {self.vocab_size - 1}, "
+                    f"found {self.num_softmax_words}."
+                )
+        if self.softmax == "adaptive":
+            self._validate_cutoffs()
+
+    def _validate_cutoffs(self) -> None:
+        cutoffs = self.softmax_cutoffs
+        limits = [0, *cutoffs, self.num_softmax_words or math.inf] if isinstance(cutoffs, Sequence) else []
+        are_rising = all(_is_whole(cutoff, 1) for cutoff in limits[1:-1]) and limits == sorted(set(limits))
+        if len(limits) < 3 or not are_rising:
+            raise ValueError(
+                "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
+                f"`num_softmax_words` = {self.num_softmax_words}, found {cutoffs!r}."
+            )
+        self.softmax_cutoffs = list(cutoffs)
 
     def _validate_scalar_mix_weights(self) -> None:
         if self.scalar_mix_weights is not None:

@@ -26,6 +26,7 @@ from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP, BiLM, BiLMState
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix, logits_of
+from .softmax import AdaptiveSoftmax, WordSoftmax
 from .token_encoder import CharacterCNN, Highway, WordEmbedding
 
 
@@ -59,6 +60,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    # `forward` takes and ignores further arguments; that is no sign of a loss normalised over accumulated batches.
+    accepts_loss_kwargs = False
     _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
     # A converted biLM carries no mix: mixes then start from equal weights, or from those asked for.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
@@ -161,6 +164,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, LinearMix):
             init.copy_(module.linear.weight, module.initial_weight)
             init.zeros_(module.linear.bias)
+        elif isinstance(module, WordSoftmax):
+            if module.weight is not None:
+                init.normal_(module.weight, std=1 / math.sqrt(module.weight.shape[1]))
+            init.zeros_(module.bias)
+        elif isinstance(module, AdaptiveSoftmax):
+            for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
+                init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+                if linear.bias is not None:
+                    init.zeros_(linear.bias)
         else:
             # A module of a task head. Parts of the modules above come by here first and are overwritten after.
             super()._init_weights(module)
@@ -174,6 +186,8 @@ class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
 
     pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
+    # The language models of a pretraining checkpoint, which nobody needs for embedding.
+    _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; see `ElmoConfig` for every number."""
@@ -351,11 +365,17 @@ def _heads() -> tuple[type, ...]:
 
     Never called: transformers follows imports by their lines, and these files import this one.
     """
+    from .pretraining import ElmoForPreTraining
     from .question_answering import ElmoForQuestionAnswering
     from .sequence_classification import ElmoForSequenceClassification
     from .token_classification import ElmoForTokenClassification
 
-    return (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
+    return (
+        ElmoForPreTraining,
+        ElmoForQuestionAnswering,
+        ElmoForSequenceClassification,
+        ElmoForTokenClassification,
+    )
 
 
 ElmoModel.register_for_auto_class("AutoModel")

@@ -21,6 +21,8 @@ Arrays = dict[str, np.ndarray]
 FIXTURES = Path(__file__).parent / "fixtures"
 BASE = FIXTURES / "base_2l_relu"
 EDGES = FIXTURES / "bilm_tf_edges"
+TINY_LM = FIXTURES / "bilm_tf_lm_tiny"
+SAVES = FIXTURES / "bilm_tf_saves"
 # 32 words, as many as `bi_word_2` has rows.
 VOCABULARY = ["<S>", "</S>", "<UNK>", "the", "ferry"] + [f"word{number}" for number in range(6, 33)]
 CELL = "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell"

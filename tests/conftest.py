@@ -10,6 +10,7 @@ import torch
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from checkpoints import BASE, EDGES, VOCABULARY
+from language_models import tiny_files
 from rows import C
 from vectors import SENTENCES
 
@@ -53,6 +54,16 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base case, converted and checked."""
     folder = tmp_path_factory.mktemp("conversion") / "tiny"
     allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder, source_name="our_tiny", check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """bilm-tf's own tiny language model, converted and checked."""
+    folder = tmp_path_factory.mktemp("conversion") / "tiny_lm"
+    difference = allennlp_to_folder(tiny_files(), folder, source_name="tiny", check=True)
+    assert difference is not None
+    assert difference < 1e-5
     return folder
 
 

@@ -21,8 +21,9 @@ LAYERS = [
 ]
 CONVERSION_LAYERS = [
     ["errors", "reference"],
-    ["rules", "files"],
-    ["allennlp", "model_card"],
+    ["rules", "files", "tensor_bundle"],
+    ["allennlp", "bilm_tf", "model_card"],
+    ["sources"],
     ["convert"],
     ["published"],
     ["__init__"],

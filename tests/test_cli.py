@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES
+from checkpoints import FIXTURES, SAVES, TINY_LM, VOCABULARY, read_datasets, write_datasets
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
@@ -18,6 +18,7 @@ from elmo_hf.cli import app
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles
 from elmo_hf.embed import DTYPES, LAYERS
+from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.word_splitter import WORD_SPLITTERS
 
 BASE = FIXTURES / "base_2l_relu"
@@ -143,6 +144,47 @@ def test_convert_takes_a_vocabulary_for_word_input(tmp_path: Path) -> None:
     assert ElmoTokenizer.from_pretrained(tmp_path / "to")("word7 other")["input_ids"] == [1, 7, 3, 2]
 
 
+def test_convert_makes_language_models_of_a_save_directory(tmp_path: Path) -> None:
+    shutil.copytree(SAVES / "bi_word_shared", tmp_path / "save")
+    (tmp_path / "save" / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    assert run("convert", tmp_path / "save", tmp_path / "to").exit_code == 0
+    assert ElmoForPreTraining.from_pretrained(tmp_path / "to").config.num_softmax_words == 32
+    result = run("convert", tmp_path / "to", tmp_path / "back", "--to", "allennlp")
+    *files, last = [
+        str(tmp_path / "back" / name) for name in ("options.json", "softmax.hdf5", "vocab.txt", "weights.hdf5")
+    ]
+    assert result.stdout.splitlines()[-1] == f"Wrote {', '.join(files)} and {last}."
+
+
+def test_convert_takes_the_index_of_a_checkpoint_beside_an_export(tmp_path: Path) -> None:
+    assert_fails(
+        run("convert", TINY_LM, tmp_path / "to"), 1, "and a TensorFlow checkpoint, model.ckpt-1.index. Choose one"
+    )
+    files = ("--options", TINY_LM / "options.json", "--weights", TINY_LM / "model.ckpt-1.index")
+    result = run("convert", *files, "--vocabulary", TINY_LM / "vocab.txt", tmp_path / "to")
+    assert result.exit_code == 0
+    assert ElmoTokenizer.from_pretrained(tmp_path / "to").num_word_classes == 28
+
+
+def test_convert_takes_a_released_softmax(tmp_path: Path) -> None:
+    with np.load(TINY_LM / "expected.npz") as archive:
+        arrays = {"softmax/W": archive["softmax_W"], "softmax/b": archive["softmax_b"]}
+    softmax = write_datasets(tmp_path / "softmax_weights.hdf5", arrays)
+    files = ("--options", TINY_LM / "options.json", "--weights", TINY_LM / "weights.hdf5")
+    result = run("convert", *files, "--softmax", softmax, "--vocabulary", TINY_LM / "vocab.txt", tmp_path / "to")
+    assert result.exit_code == 0
+    model = ElmoForPreTraining.from_pretrained(tmp_path / "to")
+    np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), arrays["softmax/W"])
+    assert run("convert", tmp_path / "to", tmp_path / "back", "--to", "allennlp").exit_code == 0
+    np.testing.assert_array_equal(read_datasets(tmp_path / "back" / "softmax.hdf5")["softmax/b"], arrays["softmax/b"])
+
+
+def test_convert_names_a_softmax_that_is_none(tmp_path: Path) -> None:
+    result = run("convert", BASE, tmp_path / "to", "--softmax", BASE / "weights.hdf5")
+    assert_fails(result, 1, "weights.hdf5 must hold `softmax/W` and `softmax/b`, the softmax of the language models")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_convert_writes_allennlps_files_back(tiny_folder: Path, tmp_path: Path) -> None:
     result = run("convert", tiny_folder, tmp_path / "back", "--to", "allennlp")
     assert result.exit_code == 0
@@ -174,6 +216,7 @@ WRONG_COMBINATIONS = {
     "model with files": (("--model", "small", *FILES, "DEST"), FORMS),
     "export with check": ((BASE, "DEST", "--to", "allennlp", "--check"), EXPORT_FORM),
     "export with vocabulary": ((BASE, "DEST", "--to", "allennlp", "--vocabulary", "words.txt"), EXPORT_FORM),
+    "export with softmax": ((BASE, "DEST", "--to", "allennlp", "--softmax", "softmax.hdf5"), EXPORT_FORM),
     "export of files": ((*FILES, "DEST", "--to", "allennlp"), EXPORT_FORM),
     "export of published": (("--model", "small", "DEST", "--to", "allennlp"), EXPORT_FORM),
     "unknown format": ((BASE, "DEST", "--to", "onnx"), "Invalid value for '--to'"),
