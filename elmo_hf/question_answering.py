@@ -99,8 +99,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     """Finds the answer to a question in a context; rows are `tokenizer(question, context)`."""
 
     num_texts = 2
-    # The losses are means over a batch, so the Trainer has to divide by the number of accumulated batches.
-    accepts_loss_kwargs = False
     # For those who have the model from a saved folder and not the package.
     extract_answers = staticmethod(extract_answers)
 

@@ -54,8 +54,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     """Classifies texts, or with `text_pairs` pairs of them; labels and losses are those of every transformers model."""
 
     pipelines = {"text-classification": (ElmoTextClassificationPipeline, "AutoModelForSequenceClassification")}
-    # The losses are means over a batch, so the Trainer has to divide by the number of accumulated batches.
-    accepts_loss_kwargs = False
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; `num_labels` and `problem_type` are transformers' own fields."""

@@ -45,6 +45,8 @@ class EncodedTexts(NamedTuple):
 class ElmoTaskModel(ElmoPreTrainedModel):
     """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`."""
 
+    # The language models of a pretraining checkpoint.
+    _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
     # How many texts a row holds.
     num_texts = 1
 

@@ -36,6 +36,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
     """Labels the words of texts."""
 
     pipelines = {"token-classification": (ElmoTokenClassificationPipeline, "AutoModelForTokenClassification")}
+    # The Trainer counts the labels of all batches that it accumulates.
+    accepts_loss_kwargs = True
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; `num_labels` and `id2label` are transformers' own fields."""
