@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.digest import sha256_of_file
 from elmo_hf.loading import load_complete
+from elmo_hf.model_card import Conversion, Facts, render_card
 from elmo_hf.modeling_elmo import ElmoModel
 from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.tokenization_elmo import ElmoTokenizer
@@ -28,7 +27,6 @@ from elmo_hf.tokenization_elmo import ElmoTokenizer
 from .allennlp import allennlp_rules, config_from_options, has_softmax, language_model_rules, options_from_config
 from .errors import ConversionError
 from .files import new_folder, refuse_existing, write_hdf5
-from .model_card import render_card
 from .reference import ReferenceElmo
 from .rules import export_arrays, import_arrays
 from .sources import AllenNlpFiles
@@ -46,7 +44,13 @@ CHECK_TOLERANCE = 1e-4
 
 
 def allennlp_to_folder(
-    files: AllenNlpFiles, destination: Path, *, source_name: str, word_splitter: str = "ptb", check: bool = False
+    files: AllenNlpFiles,
+    destination: Path,
+    *,
+    source_name: str,
+    word_splitter: str = "ptb",
+    check: bool = False,
+    facts: Facts | None = None,
 ) -> float | None:
     """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
 
@@ -56,6 +60,7 @@ def allennlp_to_folder(
         source_name: what the model card calls the source.
         word_splitter: how the folder's tokenizer splits raw text.
         check: whether to embed `CHECK_SENTENCES` with the written folder and with NumPy from the checkpoint's arrays.
+        facts: what is published about the weights, for the card.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -79,11 +84,15 @@ def allennlp_to_folder(
                 f"the converted model differs from its checkpoint by {difference:.2e}, more than "
                 f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
             )
-        sources = {path.name: sha256_of_file(path) for path in files.paths}
-        (folder / "README.md").write_text(
-            render_card(destination.resolve().name, config, num_parameters(tensors), source_name, sources, difference),
-            encoding="utf-8",
+        digests = {path.name: sha256_of_file(path) for path in files.paths}
+        card = render_card(
+            destination.resolve().name,
+            config=config,
+            num_parameters=num_parameters(tensors),
+            facts=facts,
+            conversion=Conversion(source_name, digests, difference),
         )
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 
 
@@ -170,23 +179,7 @@ def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> N
         model = ElmoModel(config) if config.num_softmax_words is None else ElmoForPreTraining(config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if "scalar_mixes" not in name}
     assert expected == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
-    softmax = {name: tensor for name, tensor in tensors.items() if name.startswith("softmax.")}
-    bilm = {name: tensor for name, tensor in tensors.items() if name not in softmax}
-    model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in bilm.items()})
-    if softmax:
-        _add_shard(folder, bilm, softmax)
-
-
-def _add_shard(folder: Path, first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
-    """Makes `model.safetensors`, which holds the first tensors, one of two shards, and writes the other."""
-    shards = [f"model-{number:05d}-of-00002.safetensors" for number in (1, 2)]
-    (folder / SAFE_WEIGHTS_NAME).rename(folder / shards[0])
-    save_file(second, folder / shards[1], metadata={"format": "pt"})
-    index = {
-        "metadata": {"total_size": sum(tensor.nbytes for tensor in (first | second).values())},
-        "weight_map": dict.fromkeys(first, shards[0]) | dict.fromkeys(second, shards[1]),
-    }
-    (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
 
 
 def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:

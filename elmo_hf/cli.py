@@ -1,4 +1,4 @@
-"""The command line: `elmo-hf convert` and `elmo-hf embed`, and the commands of `cli_language_models.py`."""
+"""The command line: `elmo-hf convert`, `embed`, `push` and `verify`, and what `cli_language_models.py` has."""
 
 import sys
 from dataclasses import replace
@@ -12,7 +12,7 @@ from .cli_language_models import fail, pretrain, score, vocab
 
 app = typer.Typer(
     name="elmo-hf",
-    help="ELMo (Peters et al. 2018) as a transformers model: convert checkpoints, embed text, pretrain, score.",
+    help="ELMo (Peters et al. 2018) as a transformers model: convert, embed, pretrain, score, share.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -66,7 +66,10 @@ def convert(
     ] = None,
     vocabulary: Annotated[Path | None, typer.Option(help="Words of word input and of the softmax, one a line.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Download a published model: small, medium, original, 5.5B or pt.")
+        str | None,
+        typer.Option(
+            help="Download a published model: small, medium, original, 5.5B, pt, ... (a wrong name lists all)"
+        ),
     ] = None,
     to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
     word_splitter: Annotated[
@@ -86,6 +89,7 @@ def convert(
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
     from elmo_hf.conversion.errors import ConversionError
     from elmo_hf.conversion.published import download
+    from elmo_hf.conversion.published_cards import facts_of
 
     has_files = options is not None or weights is not None
     if has_files and (options is None or weights is None):
@@ -104,14 +108,19 @@ def convert(
             typer.echo(f"Wrote {', '.join(map(str, written))} and {last}.")
             return
         if model is not None:
-            files, source_name = download(model), f"AllenNLP's {model} model"
+            files, source_name = download(model), f"the published {model} model"
         elif options is not None and weights is not None:
             files, source_name = AllenNlpFiles(options, weights), weights.stem
         else:
             files, source_name = AllenNlpFiles.in_folder(paths[0]), paths[0].resolve().name
         files = replace(files, vocabulary=vocabulary or files.vocabulary, softmax=softmax or files.softmax)
         difference = allennlp_to_folder(
-            files, destination, source_name=source_name, word_splitter=word_splitter.value, check=check
+            files,
+            destination,
+            source_name=source_name,
+            word_splitter=word_splitter.value,
+            check=check,
+            facts=None if model is None else facts_of(model),
         )
     except (ConversionError, OSError) as error:
         fail(error)
@@ -169,6 +178,63 @@ def embed(
     except (ValueError, OSError) as error:
         fail(error)
     typer.echo(f"Wrote {number} sentences to {output}.")
+
+
+@app.command(
+    epilog="Example: elmo-hf push elmo-small my-org/elmo-small --private",
+    short_help="Share a folder on the Hub.",
+)
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder as `elmo-hf convert` writes.")],
+    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
+    private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
+) -> None:
+    """Make the content of FOLDER one commit of a Hub repository.
+
+    Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has all
+    that loading it elsewhere takes. If an upload breaks off, give the same command again.
+    """
+    from elmo_hf.push import push_folder
+
+    try:
+        commit = push_folder(folder, name, private=private)
+    except (ValueError, OSError) as error:
+        fail(error)
+    typer.echo(f"Wrote {commit.repo_url}, commit {commit.oid}.")
+    typer.echo(f"Load it: AutoModel.from_pretrained({name!r}, revision={commit.oid!r}, trust_remote_code=True)")
+
+
+@app.command(
+    epilog="Example: elmo-hf verify elmo-small",
+    short_help="Compare a folder of official weights with published outputs.",
+)
+def verify(
+    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder or a Hub name of converted weights.")],
+) -> None:
+    """Compare FOLDER with numbers that were published for the official weights.
+
+    They are known for small, original and 5.5B; which of them FOLDER may be is told by its sizes. Ends with 0 if it
+    gives the numbers of one of them.
+    """
+    from elmo_hf.conversion.verify import candidates, table
+    from elmo_hf.conversion.verify import verify as compare
+    from elmo_hf.loading import load_complete
+    from elmo_hf.tokenization_elmo import ElmoTokenizer
+
+    try:
+        loaded, tokenizer = load_complete(model), ElmoTokenizer.from_pretrained(model)
+        names = candidates(loaded.config)
+    except (ValueError, OSError) as error:
+        fail(error)
+    for name in names:
+        outcomes = list(compare(loaded, tokenizer, name))
+        typer.echo(f"The published {name} model:")
+        for line in table(outcomes):
+            typer.echo(f"  {line}")
+        if all(outcome.agrees for outcome in outcomes if outcome.stream.is_decisive):
+            typer.echo(f"{model} gives the published numbers of {name}.")
+            return
+    fail(ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong."))
 
 
 for command, summary, example in (

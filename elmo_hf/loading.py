@@ -10,12 +10,20 @@ from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .pretraining import ElmoForPreTraining
 from .tokenization_elmo import ElmoTokenizer
 
+TINY = "tiny"
+TINY_FOLDER = Path(__file__).parent / "tiny_model"
+
+
+def model_folder(name: str | Path) -> str | Path:
+    """The folder of the model that comes with the package for `"tiny"`; any other name as it is."""
+    return TINY_FOLDER if name == TINY and not Path(name).exists() else name
+
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
     """Loads a biLM, or another class of model, in evaluation mode.
 
     Args:
-        source: a folder, or a Hub name.
+        source: a folder, a Hub name, or `"tiny"`.
         model_class: the class to load.
         **kwargs: of `from_pretrained`, as `dtype`.
 
@@ -23,6 +31,7 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         ValueError: if there is no such folder, it is not an ELMo model, or weights are missing, which transformers
             would make up at random.
     """
+    source = model_folder(source)
     if not Path(source).exists() and len(Path(source).parts) != 2:
         raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
     try:
@@ -48,6 +57,7 @@ def load_for_pretraining(
     Raises:
         ValueError: if the folder cannot be loaded, has no softmax, or reads words, whose vocabulary is given already.
     """
+    source = model_folder(source)
     if vocabulary is None:
         model = load_complete(source, ElmoForPreTraining, **fields)
         return model, ElmoTokenizer.from_pretrained(source)

@@ -208,17 +208,15 @@ class BiLMLayer(GradientCheckpointingLayer):
         return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
 
     def can_scan_fast(self) -> bool:
-        """Whether the fast scan computes what the modules do: nothing was put in their place, or around them."""
-        linears = [
-            linear
-            for lstm in (self.forward_lstm, self.backward_lstm)
-            for linear in (lstm.input_linear, lstm.recurrent_linear, lstm.projection)
-            if linear is not None
-        ]
+        """Whether the fast scan computes what the modules do: nothing was put in their place, or around them.
+
+        Adapters, quantisation, hooks and offloading take the reference scan; so does autocast.
+        """
+        modules = [module for lstm in (self.forward_lstm, self.backward_lstm) for module in lstm.modules()]
         return (
             not torch.compiler.is_compiling()
-            and not torch.is_autocast_enabled(linears[0].weight.device.type)
-            and all(type(linear) is nn.Linear and not linear._forward_hooks for linear in linears)
+            and not torch.is_autocast_enabled(self.forward_lstm.input_linear.weight.device.type)
+            and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
         )
 
     def _scan(
@@ -326,6 +324,11 @@ class BiLM(nn.Module):
                 "`state.resize(batch_size)` fits it to another batch size."
             )
         return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # accelerate puts a `forward` of its own into the instance
 
 
 def _in_steps(forward: Tensor, backward: Tensor) -> Tensor:

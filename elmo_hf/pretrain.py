@@ -108,6 +108,8 @@ def pretrain(
         (output / "log.json").write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
         draw_curve(log, output / "curve.png")
     trainer.save_model()
+    if trainer.is_world_process_zero():
+        trainer.create_model_card(model_name=output.resolve().name)
     return trainer
 
 

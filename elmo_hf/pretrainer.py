@@ -37,13 +37,14 @@ from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from .corpus import Corpus
 from .lstmp import BiLMState
 from .pretraining import ElmoForPreTraining
 from .scoring import score_carried, score_from_zero, stream_inputs
 from .streams import Stream
+from .training_card import ElmoTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class WindowLoader(DataLoader):
         self.batch_sampler.set_epoch(epoch)
 
 
-class ElmoPretrainer(Trainer):
+class ElmoPretrainer(ElmoTrainer):
     """The Trainer, where the LSTM state goes along from step to step.
 
     `train_dataset` and `eval_dataset` are `Corpus`es.

@@ -100,9 +100,11 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
         Loading the biLM reads none of them; a released softmax is four times as large as its biLM.
         """
-        weights = kwargs.get("state_dict") or self.state_dict()
+        weights = kwargs.pop("state_dict", None) or self.state_dict()
+        # Shards are filled in order, so one that has room for the encoder alone ends with it.
+        weights = dict(sorted(weights.items(), key=lambda item: item[0].startswith("softmax.")))
         encoder_bytes = sum(tensor.nbytes for name, tensor in weights.items() if not name.startswith("softmax."))
-        super().save_pretrained(save_directory, **({"max_shard_size": encoder_bytes} | kwargs))
+        super().save_pretrained(save_directory, state_dict=weights, **({"max_shard_size": encoder_bytes} | kwargs))
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The character table, or the word table."""

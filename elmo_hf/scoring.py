@@ -16,17 +16,14 @@ Glossary: B rows, T words, n words of a sentence, M sentences.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from .corpus import BEGIN_ROW, END_ROW, Corpus
 from .streams import Stream, Window
-
-if TYPE_CHECKING:
-    from .pretraining import ElmoForPreTraining
 
 # Positions of one batch, padding included.
 BATCH_WORDS = 4096
@@ -83,11 +80,11 @@ class Scores:
 
 
 @torch.no_grad()
-def score_from_zero(model: "ElmoForPreTraining", corpus: Corpus, progress: Progress = lambda number: None) -> Scores:
+def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress = lambda number: None) -> Scores:
     """Scores each sentence from the zero state.
 
     Args:
-        model: in evaluation mode.
+        model: an `ElmoForPreTraining` in evaluation mode.
         corpus: the text.
         progress: called with the number of predictions that were just scored.
     """
@@ -116,7 +113,7 @@ def score_from_zero(model: "ElmoForPreTraining", corpus: Corpus, progress: Progr
 
 @torch.no_grad()
 def score_carried(
-    model: "ElmoForPreTraining", corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda number: None
+    model: PreTrainedModel, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda number: None
 ) -> Scores:
     """Scores the corpus with the state carried along `num_rows` rows, from zero at the start.
 

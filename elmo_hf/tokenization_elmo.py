@@ -326,7 +326,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
         """
-        return self._predicted_words.encode(words) - 1
+        return self._words_codec.encode(words) - 1
 
     def class_words(self, classes: Sequence[int]) -> list[str]:
         """Maps classes of the softmax back to words.
@@ -334,7 +334,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
         """
-        return [self._predicted_words.decode(np.int64(k + 1)) for k in classes]
+        return [self._words_codec.decode(np.int64(k + 1)) for k in classes]
 
     @property
     def num_word_classes(self) -> int | None:
@@ -347,7 +347,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return None if self._output_codec is None else self._output_codec.lines
 
     @property
-    def _predicted_words(self) -> VocabularyCodec:
+    def _words_codec(self) -> VocabularyCodec:
         if self._output_codec is None:
             raise ValueError(
                 "this tokenizer has no vocabulary of predicted words: its folder lacks `words.txt`, one word a line. "

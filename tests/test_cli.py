@@ -1,4 +1,4 @@
-"""The command line: every form of `convert` and `embed`, their help, and errors without a traceback."""
+"""The command line: every form of `convert` and `embed`, the help of every verb, errors without a traceback."""
 
 import json
 import re
@@ -58,6 +58,8 @@ def read_hdf5(path: Path) -> list[np.ndarray]:
     [
         ("convert", "elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check"),
         ("embed", "elmo-hf embed tiny-elmo sentences.txt -o vectors.hdf5 --layers average"),
+        ("push", "elmo-hf push elmo-small my-org/elmo-small --private"),
+        ("verify", "elmo-hf verify elmo-small"),
     ],
 )
 def test_help_of_each_verb_shows_its_example(verb: str, example: str) -> None:
@@ -77,12 +79,14 @@ def test_the_examples_run_as_they_stand(tmp_path: Path, corpus: Path, monkeypatc
     assert [vectors.shape for vectors in read_hdf5(tmp_path / "vectors.hdf5")] == [(4, 16), (0, 16), (5, 16)]
 
 
-def test_help_lists_both_verbs() -> None:
+def test_help_lists_every_verb() -> None:
     result = run("--help")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
         "embed",
+        "push",
+        "verify",
     ]
 
 
@@ -124,7 +128,9 @@ def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest
     result = run("convert", "--model", "5.5B", tmp_path / "to")
     assert (result.exit_code, asked) == (0, ["5.5B"])
     text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
-    assert "converted from AllenNLP's 5.5B model by" in text
+    assert "converted from the published 5.5B model by" in text
+    assert "5.5 billion words of English" in text
+    assert "license_name: no-restrictions" in text.splitlines()
 
 
 def test_convert_checks_when_asked(tmp_path: Path) -> None:
@@ -241,7 +247,7 @@ def test_convert_names_a_source_that_is_not_there(tmp_path: Path) -> None:
 
 def test_convert_names_an_unknown_published_model(tmp_path: Path) -> None:
     result = run("convert", "--model", "large", tmp_path / "to")
-    assert_fails(result, 1, "there is no published model 'large'; known are small, medium, original, 5.5B, pt.")
+    assert_fails(result, 1, "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ")
 
 
 def test_convert_leaves_an_existing_destination(tmp_path: Path) -> None:

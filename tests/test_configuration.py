@@ -42,6 +42,12 @@ CONFIG_KEYS = {
     "pooling",
     "text_pairs",
     "use_crf",
+    "num_softmax_words",
+    "softmax",
+    "num_softmax_samples",
+    "softmax_cutoffs",
+    "share_embedding_softmax",
+    "lm_dropout",
     "pad_token_id",
     "bos_token_id",
     "eos_token_id",
@@ -118,6 +124,7 @@ def test_every_config_names_every_auto_class() -> None:
         "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
         "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
         "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
+        "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
     }
 
 

@@ -15,15 +15,21 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 PACKAGE = Path(__file__).parents[1] / "elmo_hf"
 # Files that `save_pretrained` copies into a folder; they may import nothing but these and each other.
 HUB_RING = [
+    "bilm_scan.py",
     "configuration_elmo.py",
+    "corpus.py",
     "crf.py",
     "lstmp.py",
     "modeling_elmo.py",
     "padding.py",
     "pipeline_elmo.py",
+    "pretraining.py",
     "question_answering.py",
     "scalar_mix.py",
+    "scoring.py",
     "sequence_classification.py",
+    "softmax.py",
+    "streams.py",
     "task_encoder.py",
     "task_model.py",
     "text_rows.py",

@@ -87,7 +87,7 @@ def test_softmax_lies_in_a_shard_of_its_own(tiny_lm_folder: Path) -> None:
         load_file(second), second.name
     )
     sizes = [tensor.nbytes for tensor in state_of(tiny_lm_folder).values()]
-    assert index["metadata"] == {"total_size": sum(sizes)}
+    assert index["metadata"]["total_size"] == sum(sizes)
 
 
 def test_bilm_of_a_language_model_is_that_of_its_export(
