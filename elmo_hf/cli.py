@@ -155,7 +155,7 @@ def embed(
     import torch
 
     from elmo_hf.embed import embed_file
-    from elmo_hf.loading import load_complete
+    from elmo_hf.loading import load_complete, model_folder
     from elmo_hf.tokenization_elmo import ElmoTokenizer
 
     try:
@@ -166,7 +166,7 @@ def embed(
     try:
         number = embed_file(
             load_complete(model).to(place),
-            ElmoTokenizer.from_pretrained(model),
+            ElmoTokenizer.from_pretrained(model_folder(model)),
             sys.stdin.buffer if source == "-" else Path(source),
             output,
             layers=layers.value,

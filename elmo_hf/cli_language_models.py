@@ -183,7 +183,7 @@ def score(
     from tqdm import tqdm
 
     from elmo_hf.corpus import Corpus
-    from elmo_hf.loading import load_complete
+    from elmo_hf.loading import load_complete, model_folder
     from elmo_hf.pretraining import ElmoForPreTraining
     from elmo_hf.scoring import score_carried, score_from_zero
     from elmo_hf.sentences import read_sentences
@@ -196,7 +196,7 @@ def score(
         if per_word is not None:
             check_table(per_word)
         language_model = load_complete(model, ElmoForPreTraining)
-        tokenizer = ElmoTokenizer.from_pretrained(model)
+        tokenizer = ElmoTokenizer.from_pretrained(model_folder(model))
         sentences = [
             [word for word, _ in splitter.pre_tokenize_str(sentence)] if isinstance(sentence, str) else sentence
             for sentence in read_sentences(source)

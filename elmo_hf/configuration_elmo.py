@@ -299,13 +299,13 @@ class ElmoConfig(PreTrainedConfig):
             self._validate_cutoffs()
 
     def _validate_cutoffs(self) -> None:
-        cutoffs = self.softmax_cutoffs
-        limits = [0, *cutoffs, self.num_softmax_words or math.inf] if isinstance(cutoffs, Sequence) else []
+        cutoffs = self.softmax_cutoffs if isinstance(self.softmax_cutoffs, Sequence) else []
+        limits = [0, *cutoffs, self.num_softmax_words or math.inf]
         are_rising = all(_is_whole(cutoff, 1) for cutoff in limits[1:-1]) and limits == sorted(set(limits))
         if len(limits) < 3 or not are_rising:
             raise ValueError(
                 "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
-                f"`num_softmax_words` = {self.num_softmax_words}, found {cutoffs!r}."
+                f"`num_softmax_words` = {self.num_softmax_words}, found {self.softmax_cutoffs!r}."
             )
         self.softmax_cutoffs = list(cutoffs)
 

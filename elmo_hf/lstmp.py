@@ -135,7 +135,8 @@ class LSTMP(nn.Module):
         """The same as one operator of the graph, so that a compiled or exported model serves every length."""
 
         def step(state: tuple[Tensor, Tensor], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-            hidden, cell = self.masked_step(*word, *state)
+            gate_input, is_word, keep = word
+            hidden, cell = self.masked_step(gate_input, is_word, keep, *state)
             return (hidden, cell), hidden.clone()
 
         # (T, B, 4H), (T, B, 1), (T, B, 1)

@@ -92,6 +92,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 "Make a vocabulary with `elmo-hf vocab`, then load with `num_softmax_words=...`."
             )
         self.elmo = ElmoModel(config)
+        self.softmax: WordSoftmax | AdaptiveSoftmax
         self.softmax = AdaptiveSoftmax(config) if config.softmax == "adaptive" else WordSoftmax(config)
         self.post_init()
 
@@ -237,16 +238,17 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         targets: tuple[Tensor, Tensor],
         candidates: tuple[Candidates, Candidates] | None,
     ) -> None:
-        is_sampled = self.training and self.softmax.num_samples is not None
+        softmax = self.softmax
+        is_sampled = self.training and self.config.softmax == "sampled"
         losses = []
         for index, name in enumerate(("forward_loss", "backward_loss")):
             is_predicted = targets[index] != IGNORED
             chosen, classes = hidden[index][is_predicted], targets[index][is_predicted].long()
-            if is_sampled:
+            if is_sampled and isinstance(softmax, WordSoftmax):
                 drawn = None if candidates is None else candidates[index]
-                total = self.softmax.sampled(chosen, classes, self._shared_weight, drawn)
+                total = softmax.sampled(chosen, classes, self._shared_weight, drawn)
             else:
-                total = self.softmax(chosen, classes, self._shared_weight)
+                total = softmax(chosen, classes, self._shared_weight)
             losses.append(total / max(len(classes), 1))
             output[f"sampled_{name}" if is_sampled else name] = losses[-1]
         output["loss"] = (losses[0] + losses[1]) / 2

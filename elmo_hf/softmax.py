@@ -85,7 +85,8 @@ class WordSoftmax(nn.Module):
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_softmax_words`, `projection_size`, `softmax` and `num_softmax_samples` of `config`."""
         super().__init__()
-        self.num_samples = config.num_softmax_samples if config.softmax == "sampled" else None
+        assert config.num_softmax_words is not None
+        self.num_samples = config.num_softmax_samples
         self.bias = nn.Parameter(torch.empty(config.num_softmax_words))
         if config.share_embedding_softmax:
             self.register_parameter("weight", None)
@@ -112,7 +113,6 @@ class WordSoftmax(nn.Module):
         """
         weight = self.weight if shared_weight is None else shared_weight
         if candidates is None:
-            assert self.num_samples is not None
             candidates = draw_candidates(len(self.bias), self.num_samples, hidden.device)
         # One look-up for both kinds of rows, so that the table gets one gradient.
         rows = torch.cat([targets, candidates.words])
@@ -141,11 +141,10 @@ class WordSoftmax(nn.Module):
 class AdaptiveSoftmax(nn.Module):
     """A softmax whose rare words are reached through clusters, with smaller vectors: torch's, behind one interface."""
 
-    num_samples = None
-
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_softmax_words`, `projection_size` and `softmax_cutoffs` of `config`."""
         super().__init__()
+        assert config.num_softmax_words is not None
         assert config.softmax_cutoffs is not None
         self.clusters = nn.AdaptiveLogSoftmaxWithLoss(
             config.projection_size, config.num_softmax_words, list(config.softmax_cutoffs), head_bias=True

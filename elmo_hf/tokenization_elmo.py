@@ -334,7 +334,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
         """
-        return [self._words_codec.decode(np.int64(k + 1)) for k in classes]
+        return [self._words_codec.decode(np.asarray(k + 1)) for k in classes]
 
     @property
     def num_word_classes(self) -> int | None:
@@ -355,14 +355,15 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             )
         return self._output_codec
 
-    def _save_pretrained(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+    def _save_pretrained(
+        self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
+    ) -> tuple[str, ...]:
         """Saves as every tokenizer, and the predicted words as `words.txt`."""
-        names = super()._save_pretrained(*args, **kwargs)
+        names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         if self._output_codec is None or self._output_codec is self._codec:
             return names
-        folder = kwargs.get("save_directory", args[0] if args else None)
-        prefix = kwargs.get("filename_prefix")
-        path = os.path.join(folder, (f"{prefix}-" if prefix else "") + self.vocab_files_names["words_file"])
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        path = os.path.join(save_directory, prefix + self.vocab_files_names["words_file"])
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(f"{word}\n" for word in self._output_codec.lines)
         return (*names, path)

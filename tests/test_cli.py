@@ -87,6 +87,9 @@ def test_help_lists_every_verb() -> None:
         "embed",
         "push",
         "verify",
+        "vocab",
+        "pretrain",
+        "score",
     ]
 
 
