@@ -3,8 +3,8 @@
     p(w | v) = max(c(v w) - D, 0) / c(v) + D n(v) / c(v) . q(w),    q(w) = (m(w) + 1 / V) / (M + 1)
 
 c(v w) counts pairs, n(v) the distinct words after v, m(w) the distinct words before w, M the distinct pairs; D is
-Kneser and Ney's n_1 / (n_1 + 2 n_2), of pairs seen once and twice. Words outside the vocabulary are `<UNK>` for both models,
-boundaries are predicted by both, and the backward bigram reads the sentences from their ends.
+Kneser and Ney's n_1 / (n_1 + 2 n_2), of pairs seen once and twice. Words outside the vocabulary are `<UNK>` for both
+models, boundaries are predicted by both, and the backward bigram reads the sentences from their ends.
 
     python benchmarks/bigram.py MODEL TRAIN.txt TEST.txt
 """

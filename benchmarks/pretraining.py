@@ -10,6 +10,7 @@ state carried along 32 rows from zero, full softmax.
 """
 
 import argparse
+import itertools
 import statistics
 import time
 from pathlib import Path
@@ -39,9 +40,11 @@ class StepTimes(TrainerCallback):
     """When each step ended."""
 
     def __init__(self) -> None:
+        """No step has ended."""
         self.ends: list[float] = []
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        """Notes the time."""
         self.ends.append(time.perf_counter())
 
 
@@ -82,7 +85,7 @@ def main() -> None:
             trainer = ElmoPretrainer(model, settings, train_dataset=train, eval_dataset=held_out, callbacks=[times])
             trainer.train()
             ends = times.ends[WARM_UP:]
-            seconds = statistics.median(after - before for before, after in zip(ends, ends[1:], strict=False))
+            seconds = statistics.median(after - before for before, after in itertools.pairwise(ends))
             row = f"{arguments.softmax:8}{seed:>5}{arguments.reset_probability:>6}{ROWS * STEPS / seconds:>10,.0f}"
             if arguments.steps < 0:
                 scores = trainer.evaluate()

@@ -26,6 +26,9 @@ from .word_codec import BEGIN_SENTENCE_ID, END_SENTENCE_ID, NUM_CHARACTER_IDS
 TOKEN_ENCODERS = ("char_cnn", "word_embedding")
 CHAR_ACTIVATIONS = ("relu", "tanh")
 SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
+LAYER_MIXES = ("scalar", "linear")
+TASK_ENCODERS = ("none", "lstm")
+POOLINGS = ("mean", "max", "attention")
 SOFTMAXES = ("full", "sampled", "adaptive")
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
@@ -33,6 +36,9 @@ ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7,
 AUTO_MAP = {
     "AutoConfig": "configuration_elmo.ElmoConfig",
     "AutoModel": "modeling_elmo.ElmoModel",
+    "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
+    "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
+    "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
     "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
 }
 
@@ -65,6 +71,20 @@ class ElmoConfig(PreTrainedConfig):
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
             makes a vector depend on its batch mates; `"word"`: each word vector on its own.
+        scalar_mix_l2: the paper's lambda; in training, this times the squares of the mixes' logits is added to a
+            task's loss, which pulls the weights to equal ones.
+        layer_mix: how a representation is made of the layers: `"scalar"`, the paper's mix, or `"linear"`, a learned
+            linear layer over the L+1 layers side by side, which starts as their mean.
+        freeze_bilm: of models for a task, what does not learn: True: the whole biLM; False: nothing; or a list of its
+            parts, `"token_encoder"`, `"layer_1"` to `"layer_L"`.
+        task_encoder: between ELMo and a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM over [x; ELMo],
+            where x is the context-free word vector; with two representations, the second is put beside its output.
+        task_hidden_size: cell of each direction of the task's LSTM.
+        classifier_dropout: dropout before a task's classifier, in training only.
+        pooling: how `ElmoForSequenceClassification` makes one vector of a text's words: `"mean"`, `"max"` or
+            `"attention"`.
+        text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
+        use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
         num_softmax_words: V, words of the language models' vocabulary, `<S>`, `</S>` and `<UNK>` included; None: the
             folder holds no language model.
         softmax: how training computes the loss over V words: `"full"`, `"sampled"` (words must be numbered by falling
@@ -106,6 +126,15 @@ class ElmoConfig(PreTrainedConfig):
     scalar_mix_weights: Sequence[float] | None = None
     scalar_mix_trainable: bool = True
     scalar_mix_layer_norm: str = "none"
+    scalar_mix_l2: float = 0.0
+    layer_mix: str = "scalar"
+    freeze_bilm: bool | Sequence[str] = True
+    task_encoder: str = "none"
+    task_hidden_size: int = 256
+    classifier_dropout: float = 0.0
+    pooling: str = "mean"
+    text_pairs: bool = False
+    use_crf: bool = False
     num_softmax_words: int | None = None
     softmax: str = "full"
     num_softmax_samples: int = 8192
@@ -156,12 +185,25 @@ class ElmoConfig(PreTrainedConfig):
         self._validate_hidden_size()
         self._validate_special_ids()
         self._validate_scalar_mix_weights()
+        self._validate_task_fields()
         self._validate_softmax()
 
     @property
     def num_filters(self) -> int:
         """F, the sum of the filter counts."""
         return sum(count for _, count in self.char_filters)
+
+    @property
+    def bilm_parts(self) -> list[str]:
+        """The parts of the biLM that `freeze_bilm` can name."""
+        return ["token_encoder", *(f"layer_{number}" for number in range(1, self.num_hidden_layers + 1))]
+
+    @property
+    def frozen_parts(self) -> list[str]:
+        """Those of `bilm_parts` that do not learn in models for a task."""
+        if isinstance(self.freeze_bilm, bool):
+            return self.bilm_parts if self.freeze_bilm else []
+        return list(self.freeze_bilm)
 
     def _one_of(self, name: str, legal: tuple[str, ...]) -> None:
         if getattr(self, name) not in legal:
@@ -278,6 +320,29 @@ class ElmoConfig(PreTrainedConfig):
             self.scalar_mix_weights = checked_mix_weights(
                 "scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1
             )
+
+    def _validate_task_fields(self) -> None:
+        self._one_of("layer_mix", LAYER_MIXES)
+        self._one_of("task_encoder", TASK_ENCODERS)
+        self._one_of("pooling", POOLINGS)
+        self._whole("task_hidden_size", least=1)
+        self._rate("classifier_dropout")
+        self._flag("text_pairs")
+        self._flag("use_crf")
+        if not (_is_number(self.scalar_mix_l2) and self.scalar_mix_l2 >= 0):
+            raise ValueError(f"`scalar_mix_l2` must be a number of at least 0, found {self.scalar_mix_l2!r}.")
+        if self.layer_mix == "linear":
+            for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
+                if getattr(self, name) != getattr(type(self), name):
+                    raise ValueError(f"`{name}` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`.")
+        if not isinstance(self.freeze_bilm, bool):
+            is_list = isinstance(self.freeze_bilm, Sequence) and not isinstance(self.freeze_bilm, str)
+            if not is_list or any(part not in self.bilm_parts for part in self.freeze_bilm):
+                raise ValueError(
+                    f"`freeze_bilm` must be True, False or a list of {', '.join(map(repr, self.bilm_parts))}, "
+                    f"found {self.freeze_bilm!r}."
+                )
+            self.freeze_bilm = list(self.freeze_bilm)
 
 
 def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:

@@ -11,6 +11,7 @@ character CNN once.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from transformers.utils.generic import can_return_tuple
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP, BiLM, BiLMState
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
-from .scalar_mix import ScalarMix, logits_of
+from .scalar_mix import LinearMix, ScalarMix, logits_of
 from .softmax import AdaptiveSoftmax, WordSoftmax
 from .token_encoder import CharacterCNN, Highway, WordEmbedding
 
@@ -78,15 +79,24 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Loads as every transformers model.
 
         `scalar_mix_weights`, where given, win over those of the checkpoint; and loading, which makes every parameter
-        trainable, does not undo `scalar_mix_trainable=False`.
+        trainable, does not undo what the config says of the parts that learn.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        for mix in (module for module in model.modules() if isinstance(module, ScalarMix)):
-            if model.config.scalar_mix_weights is not None:
+        if model.config.scalar_mix_weights is not None:
+            for mix in model.scalar_mixes_of_all():
                 mix.set_weights(model.config.scalar_mix_weights)
-            mix.requires_grad_(model.config.scalar_mix_trainable)
+        model.set_trainable_parts()
         return loaded
+
+    def scalar_mixes_of_all(self) -> list[ScalarMix]:
+        """The scalar mixes anywhere in the model."""
+        return [module for module in self.modules() if isinstance(module, ScalarMix)]
+
+    def set_trainable_parts(self) -> None:
+        """Makes those parameters learn that the config says; to be called again after changing it."""
+        for mix in self.scalar_mixes_of_all():
+            mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves as every transformers model.
@@ -151,6 +161,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, ScalarMix):
             init.copy_(module.logits, logits_of(module.initial_weights))
             init.ones_(module.scale)
+        elif isinstance(module, LinearMix):
+            init.copy_(module.linear.weight, module.initial_weight)
+            init.zeros_(module.linear.bias)
         elif isinstance(module, WordSoftmax):
             if module.weight is not None:
                 init.normal_(module.weight, std=1 / math.sqrt(module.weight.shape[1]))
@@ -181,7 +194,10 @@ class ElmoModel(ElmoPreTrainedModel):
         super().__init__(config)
         self.token_encoder = CharacterCNN(config) if config.token_encoder == "char_cnn" else WordEmbedding(config)
         self.bilm = BiLM(config)
-        self.scalar_mixes = nn.ModuleList(ScalarMix(config) for _ in range(config.num_output_representations))
+        if config.layer_mix == "scalar":
+            self.scalar_mixes = nn.ModuleList(ScalarMix(config) for _ in range(config.num_output_representations))
+        else:
+            self.linear_mixes = nn.ModuleList(LinearMix(config) for _ in range(config.num_output_representations))
         self.dropout = nn.Dropout(config.representation_dropout)
         self.post_init()
 
@@ -226,7 +242,7 @@ class ElmoModel(ElmoPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and inputs_embeds is None:
             token_embeddings, mask = self.embed_words(input_ids, attention_mask)
-            is_text = mask & ~self._boundaries(input_ids)
+            is_text = mask & ~self.boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
             mask = is_text = _word_mask(
                 attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
@@ -236,7 +252,7 @@ class ElmoModel(ElmoPreTrainedModel):
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
         layers, next_state = self.bilm(token_embeddings, mask, state)
-        representations = tuple(self.dropout(mix(layers, mask)) for mix in self.scalar_mixes)
+        representations = self.mix(layers, mask)
         return ElmoModelOutput(
             last_hidden_state=layers[-1],
             pooler_output=masked_mean(representations[0], is_text),
@@ -256,8 +272,21 @@ class ElmoModel(ElmoPreTrainedModel):
         Raises:
             ValueError: if a shape is wrong.
         """
-        mask = _word_mask(attention_mask, self._positions_with_ids(input_ids))
+        mask = self.word_mask(input_ids, attention_mask)
         return self._embed_ids(input_ids.long(), mask), mask
+
+    def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """`(B, T)`, True on words, boundaries included: the caller's mask, or else where there are ids."""
+        return _word_mask(attention_mask, self._positions_with_ids(input_ids))
+
+    def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
+        """The L+1 layers `(B, T, 2P)` of texts that start from zeros; `mask` `(B, T)` is True on words."""
+        return self.bilm(*self.embed_words(input_ids, mask))[0]
+
+    def mix(self, layers: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, ...]:
+        """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""
+        mixes = self.scalar_mixes if self.config.layer_mix == "scalar" else self.linear_mixes
+        return tuple(self.dropout(mix(layers, mask)) for mix in mixes)
 
     def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True where a word has any id above 0."""
@@ -272,10 +301,17 @@ class ElmoModel(ElmoPreTrainedModel):
             )
         return (input_ids > 0).any(dim=-1)
 
-    def _boundaries(self, input_ids: Tensor) -> Tensor:
+    def boundaries(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True on `<S>` and `</S>`: their ids occur nowhere else, in rows of characters neither."""
-        is_boundary = (input_ids == self.config.bos_token_id) | (input_ids == self.config.eos_token_id)
-        return is_boundary.any(dim=-1) if self.config.token_encoder == "char_cnn" else is_boundary
+        return self.begins(input_ids) | self._holds(input_ids, self.config.eos_token_id)
+
+    def begins(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True on `<S>`."""
+        return self._holds(input_ids, self.config.bos_token_id)
+
+    def _holds(self, input_ids: Tensor, wanted: int) -> Tensor:
+        found = input_ids == wanted
+        return found.any(dim=-1) if self.config.token_encoder == "char_cnn" else found
 
     def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
@@ -330,8 +366,16 @@ def _heads() -> tuple[type, ...]:
     Never called: transformers follows imports by their lines, and these files import this one.
     """
     from .pretraining import ElmoForPreTraining
+    from .question_answering import ElmoForQuestionAnswering
+    from .sequence_classification import ElmoForSequenceClassification
+    from .token_classification import ElmoForTokenClassification
 
-    return (ElmoForPreTraining,)
+    return (
+        ElmoForPreTraining,
+        ElmoForQuestionAnswering,
+        ElmoForSequenceClassification,
+        ElmoForTokenClassification,
+    )
 
 
 ElmoModel.register_for_auto_class("AutoModel")

@@ -10,11 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Each module may import those before it in its list; see docs/architecture.md.
 LAYERS = [
-    ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest", "bilm_scan"],
+    ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest", "bilm_scan", "text_rows", "crf"],
     ["configuration_elmo", "word_encoding", "vector_files", "corpus", "corpora"],
-    ["token_encoder", "lstmp", "scalar_mix", "softmax", "streams"],
+    ["token_encoder", "lstmp", "scalar_mix", "task_encoder", "softmax", "streams"],
     ["modeling_elmo", "tokenization_elmo", "scoring"],
-    ["pretraining", "word_tables"],
+    ["pretraining", "task_model", "word_tables"],
+    ["sequence_classification", "token_classification", "question_answering", "feature_cache"],
     ["loading", "model_card", "stateful"],
     ["allennlp", "embed", "push", "tfhub", "training_card", "tiny"],
     ["pretrainer"],
@@ -23,7 +24,7 @@ LAYERS = [
     ["cli"],
 ]
 # Saved folders carry the files of the heads, whichever class was saved; see `modeling_elmo._heads`.
-UPWARD = {"modeling_elmo": {".pretraining"}}
+UPWARD = {"modeling_elmo": {".pretraining", ".sequence_classification", ".token_classification", ".question_answering"}}
 CONVERSION_LAYERS = [
     ["errors", "reference", "reference_outputs"],
     ["rules", "files", "tensor_bundle"],

@@ -33,6 +33,15 @@ CONFIG_KEYS = {
     "scalar_mix_weights",
     "scalar_mix_trainable",
     "scalar_mix_layer_norm",
+    "scalar_mix_l2",
+    "layer_mix",
+    "freeze_bilm",
+    "task_encoder",
+    "task_hidden_size",
+    "classifier_dropout",
+    "pooling",
+    "text_pairs",
+    "use_crf",
     "num_softmax_words",
     "softmax",
     "num_softmax_samples",
@@ -82,6 +91,7 @@ def test_json_keys_are_the_promised_ones() -> None:
         {"num_softmax_words": 50, "softmax": "sampled", "num_softmax_samples": 50, "lm_dropout": 0.0},
         ADAPTIVE | {"softmax_cutoffs": (4, 9)},
         WORDS | {"share_embedding_softmax": True, "num_softmax_words": 9},
+        {"freeze_bilm": ["token_encoder", "layer_2"], "layer_mix": "linear", "task_encoder": "lstm", "use_crf": True},
     ],
     ids=[
         "original",
@@ -93,6 +103,7 @@ def test_json_keys_are_the_promised_ones() -> None:
         "sampled softmax",
         "adaptive softmax",
         "shared softmax",
+        "task",
     ],
 )
 def test_a_config_comes_back_from_json_equal(fields: dict[str, Any], tmp_path: Path) -> None:
@@ -126,6 +137,9 @@ def test_every_config_names_every_auto_class() -> None:
     assert ElmoConfig().auto_map == {
         "AutoConfig": "configuration_elmo.ElmoConfig",
         "AutoModel": "modeling_elmo.ElmoModel",
+        "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
+        "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
+        "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
         "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
     }
 
@@ -208,6 +222,28 @@ def test_every_config_names_every_auto_class() -> None:
             ADAPTIVE | {"softmax_cutoffs": [5, 20], "projection_size": 7},
             r"`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, .* found 7",
         ),
+        ({"scalar_mix_l2": -0.1}, r"`scalar_mix_l2` must be a number of at least 0, found -0\.1"),
+        ({"scalar_mix_l2": float("nan")}, r"`scalar_mix_l2` must be a number of at least 0, found nan"),
+        ({"layer_mix": "mean"}, r"`layer_mix` must be one of 'scalar', 'linear', found 'mean'"),
+        (
+            {"layer_mix": "linear", "scalar_mix_trainable": False},
+            r"`scalar_mix_trainable` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`",
+        ),
+        ({"layer_mix": "linear", "scalar_mix_l2": 0.1}, r"`scalar_mix_l2` belongs to `layer_mix='scalar'`"),
+        ({"layer_mix": "linear", "scalar_mix_weights": [0.0, 0.0, 1.0]}, r"`scalar_mix_weights` belongs to"),
+        ({"layer_mix": "linear", "scalar_mix_layer_norm": "word"}, r"`scalar_mix_layer_norm` belongs to"),
+        (
+            {"freeze_bilm": ["layer_0"]},
+            r"`freeze_bilm` must be True, False or a list of 'token_encoder', 'layer_1', 'layer_2', found \['layer_0'",
+        ),
+        ({"freeze_bilm": "layer_1"}, r"`freeze_bilm` must be True, False or a list of .*, found 'layer_1'"),
+        ({"freeze_bilm": 1}, r"`freeze_bilm` must be True, False or a list of .*, found 1"),
+        ({"task_encoder": "gru"}, r"`task_encoder` must be one of 'none', 'lstm', found 'gru'"),
+        ({"task_hidden_size": 0}, r"`task_hidden_size` must be a whole number of at least 1, found 0"),
+        ({"classifier_dropout": 1}, r"`classifier_dropout` must be in \[0, 1\), found 1"),
+        ({"pooling": "last"}, r"`pooling` must be one of 'mean', 'max', 'attention', found 'last'"),
+        ({"text_pairs": "yes"}, r"`text_pairs` must be True or False, found 'yes'"),
+        ({"use_crf": None}, r"`use_crf` must be True or False, found None"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -236,6 +272,17 @@ def test_the_defaults_are_the_original_models() -> None:
     config = ElmoConfig()
     assert (config.cell_clip, config.projection_clip, config.use_skip_connections) == (3, 3, True)
     assert (config.forget_bias, config.char_activation, config.representation_dropout) == (1, "relu", 0.5)
+
+
+def test_models_for_a_task_are_the_papers_by_default() -> None:
+    config = ElmoConfig()
+    assert (config.freeze_bilm, config.scalar_mix_l2, config.layer_mix, config.task_encoder) == (
+        True,
+        0,
+        "scalar",
+        "none",
+    )
+    assert (config.pooling, config.text_pairs, config.use_crf) == ("mean", False, False)
 
 
 def test_the_state_is_no_prediction() -> None:

@@ -60,7 +60,14 @@ def test_commands_of_the_migration_guide_run(place: Path, monkeypatch: pytest.Mo
     assert ran == 3
 
 
-@pytest.mark.parametrize("name", ["migration.md", "hub.md"])
+def test_the_python_of_the_guide_to_tasks_runs(place: Path) -> None:
+    code = "\n".join(blocks((DOCS / "tasks.md").read_text(encoding="utf-8"), "python"))
+    shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1])"
+    assert run_python(f"{code}\n{shown}", place).splitlines()[-1] == "(1, 6, 3) True bilm_layers"
+    assert (place / "film-elmo" / "sequence_classification.py").exists()
+
+
+@pytest.mark.parametrize("name", ["migration.md", "hub.md", "tasks.md"])
 def test_every_command_and_option_is_one_of_ours(name: str) -> None:
     lines = [line for block in blocks((DOCS / name).read_text(encoding="utf-8"), "bash") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("elmo-hf")]
