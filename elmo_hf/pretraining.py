@@ -157,15 +157,23 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         Raises:
             ValueError: if labels or targets do not fit the way of calling, or a shape is wrong.
         """
+        of_streams = {
+            "forward_targets": forward_targets,
+            "backward_targets": backward_targets,
+            "forward_resets": forward_resets,
+            "backward_resets": backward_resets,
+        }
         if backward_input_ids is None:
-            _refuse({"forward_targets": forward_targets, "backward_targets": backward_targets}, "sentences")
+            _refuse(of_streams, "sentences")
             vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
             resets = None
             if labels is not None:
+                _check_shapes({"labels": labels}, mask)
                 forward_targets, backward_targets = _neighbours(labels, mask)
         else:
             _refuse({"labels": labels, "attention_mask": attention_mask}, "streams")
             vectors, mask = self._embed_streams(input_ids, backward_input_ids)
+            _check_shapes(of_streams, mask)
             resets = _reading_order(forward_resets, backward_resets, mask)
             backward_targets = None if backward_targets is None else backward_targets.flip(1)
         dropout = self.config.lm_dropout if self.training else 0.0
@@ -275,8 +283,6 @@ def _neighbours(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         labels: `(B, T)`.
         mask: `(B, T)`, True on words.
     """
-    if labels.shape != mask.shape:
-        raise ValueError(f"`labels` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(labels.shape)}.")
     labels = labels.masked_fill(~mask, IGNORED)
     after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
@@ -293,12 +299,20 @@ def _reading_order(forward: Tensor | None, backward: Tensor | None, mask: Tensor
     )
 
 
+def _check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
+    for name, value in arguments.items():
+        if value is not None and value.shape != mask.shape:
+            raise ValueError(
+                f"`{name}` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(value.shape)}."
+            )
+
+
 def _refuse(arguments: dict[str, Tensor | None], way: str) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if given:
         raise ValueError(
-            f"`{'`, `'.join(given)}` cannot be given with {way}: sentences take `input_ids` and `labels`, streams take "
-            "`input_ids`, `backward_input_ids`, `forward_targets` and `backward_targets`."
+            f"`{'`, `'.join(given)}` cannot be given with {way}: sentences take `input_ids`, `attention_mask` and "
+            "`labels`; streams take `input_ids`, `backward_input_ids`, and targets and resets of each direction."
         )
 
 
