@@ -180,13 +180,13 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
         hidden = nn.functional.dropout(layers[-1], dropout, training=self.training).chunk(2, dim=-1)
 
-        output = ElmoForPreTrainingOutput(state=next_state)
         log_probs = [
             self._log_probs(*pair) if output_log_probs else None
             for pair in zip(hidden, (forward_targets, backward_targets), strict=True)
         ]
+        output: dict[str, Tensor] = {}
         if forward_targets is not None and backward_targets is not None:
-            self._add_losses(output, hidden, (forward_targets, backward_targets), candidates, log_probs)
+            output |= self._losses(hidden, (forward_targets, backward_targets), candidates, log_probs)
         # Sentences: a word's own probability stands at the word, one place from the state that predicts it.
         shifts = (1, -1) if backward_input_ids is None else (0, 0)
         for index, (name, values) in enumerate(zip(("forward", "backward"), log_probs, strict=True)):
@@ -197,7 +197,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             if output_logits:
                 logits = self.softmax.logits(hidden[index], self._shared_weight)
                 output[f"{name}_logits"] = logits.flip(1) if is_reversed else logits
-        return output
+        return ElmoForPreTrainingOutput(state=next_state, **output)
 
     def score(
         self,
@@ -242,17 +242,16 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         forward, backward = vectors.chunk(2)
         return torch.cat([forward, backward], dim=-1), torch.ones_like(mask[: len(forward_ids)])
 
-    def _add_losses(
+    def _losses(
         self,
-        output: ElmoForPreTrainingOutput,
         hidden: tuple[Tensor, ...],
         targets: tuple[Tensor, Tensor],
         candidates: tuple[Candidates, Candidates] | None,
         log_probs: list[Tensor | None],
-    ) -> None:
-        """Exact losses are read off the log-probabilities where there are any."""
+    ) -> dict[str, Tensor]:
+        """By their names; exact losses are read off the log-probabilities where there are any."""
         is_sampled = self.training and self.softmax.num_samples is not None
-        losses = []
+        losses: dict[str, Tensor] = {}
         for index, name in enumerate(("forward_loss", "backward_loss")):
             is_predicted = targets[index] != IGNORED
             chosen, classes = hidden[index][is_predicted], targets[index][is_predicted].long()
@@ -263,9 +262,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 total = -values.sum()
             else:
                 total = self.softmax(chosen, classes, self._shared_weight)
-            losses.append(total / max(len(classes), 1))
-            output[f"sampled_{name}" if is_sampled else name] = losses[-1]
-        output["loss"] = (losses[0] + losses[1]) / 2
+            losses[f"sampled_{name}" if is_sampled else name] = total / max(len(classes), 1)
+        forward, backward = losses.values()
+        return losses | {"loss": (forward + backward) / 2}
 
     def _log_probs(self, hidden: Tensor, targets: Tensor | None) -> Tensor | None:
         """`(B, T)`, log p of each target, zero where there is none; None without targets."""
