@@ -15,6 +15,7 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 PACKAGE = Path(__file__).parents[1] / "elmo_hf"
 # Files that `save_pretrained` copies into a folder; they may import nothing but these and each other.
 HUB_RING = [
+    "code_point_codec.py",
     "configuration_elmo.py",
     "lstmp.py",
     "modeling_elmo.py",
