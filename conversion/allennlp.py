@@ -11,49 +11,27 @@ Files that bilm-tf writes and AllenNLP cannot read are read as well: one layer w
 and CNNs without projection, word input. One-direction models are refused: an ELMo has both.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from elmo_hf.configuration_elmo import ElmoConfig
 
 from .errors import ConversionError
+from .options import Option, clip_to_config, make_config, read_fields
 from .rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
 
 DIRECTIONS = {"RNN_0": "forward_lstm", "RNN_1": "backward_lstm"}
 NUM_CHARACTERS = 261
-REQUIRED = object()
-
-
-def _clip_to_config(value: Any) -> Any:
-    # AllenNLP switches a clip off with 0 as well as with null.
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return (float(value) or None) if is_number else value
-
-
-@dataclass(frozen=True)
-class Option:
-    """One row: where a number stands in the options, and which field of the config it is.
-
-    Attributes:
-        path: keys from the top of the options.
-        field: field of `ElmoConfig`.
-        default: what bilm-tf takes where the key is absent; `REQUIRED` if nothing.
-        to_config: from the options' value to the field's.
-    """
-
-    path: tuple[str, ...]
-    field: str
-    default: Any = REQUIRED
-    to_config: Callable[[Any], Any] = lambda value: value
-
+FORGET_BIAS = 1.0
 
 LSTM_OPTIONS = (
     Option(("lstm", "projection_dim"), "projection_size"),
     Option(("lstm", "dim"), "cell_size"),
     Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
-    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=_clip_to_config),
-    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=_clip_to_config),
+    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=clip_to_config),
+    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=clip_to_config),
     Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
 )
 CHAR_CNN_OPTIONS = (
@@ -87,7 +65,7 @@ def config_from_options(
     has_characters = "char_cnn" in options
     rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
     _refuse_unknown_options(options, rows, where)
-    fields = {row.field: row.to_config(_look_up(options, row, where)) for row in rows}
+    fields = read_fields(options, rows, where)
     table = "char_embed" if has_characters else "embedding"
     if table not in shapes:
         raise ConversionError(
@@ -101,10 +79,8 @@ def config_from_options(
         if num_rows < NUM_CHARACTERS:
             raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {num_rows}.")
     fields["cell_projection"] = any(name.endswith("LSTMCell/W_P_0") for name in shapes)
-    try:
-        return ElmoConfig(token_encoder="char_cnn" if has_characters else "word_embedding", forget_bias=1.0, **fields)
-    except (ValueError, TypeError) as error:
-        raise ConversionError(f"{where}: {error}") from error
+    fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
+    return make_config(where, len(shapes), forget_bias=FORGET_BIAS, **fields)
 
 
 def options_from_config(config: ElmoConfig) -> dict[str, Any]:
@@ -113,9 +89,10 @@ def options_from_config(config: ElmoConfig) -> dict[str, Any]:
     Raises:
         ConversionError: if the format cannot say what the config says.
     """
-    if config.forget_bias != 1.0:
+    if config.alphabet != "bytes" or config.word_embedding_size is not None:
         raise ConversionError(
-            f"AllenNLP's format always adds 1.0 to the forget gate; this model has `forget_bias` {config.forget_bias}."
+            "AllenNLP's and bilm-tf's format holds models that read bytes, or words from a table as wide as their "
+            f"layers; this one has `alphabet` {config.alphabet!r}, `word_embedding_size` {config.word_embedding_size}."
         )
     has_characters = config.token_encoder == "char_cnn"
     options: dict[str, Any] = {}
@@ -153,6 +130,21 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
     return rules
 
 
+def with_forget_bias(arrays: dict[str, np.ndarray], difference: float) -> dict[str, np.ndarray]:
+    """Adds to the forget gate's biases what the format, which always adds 1, would otherwise get wrong.
+
+    A biLM that torch trained, or fine-tuned, has the 1 in its biases already.
+    """
+    if difference == 0:
+        return arrays
+    shifted = dict(arrays)
+    for name in arrays:
+        if name.endswith("/LSTMCell/B"):
+            input_gate, candidate, forget_gate, output_gate = np.split(arrays[name], 4)
+            shifted[name] = np.concatenate([input_gate, candidate, forget_gate + np.float32(difference), output_gate])
+    return shifted
+
+
 def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
     d, n = config.char_embedding_size, config.num_filters
     rules = [_table("char_embed", config)]
@@ -182,19 +174,6 @@ def _table(name: str, config: ElmoConfig) -> Rule:
     """The row of the character or word table; the file lacks the padding row."""
     width = config.char_embedding_size if name == "char_embed" else config.projection_size
     return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
-
-
-def _look_up(options: Mapping[str, Any], row: Option, where: str) -> Any:
-    value: Any = options
-    for depth, key in enumerate(row.path):
-        if not isinstance(value, Mapping):
-            raise ConversionError(f"{where}: `{'.'.join(row.path[:depth])}` must be an object, found {value!r}.")
-        if key not in value:
-            if row.default is REQUIRED or depth < len(row.path) - 1:
-                raise ConversionError(f"{where} lacks `{'.'.join(row.path)}`, which every ELMo needs.")
-            return row.default
-        value = value[key]
-    return value
 
 
 def _refuse_unknown_options(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> None:

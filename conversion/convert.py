@@ -2,12 +2,11 @@
 
 options.json + weights.hdf5  --allennlp_to_folder-->  config.json, model.safetensors, tokenizer, code, README.md
 the same folder              --folder_to_allennlp-->  options.json + weights.hdf5, the same bits
+any other format's reader, its `Checkpoint`  --write_folder-->  such a folder
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +17,13 @@ from elmo_hf.loading import load_complete
 from elmo_hf.modeling_elmo import ElmoModel
 from elmo_hf.tokenization_elmo import ElmoTokenizer
 
-from .allennlp import allennlp_rules, config_from_options, options_from_config
+from .allennlp import FORGET_BIAS, allennlp_rules, options_from_config, with_forget_bias
+from .allennlp_files import AllenNlpFiles, read_allennlp
+from .checkpoint import Checkpoint, Reference
 from .errors import ConversionError
-from .files import new_folder, read_hdf5, read_options, refuse_existing, write_hdf5
+from .files import new_folder, refuse_existing, write_hdf5
 from .model_card import render_card
-from .reference import ReferenceElmo
-from .rules import export_arrays, import_arrays
+from .rules import export_arrays
 
 # What `--check` embeds: lengths differ, and so do scripts, and one word is longer than the 48 bytes of a row.
 CHECK_SENTENCES = (
@@ -33,40 +33,6 @@ CHECK_SENTENCES = (
 )
 # float32 against float64; the golden cases of random weights differ by at most 5e-6, real scales by a little more.
 CHECK_TOLERANCE = 1e-4
-
-
-@dataclass(frozen=True)
-class AllenNlpFiles:
-    """The files of one AllenNLP checkpoint; `vocabulary` is needed for word input only."""
-
-    options: Path
-    weights: Path
-    vocabulary: Path | None = None
-
-    @classmethod
-    def in_folder(cls, folder: Path) -> "AllenNlpFiles":
-        """Finds the files by their suffixes.
-
-        Raises:
-            ConversionError: if the folder does not hold exactly one options file and one weights file.
-        """
-        if not folder.is_dir():
-            raise ConversionError(
-                f"{folder} is not a folder; give a folder with `options.json` and one `.hdf5` file, or use "
-                "`--options FILE --weights FILE`."
-            )
-        options = [path for path in sorted(folder.glob("*options*.json")) if path.is_file()]
-        weights = sorted(folder.glob("*.hdf5"))
-        preferred = [path for path in options if path.name == "options.json"]
-        found = preferred or options
-        if len(found) != 1 or len(weights) != 1:
-            names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
-            raise ConversionError(
-                f"{folder} must hold `options.json` and exactly one `.hdf5` file, found {names}; "
-                "name the files with `--options FILE --weights FILE`."
-            )
-        vocabulary = next(iter(sorted(folder.glob("*vocab*.txt"))), None)
-        return cls(found[0], weights[0], vocabulary)
 
 
 def allennlp_to_folder(
@@ -88,22 +54,30 @@ def allennlp_to_folder(
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
     refuse_existing(destination)
-    options = read_options(files.options)
-    arrays = read_hdf5(files.weights)
-    shapes = {name: array.shape for name, array in arrays.items()}
-    config = config_from_options(options, shapes, str(files.options))
-    tensors = import_arrays(allennlp_rules(config, arrays), arrays, str(files.weights))
-    tokenizer = _tokenizer(config, files, word_splitter)
+    return write_folder(read_allennlp(files, word_splitter), destination, source_name=source_name, check=check)
+
+
+def write_folder(checkpoint: Checkpoint, destination: Path, *, source_name: str, check: bool = False) -> float | None:
+    """Writes what a reader read as a folder that `AutoModel.from_pretrained` loads.
+
+    Args:
+        checkpoint: the model.
+        destination: the new folder; it must not exist.
+        source_name: what the model card calls the source.
+        check: whether to embed `CHECK_SENTENCES` with the written folder and with the checkpoint's reference.
+
+    Returns:
+        the largest absolute difference of the check over all layers, or None without a check.
+
+    Raises:
+        ConversionError: if there is no reference for the check, or the check fails; nothing is written then.
+    """
+    config, tensors = checkpoint.config, checkpoint.tensors
     with new_folder(destination) as folder:
         _save(config, tensors, folder)
-        tokenizer.save_pretrained(folder)
-        difference = largest_difference(folder, options, arrays) if check else None
-        if difference is not None and not difference <= CHECK_TOLERANCE:
-            raise ConversionError(
-                f"the converted model differs from its checkpoint by {difference:.2e}, more than "
-                f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
-            )
-        sources = {path.name: sha256_of_file(path) for path in (files.options, files.weights)}
+        checkpoint.tokenizer.save_pretrained(folder)
+        difference = _check(folder, checkpoint) if check else None
+        sources = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
         (folder / "README.md").write_text(
             render_card(destination.resolve().name, config, num_parameters(tensors), source_name, sources, difference),
             encoding="utf-8",
@@ -132,7 +106,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     config = model.config
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config)
-    arrays = export_arrays(allennlp_rules(config), tensors)
+    arrays = with_forget_bias(export_arrays(allennlp_rules(config), tensors), config.forget_bias - FORGET_BIAS)
     with new_folder(destination) as folder:
         (folder / "options.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         write_hdf5(folder / "weights.hdf5", arrays)
@@ -141,15 +115,8 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     return _export_notes(config, tensors)
 
 
-def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, np.ndarray]) -> float:
-    """Largest absolute difference, over all layers of `CHECK_SENTENCES`, of the folder's model from NumPy's numbers.
-
-    Raises:
-        ConversionError: for word input, which the NumPy reference does not read.
-    """
-    if "char_cnn" not in options:
-        raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
-    reference = ReferenceElmo(options, arrays)
+def largest_difference(folder: Path, reference: Reference) -> float:
+    """Largest absolute difference, over all layers of `CHECK_SENTENCES`, of the folder's model from the reference."""
     model = load_complete(folder)
     inputs = ElmoTokenizer.from_pretrained(folder)(
         [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"
@@ -163,38 +130,34 @@ def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, 
     return float(np.max(differences))  # unlike max, it never loses a NaN
 
 
+def _check(folder: Path, checkpoint: Checkpoint) -> float:
+    if checkpoint.make_reference is None:
+        raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
+    difference = largest_difference(folder, checkpoint.make_reference())
+    if not difference <= CHECK_TOLERANCE:
+        raise ConversionError(
+            f"the converted model differs from its checkpoint by {difference:.2e}, more than "
+            f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
+        )
+    return difference
+
+
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
-    """Numbers in the checkpoint, without the padding row that only our table has."""
-    total = sum(tensor.size for tensor in tensors.values())
-    return total - tensors["token_encoder.embedding.weight"].shape[1]
+    """Numbers of the biLM, without the padding rows that only our tables have."""
+    bilm = {name: tensor for name, tensor in tensors.items() if not name.startswith("scalar_mixes.")}
+    padding_rows = sum(tensor.shape[1] for name, tensor in bilm.items() if name.endswith("embedding.weight"))
+    return sum(tensor.size for tensor in bilm.values()) - padding_rows
 
 
 def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> None:
-    """Writes config, weights and code; the checkpoint has no scalar mix, so none is invented."""
+    """Writes config, weights and code; a checkpoint without scalar mixes gets none."""
     with torch.device("meta"):
         model = ElmoModel(config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if "scalar_mixes" not in name}
+    has_mixes = any(name.startswith("scalar_mixes.") for name in tensors)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    expected = {name: shape for name, shape in shapes.items() if has_mixes or not name.startswith("scalar_mixes.")}
     assert expected == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
-
-
-def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
-    if config.token_encoder == "char_cnn":
-        return ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=word_splitter)
-    if files.vocabulary is None:
-        raise ConversionError(
-            f"{files.weights} is of a model that reads word ids, so its vocabulary is needed to make them: "
-            "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
-        )
-    try:
-        tokenizer = ElmoTokenizer("word_embedding", word_splitter=word_splitter, vocab_file=str(files.vocabulary))
-    except (OSError, ValueError) as error:
-        raise ConversionError(f"{files.vocabulary}: {error}") from error
-    if max(tokenizer.get_vocab().values()) >= config.vocab_size:
-        raise ConversionError(
-            f"{files.vocabulary} has more words than `embedding` in {files.weights} has rows, {config.vocab_size - 1}."
-        )
-    return tokenizer
 
 
 def _write_vocabulary(tokenizer: ElmoTokenizer, num_words: int, path: Path) -> None:
@@ -206,6 +169,10 @@ def _write_vocabulary(tokenizer: ElmoTokenizer, num_words: int, path: Path) -> N
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:
     notes = []
+    if config.forget_bias != FORGET_BIAS:
+        notes.append(
+            f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded."
+        )
     mixes = [tensors[name] for name in tensors if name.startswith("scalar_mixes.") and name.endswith(".logits")]
     if any(np.ptp(logits) > 0 for logits in mixes):
         notes.append("the scalar mix is not carried: the format holds the biLM only.")

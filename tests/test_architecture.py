@@ -11,18 +11,19 @@ ROOT = Path(__file__).parents[1]
 # Each module may import those before it in its list; see docs/architecture.md.
 LAYERS = [
     ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest"],
-    ["configuration_elmo", "word_encoding", "vector_files"],
+    ["configuration_elmo", "word_encoding", "code_point_codec", "vector_files"],
     ["token_encoder", "lstmp", "scalar_mix"],
     ["modeling_elmo", "tokenization_elmo"],
     ["loading", "embed", "__init__"],
     ["cli"],
 ]
 CONVERSION_LAYERS = [
-    ["errors", "reference"],
-    ["rules", "files"],
-    ["allennlp", "model_card"],
+    ["errors", "reference", "checkpoint"],
+    ["limits", "rules", "options", "reference_torch"],
+    ["files", "sources", "state_dicts", "allennlp", "torch_layout", "model_card"],
+    ["allennlp_files", "trained_allennlp", "manylangs"],
     ["convert"],
-    ["published"],
+    ["formats", "published"],
     ["__init__"],
 ]
 

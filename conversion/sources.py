@@ -1,0 +1,200 @@
+"""What a user gives to `convert`: a folder, a file, or an archive, each seen as files by name.
+
+Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that vanishes afterwards. Only plain files
+come out, under names that stay inside it; links, devices, and names such as `../x` make the whole archive refused. What
+is unpacked is bounded by the archive's size (`limits.py`), is read in blocks, and every checksum is verified.
+"""
+
+import bz2
+import gzip
+import io
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from .errors import ConversionError
+from .limits import refuse_bomb
+
+BLOCK = 1 << 20
+MAX_HEADER = 16 << 20
+ZIP_MAGIC = b"PK\x03\x04"
+TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
+# What zipfile, tarfile, gzip and bz2 make of damaged bytes.
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    IndexError,
+    KeyError,
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a SOURCE.
+
+    Attributes:
+        path: what the user gave.
+        files: where each file is, by its name; `/` stands between folders.
+        is_archive: whether they were unpacked, so that fingerprints are of the archive.
+    """
+
+    path: Path
+    files: dict[str, Path]
+    is_archive: bool = False
+
+    @property
+    def listing(self) -> str:
+        """The names, for messages."""
+        names = sorted(self.files)
+        return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "") or "nothing"
+
+    def fingerprinted(self, *paths: Path) -> dict[str, Path]:
+        """By name, the files to take fingerprints of: those given, or the archive that they came out of."""
+        return {path.name: path for path in ([self.path] if self.is_archive else paths)}
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Opens a folder, a file or an archive.
+
+    Raises:
+        ConversionError: if it is not there, or is an archive that is damaged or hostile.
+    """
+    if path.is_dir():
+        inside = [*path.iterdir(), *(path / "fta").glob("*")]
+        yield Source(path, {file.relative_to(path).as_posix(): file for file in inside if file.is_file()})
+    elif not path.is_file():
+        raise ConversionError(f"there is no file or folder {path}.")
+    elif _is_archive(path):
+        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary:
+            # The archive's name stands in every path, and so in every message.
+            folder = Path(temporary) / path.name
+            folder.mkdir()
+            yield Source(path, unpack(path, folder), is_archive=True)
+    else:
+        yield Source(path, {path.name: path})
+
+
+def unpack(archive: Path, folder: Path) -> dict[str, Path]:
+    """Unpacks an archive.
+
+    Args:
+        archive: a zip or a compressed tar file.
+        folder: an empty folder.
+
+    Returns:
+        paths by name; one folder around everything is left out of the names.
+
+    Raises:
+        ConversionError: if the archive is damaged, would unpack to too much, or holds anything but plain files with
+            names that stay inside the folder.
+    """
+    try:
+        names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
+    except DAMAGE as error:
+        raise ConversionError(f"{archive} cannot be unpacked, it may be truncated: {error}. Get it again.") from error
+    tops = {name.partition("/")[0] for name in names}
+    prefix = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in names) else ""
+    return {name.removeprefix(prefix): folder / name for name in names}
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(ZIP_MAGIC))
+
+
+def _is_archive(path: Path) -> bool:
+    magic = _magic(path)
+    if magic == ZIP_MAGIC:
+        # torch's own files are zip files too; they are read by torch.
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return not any(name.endswith("/data.pkl") for name in archive.namelist())
+        except DAMAGE as error:
+            raise ConversionError(f"{path} is a damaged zip file, it may be truncated: {error}.") from error
+    return magic.startswith(tuple(TAR_OPENERS))
+
+
+def _unpack_zip(path: Path, folder: Path) -> list[str]:
+    with zipfile.ZipFile(path) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        refuse_bomb(sum(member.file_size for member in members), path.stat().st_size, str(path))
+        for member in members:
+            mode = member.external_attr >> 16
+            _check_member(path, member.filename, is_plain=stat.S_IFMT(mode) in (0, stat.S_IFREG))
+        for member in members:
+            with archive.open(member) as packed:
+                _copy(packed, folder / member.filename)
+        return [member.filename for member in members]
+
+
+def _unpack_tar(path: Path, folder: Path) -> list[str]:
+    size = path.stat().st_size
+    opener = next(opener for start, opener in TAR_OPENERS.items() if _magic(path).startswith(start))
+    names = []
+    with opener(path, "rb") as packed:
+        stream = _Bounded(packed, size, str(path))
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in archive:
+                if member.isdir():
+                    continue
+                _check_member(path, member.name, is_plain=member.isreg() and not member.issparse())
+                refuse_bomb(member.size, size, str(path))
+                content = archive.extractfile(member)
+                assert content is not None
+                _copy(content, folder / member.name)
+                names.append(member.name)
+        # The checksum stands at the end of the stream.
+        while stream.read(BLOCK):
+            pass
+    return names
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that is read from its begin, and no further than a checkpoint is long."""
+
+    def __init__(self, stream: Any, packed: int, where: str) -> None:
+        super().__init__()
+        self.stream, self.packed, self.where = stream, packed, where
+
+    def read(self, size: int = -1) -> bytes:
+        # tarfile reads an extended header at once, as long as it says that it is.
+        if size > MAX_HEADER:
+            raise ConversionError(f"{self.where} has an entry with a header of {size:,} bytes; it is not unpacked.")
+        refuse_bomb(self.stream.tell(), self.packed, self.where)
+        return self.stream.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        refuse_bomb(offset, self.packed, self.where)
+        return self.stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+
+def _check_member(archive: Path, name: str, is_plain: bool) -> None:
+    parts = PurePosixPath(name).parts
+    is_inside = bool(parts) and not name.startswith("/") and ".." not in parts and "\\" not in name and "\0" not in name
+    if not is_inside:
+        raise ConversionError(f"{archive} holds an entry {name!r} that points outside the archive; it is not unpacked.")
+    if not is_plain:
+        raise ConversionError(f"{archive} holds an entry {name!r} that is no plain file; it is not unpacked.")
+
+
+def _copy(packed: IO[bytes], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        while block := packed.read(BLOCK):
+            file.write(block)
