@@ -79,7 +79,15 @@ def write_folder(checkpoint: Checkpoint, destination: Path, *, source_name: str,
         difference = _check(folder, checkpoint) if check else None
         sources = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
         (folder / "README.md").write_text(
-            render_card(destination.resolve().name, config, num_parameters(tensors), source_name, sources, difference),
+            render_card(
+                destination.resolve().name,
+                config,
+                num_parameters(tensors),
+                source_name,
+                sources,
+                difference,
+                checkpoint.tokenizer.word_splitter,
+            ),
             encoding="utf-8",
         )
     return difference

@@ -41,6 +41,10 @@ def _has(*patterns: str) -> Callable[[Source], bool]:
     return lambda source: all(any(fnmatch(name, pattern) for name in source.files) for pattern in patterns)
 
 
+def _has_any(*names: str) -> Callable[[Source], bool]:
+    return lambda source: any(name in source.files for name in names)
+
+
 def _explain(reason: str) -> Callable[[Source, Given], Checkpoint]:
     def read(source: Source, given: Given) -> Checkpoint:
         raise ConversionError(f"{source.path} {reason}")
@@ -65,7 +69,7 @@ def _read_hdf5(source: Source, given: Given) -> Checkpoint:
 LAYOUTS = (
     Layout(
         "an ELMoForManyLangs model",
-        lambda source: _has("encoder.pkl", "token_embedder.pkl")(source) or _has("c*.dic", "*.pkl")(source),
+        _has_any("encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"),
         read_manylangs,
         frozenset({"word_splitter"}),
     ),

@@ -14,6 +14,7 @@ def render_card(
     source_name: str,
     sources: dict[str, str],
     difference: float | None,
+    word_splitter: str,
 ) -> str:
     """Renders the card.
 
@@ -24,11 +25,13 @@ def render_card(
         source_name: what the source is called, such as `elmo_small`.
         sources: SHA-256 of each source file by its name.
         difference: largest difference found by the check, or None.
+        word_splitter: how the folder's tokenizer splits raw text.
     """
     data = ModelCardData(
         library_name="transformers", pipeline_tag="feature-extraction", tags=["elmo", "bilm", "word-embeddings"]
     )
-    has_characters = config.token_encoder == "char_cnn"
+    unit = {"bytes": "bytes of UTF-8", "code_points": "code points"}[config.alphabet]
+    cuts_words = config.token_encoder == "char_cnn" or config.alphabet == "code_points"
     card = ModelCard.from_template(
         data,
         template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
@@ -39,7 +42,8 @@ def render_card(
         architecture=_architecture(config, num_parameters),
         sources=sources,
         difference=difference,
-        max_bytes=config.max_word_length - 2 if has_characters else None,
+        longest_word=f"{config.max_word_length - 2} {unit}" if cuts_words else None,
+        word_splitter=word_splitter,
     )
     return card.content
 
@@ -47,12 +51,17 @@ def render_card(
 def _architecture(config: ElmoConfig, num_parameters: int) -> list[tuple[str, str]]:
     if config.token_encoder == "char_cnn":
         filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
+        words = (
+            f"{config.word_embedding_size}-d words ({config.num_input_words}) and " if config.num_input_words else ""
+        )
+        kind = "characters" if config.alphabet == "bytes" else f"code points ({config.num_characters})"
         encoder = (
-            f"{config.char_embedding_size}-d characters, filters {filters} ({config.char_activation}), "
+            f"{words}{config.char_embedding_size}-d {kind}, filters {filters} ({config.char_activation}), "
             f"{config.num_highway_layers} highway layers"
         )
     else:
-        encoder = f"word embedding, {config.vocab_size - 1} words"
+        width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""
+        encoder = f"{width}word embedding, {config.vocab_size - 1} words"
     skip = "with" if config.use_skip_connections else "without"
     return [
         ("parameters", f"{num_parameters:,}"),
