@@ -8,6 +8,7 @@ is unpacked is bounded by the archive's size (`limits.py`), is read in blocks, a
 import bz2
 import gzip
 import io
+import os
 import stat
 import tarfile
 import tempfile
@@ -95,7 +96,7 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
         folder: an empty folder.
 
     Returns:
-        paths by name; one folder around everything is left out of the names.
+        paths by name; folders around everything are left out of the names.
 
     Raises:
         ConversionError: if the archive is damaged, would unpack to too much, or holds anything but plain files with
@@ -105,9 +106,8 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
         names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
     except DAMAGE as error:
         raise ConversionError(f"{archive} cannot be unpacked, it may be truncated: {error}. Get it again.") from error
-    tops = {name.partition("/")[0] for name in names}
-    prefix = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in names) else ""
-    return {name.removeprefix(prefix): folder / name for name in names}
+    prefix = os.path.commonprefix([f"{PurePosixPath(name).parent}/" for name in names]).rpartition("/")[0]
+    return {str(PurePosixPath(name).relative_to(prefix)): folder / name for name in names}
 
 
 def _magic(path: Path) -> bytes:
