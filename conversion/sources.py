@@ -106,7 +106,7 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
         names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
     except DAMAGE as error:
         raise ConversionError(f"{archive} cannot be unpacked, it may be truncated: {error}. Get it again.") from error
-    prefix = os.path.commonprefix([f"{PurePosixPath(name).parent}/" for name in names]).rpartition("/")[0]
+    prefix = os.path.commonpath([PurePosixPath(name).parent for name in names]) if names else ""
     return {str(PurePosixPath(name).relative_to(prefix)): folder / name for name in names}
 
 

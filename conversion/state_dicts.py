@@ -20,6 +20,7 @@ from .limits import refuse_bomb
 # The pickle, in protocol 2, of the number with which torch begins a file of its older form.
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 ZIP_MAGIC = b"PK\x03\x04"
+DIRECTORY_ATTRIBUTE = 0x10
 
 
 def read_state_dict(path: Path) -> dict[str, np.ndarray]:
@@ -54,15 +55,17 @@ def _check_zip(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             refuse_bomb(sum(member.file_size for member in members), path.stat().st_size, str(path))
-            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-                raise ConversionError(f"{path} is a compressed zip file; torch.save writes uncompressed ones.")
             if any(member.filename.endswith("/constants.pkl") for member in members):
                 raise ConversionError(f"{path} is a TorchScript program, which is code; give its state dict.")
-            damaged = archive.testzip()
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                raise ConversionError(f"{path} is a compressed zip file; torch.save writes uncompressed ones.")
+            # torch reads such a member as nothing, and leaves what is in memory in its place.
+            directories = [member.filename for member in members if member.external_attr & DIRECTORY_ATTRIBUTE]
+            damaged = archive.testzip() or next(iter(directories), None)
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError) as error:
         raise ConversionError(f"{path} is a damaged zip file, it may be truncated: {error}.") from error
     if damaged is not None:
-        raise ConversionError(f"{path} is damaged: the checksum of {damaged} is wrong. Get it again.")
+        raise ConversionError(f"{path} is damaged: its member {damaged} is not what was written. Get it again.")
 
 
 def _explain(path: Path, error: Exception) -> str:
