@@ -97,6 +97,7 @@ def _visit_hdf5(path: Path, visit: Callable[[str, h5py.Dataset | h5py.Group], No
         raise ConversionError(
             f"{path} is not an hdf5 file; ELMo weights are `*.hdf5` (an HTML page saved by mistake?)."
         )
+
     def visit_named(name: str | bytes, item: h5py.Dataset | h5py.Group) -> None:
         if isinstance(name, bytes):
             raise ValueError(f"a name is not UTF-8: {name!r}")

@@ -124,3 +124,15 @@ def test_initial_tables_are_glorots() -> None:
     projection = ElmoModel(word_config(word_embedding_size=400)).token_encoder.projection
     assert projection.weight.std().item() == pytest.approx(400**-0.5, rel=0.05)
     assert projection.bias.abs().max() == 0
+
+
+def test_names_of_the_weights_are_the_promised_ones(model: ElmoModel) -> None:
+    def token_encoder(model: ElmoModel) -> set[str]:
+        return {name.removeprefix("token_encoder.") for name in model.state_dict() if name.startswith("token_encoder.")}
+
+    parts = ["convolutions.0", "convolutions.1", "highways.0.transform", "highways.0.gate", "projection"]
+    linear = {f"{part}.{kind}" for part in parts for kind in ("weight", "bias")}
+    assert token_encoder(model) == {"embedding.weight", "word_embedding.weight", *linear}
+    projected = ElmoModel(word_config(word_embedding_size=4))
+    assert token_encoder(projected) == {"embedding.weight", "projection.weight", "projection.bias"}
+    assert token_encoder(ElmoModel(word_config())) == {"embedding.weight"}
