@@ -155,7 +155,7 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         for op in rule.ops:
             arrays = op.apply(arrays)
         for target, array in zip(rule.targets, arrays, strict=True):
-            imported[target] = np.asarray(array, dtype=np.float32, order="C")
+            imported[target] = np.array(array, dtype=np.float32, order="C")
     return imported
 
 

@@ -27,6 +27,7 @@ from archives import (
 )
 from checkpoints import run_python
 
+from elmo_hf.conversion import files
 from elmo_hf.conversion.checkpoint import Given
 from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.formats import convert_source, recognise
@@ -188,6 +189,16 @@ NO_STATES = {
         lambda: zip_of({"a/data.pkl": b"x" * 99, "a/version": b"3"}, zipfile.ZIP_DEFLATED),
         "is a compressed zip file; torch.save writes uncompressed ones.",
     ),
+    "torn zip": (lambda: zip_of({"a/data.pkl": b"x" * 99})[:-30], "is a damaged zip file, it may be truncated: "),
+    "wrong checksum": (
+        lambda: zip_of({"a/data.pkl": b"x" * 99}).replace(b"xxx", b"xyx", 1),
+        "task.th is damaged: its member a/data.pkl is not what was written. Get it again.",
+    ),
+    "cut pickle": (lambda: state_bytes({"w": torch.ones(2)})[:18], "task.th cannot be read, it may be truncated: "),
+    "no pickle of tensors": (
+        lambda: state_bytes({"w": torch.ones(2)})[:21] + b"\x80\x02\xff.",
+        "cannot be read, it may be truncated: it is no pickle of tensors alone. Get it again.",
+    ),
     "no tensors": (lambda: zip_of({"a/data.pkl": b"x", "a/version": b"3"}), "cannot be read, it may be truncated: "),
     "without end": (
         lambda: state_bytes({"w": torch.ones(1, 1).expand(1 << 20, 1 << 20)}),
@@ -212,6 +223,25 @@ def test_weights_that_torch_would_take_for_a_directory_are_refused(tmp_path: Pat
         archive.comment = b"written again"
     assert torch.load(path, weights_only=True)["w"].shape == (9,)
     assert_refused(path, f"task.th is damaged: its member {member.filename} is not what was written. Get it again.")
+
+
+def test_a_zip_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    content = write_zip(tmp_path / "model.zip", nlpl_files(CASE)).read_bytes()
+    (tmp_path / "model.zip").write_bytes(content[:-30])
+    assert_refused(tmp_path / "model.zip", "model.zip is a damaged zip file, it may be truncated: ")
+
+
+def test_a_tar_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    content = write_tar(tmp_path / "model.tar.gz", archive_files(CASE)).read_bytes()
+    (tmp_path / "model.tar.gz").write_bytes(content[:-30])
+    assert_refused(tmp_path / "model.tar.gz", "model.tar.gz cannot be unpacked, it may be truncated: ")
+
+
+def test_options_without_end_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_TEXT", 100)
+    source = write_files(tmp_path / "source" / "model", nlpl_files(CASE))
+    size = len(nlpl_files(CASE)["options.json"])
+    assert_refused(source, f"options.json has {size} bytes; at most 100 are read.")
 
 
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:

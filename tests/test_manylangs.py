@@ -164,6 +164,16 @@ def test_new_and_old_files_of_torch_are_read_alike(folder: Path, tmp_path: Path)
     assert (to / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
+def test_weights_that_share_their_memory_are_read_alike(folder: Path, tmp_path: Path) -> None:
+    state = torch.load(MANYLANGS / "encoder.pkl", weights_only=True)
+    flat = torch.cat([tensor.flatten() for tensor in state.values()])
+    pieces = flat.split([tensor.numel() for tensor in state.values()])
+    views = {name: piece.view(state[name].shape) for name, piece in zip(state, pieces, strict=True)}
+    source = write_files(tmp_path / "source", manylangs_files() | {"encoder.pkl": state_bytes(views)})
+    to = convert(source, tmp_path / "to")
+    assert (to / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
 def test_raw_text_is_split_on_white_space_unless_asked_otherwise(folder: Path, tmp_path: Path) -> None:
     assert ElmoTokenizer.from_pretrained(folder).tokenize("Don't go.") == ["Don't", "go."]
     to = convert(MANYLANGS, tmp_path / "to", word_splitter="ptb")
@@ -259,6 +269,10 @@ FAULTS = {
     "no tab": (append("char.dic", b"x 3\n"), "char.dic, line 34: must be a symbol, a tab and a row below 33, found 'x"),
     "no number": (append("char.dic", b"x\tthree\n"), "char.dic, line 34: must be a symbol, a tab and a row below 33"),
     "endless number": (append("char.dic", b"x\t" + b"9" * 9999), "char.dic, line 34: must be a symbol, a tab and a"),
+    "no table": (
+        lambda files: files.update({"token_embedder.pkl": state_bytes({"projection.weight": torch.ones(2, 2)})}),
+        "source has char.dic, but `char_emb_layer.embedding.weight` is no table in token_embedder.pkl.",
+    ),
     "not UTF-8": (append("word.dic", b"\xff\t3\n"), "word.dic is not UTF-8: "),
     "no unknown": (replace_file("word.dic", b"a\t0\n"), "word.dic lacks `<oov>`, which stands for what is not in it."),
     "no marks": (replace_file("char.dic", b"<oov>\t0\n"), "lacks character <bos>, character <eos>, character <pad>"),
