@@ -24,13 +24,15 @@ class Given:
 
     Attributes:
         options: the options file.
-        vocabulary: for word input, one word a line.
+        vocabulary: the words of word input and of the softmax, one a line.
+        softmax: the released softmax of the language models.
         token_embeddings: bilm-tf's dump of that vocabulary's token vectors.
         word_splitter: how the tokenizer splits raw text.
     """
 
     options: Path | None = None
     vocabulary: Path | None = None
+    softmax: Path | None = None
     token_embeddings: Path | None = None
     word_splitter: str | None = None
 
@@ -41,7 +43,8 @@ class Checkpoint:
 
     Attributes:
         config: the architecture.
-        tensors: the weights by our names; scalar mixes among them where the source has any.
+        tensors: the weights by our names: those of an `ElmoForPreTraining` if the config has a softmax, else of an
+            `ElmoModel`; scalar mixes among them where the source has any.
         tokenizer: what makes the model's inputs.
         sources: the files to take fingerprints of, by the names that the model card gives them.
         make_reference: makes a witness for `--check`; None where there is none.

@@ -3,9 +3,15 @@
 options.json + weights.hdf5  --allennlp_to_folder-->  config.json, model.safetensors, tokenizer, code, README.md
 the same folder              --folder_to_allennlp-->  options.json + weights.hdf5, the same bits
 any other format's reader, its `Checkpoint`  --write_folder-->  such a folder
+
+Where the checkpoint has a softmax, in an hdf5 file of its own or in a TensorFlow checkpoint, the folder is of an
+`ElmoForPreTraining` with its tensors in two shards: the biLM, and the softmax, of which `ElmoModel` reads nothing.
+Going back, the softmax becomes softmax.hdf5.
 """
 
 import json
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +20,26 @@ import torch
 from elmo_hf.configuration_elmo import ElmoConfig
 from elmo_hf.digest import sha256_of_file
 from elmo_hf.loading import load_complete
+from elmo_hf.model_card import Conversion, Facts, render_card
 from elmo_hf.modeling_elmo import ElmoModel
+from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.tokenization_elmo import ElmoTokenizer
 
-from .allennlp import FORGET_BIAS, allennlp_rules, options_from_config, with_forget_bias
+from .allennlp import (
+    FORGET_BIAS,
+    allennlp_rules,
+    has_softmax,
+    language_model_rules,
+    options_from_config,
+    with_forget_bias,
+)
 from .allennlp_files import AllenNlpFiles, read_allennlp
 from .checkpoint import Checkpoint, Reference
 from .errors import ConversionError
 from .files import new_folder, refuse_existing, write_hdf5
-from .model_card import render_card
 from .rules import export_arrays
+
+logger = logging.getLogger(__name__)
 
 # What `--check` embeds: lengths differ, and so do scripts, and one word is longer than the 48 bytes of a row.
 CHECK_SENTENCES = (
@@ -36,9 +52,16 @@ CHECK_TOLERANCE = 1e-4
 
 
 def allennlp_to_folder(
-    files: AllenNlpFiles, destination: Path, *, source_name: str, word_splitter: str = "ptb", check: bool = False
+    files: AllenNlpFiles,
+    destination: Path,
+    *,
+    source_name: str,
+    word_splitter: str = "ptb",
+    check: bool = False,
+    facts: Facts | None = None,
+    tell: Callable[[str], None] = logger.warning,
 ) -> float | None:
-    """Converts an AllenNLP or bilm-tf export to a folder that `AutoModel.from_pretrained` loads.
+    """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
 
     Args:
         files: the checkpoint.
@@ -46,6 +69,8 @@ def allennlp_to_folder(
         source_name: what the model card calls the source.
         word_splitter: how the folder's tokenizer splits raw text.
         check: whether to embed `CHECK_SENTENCES` with the written folder and with NumPy from the checkpoint's arrays.
+        facts: what is published about the weights, for the card.
+        tell: is told what of the checkpoint is not carried.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -54,10 +79,20 @@ def allennlp_to_folder(
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
     refuse_existing(destination)
-    return write_folder(read_allennlp(files, word_splitter), destination, source_name=source_name, check=check)
+    checkpoint = read_allennlp(files, word_splitter)
+    for note in checkpoint.notes:
+        tell(note)
+    return write_folder(checkpoint, destination, source_name=source_name, check=check, facts=facts)
 
 
-def write_folder(checkpoint: Checkpoint, destination: Path, *, source_name: str, check: bool = False) -> float | None:
+def write_folder(
+    checkpoint: Checkpoint,
+    destination: Path,
+    *,
+    source_name: str,
+    check: bool = False,
+    facts: Facts | None = None,
+) -> float | None:
     """Writes what a reader read as a folder that `AutoModel.from_pretrained` loads.
 
     Args:
@@ -65,6 +100,7 @@ def write_folder(checkpoint: Checkpoint, destination: Path, *, source_name: str,
         destination: the new folder; it must not exist.
         source_name: what the model card calls the source.
         check: whether to embed `CHECK_SENTENCES` with the written folder and with the checkpoint's reference.
+        facts: what is published about the weights, for the card.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -77,24 +113,21 @@ def write_folder(checkpoint: Checkpoint, destination: Path, *, source_name: str,
         _save(config, tensors, folder)
         checkpoint.tokenizer.save_pretrained(folder)
         difference = _check(folder, checkpoint) if check else None
-        sources = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
-        (folder / "README.md").write_text(
-            render_card(
-                destination.resolve().name,
-                config,
-                num_parameters(tensors),
-                source_name,
-                sources,
-                difference,
-                checkpoint.tokenizer.word_splitter,
-            ),
-            encoding="utf-8",
+        digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
+        card = render_card(
+            destination.resolve().name,
+            config=config,
+            num_parameters=num_parameters(tensors),
+            facts=facts,
+            conversion=Conversion(source_name, digests, difference),
+            word_splitter=checkpoint.tokenizer.word_splitter,
         )
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 
 
 def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
-    """Converts one of our folders back to `options.json` and `weights.hdf5`.
+    """Converts one of our folders back to `options.json` and `weights.hdf5`, and a language model's `softmax.hdf5`.
 
     Args:
         source: a folder written by `save_pretrained` or `elmo-hf convert`, or a Hub name.
@@ -108,19 +141,28 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     """
     refuse_existing(destination)
     try:
-        model = load_complete(source, dtype=torch.float32)
+        model = _load(source)
     except ValueError as error:
         raise ConversionError(str(error)) from error
-    config = model.config
+    config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    options = options_from_config(config)
-    arrays = with_forget_bias(export_arrays(allennlp_rules(config), tensors), config.forget_bias - FORGET_BIAS)
+    options = options_from_config(config, with_softmax=is_language_model)
+    rules = language_model_rules(config) if is_language_model else allennlp_rules(config)
+    arrays = with_forget_bias(export_arrays(rules, tensors), config.forget_bias - FORGET_BIAS)
+    softmax = {name: arrays.pop(name) for name in list(arrays) if has_softmax([name])}
+    needs_words = is_language_model or config.token_encoder == "word_embedding"
+    words = ElmoTokenizer.from_pretrained(source).predicted_words if needs_words else None
     with new_folder(destination) as folder:
         (folder / "options.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         write_hdf5(folder / "weights.hdf5", arrays)
-        if config.token_encoder == "word_embedding":
-            _write_vocabulary(ElmoTokenizer.from_pretrained(source), config.vocab_size - 1, folder / "vocab.txt")
-    return _export_notes(config, tensors)
+        if softmax:
+            write_hdf5(folder / "softmax.hdf5", softmax)
+        if words is not None:
+            (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    notes = _export_notes(config, tensors)
+    if needs_words and words is None:
+        notes.append("there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.")
+    return notes
 
 
 def largest_difference(folder: Path, reference: Reference) -> float:
@@ -151,28 +193,33 @@ def _check(folder: Path, checkpoint: Checkpoint) -> float:
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
-    """Numbers of the biLM, without the padding rows that only our tables have."""
-    bilm = {name: tensor for name, tensor in tensors.items() if not name.startswith("scalar_mixes.")}
-    padding_rows = sum(tensor.shape[1] for name, tensor in bilm.items() if name.endswith("embedding.weight"))
-    return sum(tensor.size for tensor in bilm.values()) - padding_rows
+    """Numbers of the biLM and its softmax, without scalar mixes and the padding rows that only our tables have."""
+    counted = {name: tensor for name, tensor in tensors.items() if not _is_of_a_mix(name)}
+    padding_rows = sum(tensor.shape[1] for name, tensor in counted.items() if name.endswith("embedding.weight"))
+    return sum(tensor.size for tensor in counted.values()) - padding_rows
+
+
+def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
+    """The biLM, or the language model if that is what was saved."""
+    model = load_complete(source, dtype=torch.float32)
+    if ElmoForPreTraining.__name__ in (model.config.architectures or []):
+        return load_complete(source, ElmoForPreTraining, dtype=torch.float32)
+    return model
+
+
+def _is_of_a_mix(name: str) -> bool:
+    return name.removeprefix("elmo.").startswith("scalar_mixes.")
 
 
 def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> None:
     """Writes config, weights and code; a checkpoint without scalar mixes gets none."""
     with torch.device("meta"):
-        model = ElmoModel(config)
-    has_mixes = any(name.startswith("scalar_mixes.") for name in tensors)
+        model = ElmoModel(config) if config.num_softmax_words is None else ElmoForPreTraining(config)
+    has_mixes = any(map(_is_of_a_mix, tensors))
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    expected = {name: shape for name, shape in shapes.items() if has_mixes or not name.startswith("scalar_mixes.")}
+    expected = {name: shape for name, shape in shapes.items() if has_mixes or not _is_of_a_mix(name)}
     assert expected == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
-
-
-def _write_vocabulary(tokenizer: ElmoTokenizer, num_words: int, path: Path) -> None:
-    """Writes one word a line in the order of the ids; an id whose word occurs twice in the source gets a name."""
-    words = {word_id: word for word, word_id in tokenizer.get_vocab().items()}
-    lines = [words.get(word_id, f"<unused{word_id}>") for word_id in range(1, num_words + 1)]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:
@@ -181,7 +228,7 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[st
         notes.append(
             f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded."
         )
-    mixes = [tensors[name] for name in tensors if name.startswith("scalar_mixes.") and name.endswith(".logits")]
+    mixes = [tensor for name, tensor in tensors.items() if _is_of_a_mix(name) and name.endswith(".logits")]
     if any(np.ptp(logits) > 0 for logits in mixes):
         notes.append("the scalar mix is not carried: the format holds the biLM only.")
     unreadable = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from .allennlp_files import AllenNlpFiles, read_allennlp
+from .allennlp_files import AllenNlpFiles, holds_tensorflow_checkpoint, read_allennlp
 from .checkpoint import Checkpoint, Given
 from .convert import write_folder
 from .errors import ConversionError
@@ -52,8 +52,12 @@ def _explain(reason: str) -> Callable[[Source, Given], Checkpoint]:
     return read
 
 
-def _read_hdf5(source: Source, given: Given) -> Checkpoint:
-    top = {name: path for name, path in source.files.items() if "/" not in name}
+def _top(source: Source) -> dict[str, Path]:
+    return {name: path for name, path in source.files.items() if "/" not in name}
+
+
+def _read_allennlp(source: Source, given: Given) -> Checkpoint:
+    top = _top(source)
     weights = [name for name in top if name.endswith(".hdf5")]
     if len(weights) == 1 and hdf5_names(top[weights[0]]) == {"embedding"}:
         raise ConversionError(
@@ -61,7 +65,12 @@ def _read_hdf5(source: Source, given: Given) -> Checkpoint:
             "own options and weights, and this file as `--token-embeddings FILE` with its `--vocabulary FILE`."
         )
     found = AllenNlpFiles.among(top, source.path, given.options)
-    files = AllenNlpFiles(found.options, found.weights, given.vocabulary or found.vocabulary, given.token_embeddings)
+    files = replace(
+        found,
+        vocabulary=given.vocabulary or found.vocabulary,
+        softmax=given.softmax or found.softmax,
+        token_embeddings=given.token_embeddings,
+    )
     checkpoint = read_allennlp(files, given.word_splitter or "ptb")
     return replace(checkpoint, sources=source.fingerprinted(*checkpoint.sources.values()))
 
@@ -80,10 +89,16 @@ LAYOUTS = (
         frozenset({"options", "word_splitter"}),
     ),
     Layout(
+        "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)",
+        lambda source: holds_tensorflow_checkpoint(_top(source)),
+        _read_allennlp,
+        frozenset(field.name for field in fields(Given)),
+    ),
+    Layout(
         "options and weights of AllenNLP, bilm-tf or simple_elmo",
         _has("*.hdf5"),
-        _read_hdf5,
-        frozenset({"options", "vocabulary", "token_embeddings", "word_splitter"}),
+        _read_allennlp,
+        frozenset(field.name for field in fields(Given)),
     ),
     Layout(
         "a folder for transformers",

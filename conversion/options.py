@@ -28,12 +28,14 @@ class Option:
         field: field of `ElmoConfig`.
         default: what the original software takes where the key is absent; `REQUIRED` if nothing.
         to_config: from the options' value to the field's.
+        from_config: from the field's value to the options'.
     """
 
     path: tuple[str, ...]
     field: str
     default: Any = REQUIRED
     to_config: Callable[[Any], Any] = lambda value: value
+    from_config: Callable[[Any], Any] = lambda value: value
 
 
 def read_fields(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> dict[str, Any]:

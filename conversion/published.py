@@ -1,21 +1,22 @@
 """The published checkpoints and how to get them.
 
-Addresses and file names are AllenNLP's own (allennlp.org/elmo). Nobody published checksums, so the first download's
-are recorded in `SHA256SUMS` beside the files (check with `sha256sum -c`), and in the model card.
+Addresses and file names are those of AllenNLP's page (allennlp.org/elmo) and of the pages it links to; what is known of
+each model stands in `published_cards.py`. Nobody published checksums of most, so the first download's are recorded in
+`SHA256SUMS` beside the files (check with `sha256sum -c`), and in the model card.
 """
 
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
 from elmo_hf.digest import sha256_of_file
 
-from .convert import AllenNlpFiles
+from .allennlp_files import AllenNlpFiles
 from .errors import ConversionError
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
@@ -24,7 +25,7 @@ RECORD = "SHA256SUMS"
 
 @dataclass(frozen=True)
 class Published:
-    """One published checkpoint: its two files below `BASE_URL`."""
+    """One published checkpoint: its two files, below `BASE_URL` or elsewhere."""
 
     options: str
     weights: str
@@ -34,12 +35,28 @@ def _official(folder: str) -> Published:
     return Published(f"{folder}/elmo_{folder}_options.json", f"{folder}/elmo_{folder}_weights.hdf5")
 
 
+def _in_one_place(address: str) -> Published:
+    return Published(f"{address}options.json", f"{address}weights.hdf5")
+
+
 PUBLISHED = {
     "small": _official("2x1024_128_2048cnn_1xhighway"),
     "medium": _official("2x2048_256_2048cnn_1xhighway"),
     "original": _official("2x4096_512_2048cnn_2xhighway"),
     "5.5B": _official("2x4096_512_2048cnn_2xhighway_5.5B"),
     "pt": Published("contributed/pt/elmo_pt_options.json", "contributed/pt/elmo_pt_weights.hdf5"),
+    "pt-wikipedia": Published("contributed/pt/wikipedia/options.json", "contributed/pt/wikipedia/elmo_pt_weights.hdf5"),
+    "pt-brwac": Published("contributed/pt/brwac/options.json", "contributed/pt/brwac/elmo_pt_weights_dgx1.hdf5"),
+    "pubmed": Published(
+        "contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_options.json",
+        "contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+    ),
+    "de": _in_one_place(
+        "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/"
+    ),
+    "ja": _in_one_place("https://exawizardsallenlp.blob.core.windows.net/data/"),
+    "eu": _in_one_place("https://schweter.eu/cloud/eu-elmo/"),
+    "ta": _in_one_place("https://schweter.eu/cloud/ta-elmo/"),
 }
 
 
@@ -59,12 +76,17 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
     published = PUBLISHED[name]
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [_fetch(base_url + part, folder) for part in (published.options, published.weights)]
+    paths = [fetch(urljoin(base_url, part), folder) for part in (published.options, published.weights)]
     _check_record(folder / RECORD, paths)
     return AllenNlpFiles(*paths)
 
 
-def _fetch(url: str, folder: Path) -> Path:
+def fetch(url: str, folder: Path) -> Path:
+    """Downloads one file into a folder, with a progress bar, unless it is there already.
+
+    Raises:
+        ConversionError: if it does not arrive whole; nothing is kept then.
+    """
     path = folder / Path(urlsplit(url).path).name
     if not path.exists():
         partial = path.with_name(path.name + ".partial")

@@ -184,7 +184,7 @@ def _faults_of(rule: Rule, array: np.ndarray) -> list[str]:
     if array.dtype.kind != "f":
         return [f"type: `{rule.source}` must be float32, found {array.dtype}"]
     with np.errstate(over="ignore"):
-        is_finite = np.isfinite(array.astype(np.float32)).all()
+        is_finite = np.isfinite(array.astype(np.float32, copy=False)).all()
     if not is_finite:
         return [f"values: `{rule.source}` holds NaN or infinite numbers"]
     return []

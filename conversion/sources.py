@@ -62,8 +62,9 @@ class Source:
         return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "") or "nothing"
 
     def fingerprinted(self, *paths: Path) -> dict[str, Path]:
-        """By name, the files to take fingerprints of: those given, or the archive that they came out of."""
-        return {path.name: path for path in ([self.path] if self.is_archive else paths)}
+        """By name, the files to take fingerprints of: those given, or for those of an archive the archive."""
+        inside = set(self.files.values()) if self.is_archive else set()
+        return {path.name: path for path in (self.path if path in inside else path for path in paths)}
 
 
 @contextmanager

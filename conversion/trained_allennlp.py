@@ -67,7 +67,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
         config,
         import_arrays(rules, carried, str(source.files[name])),
         ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=given.word_splitter or "ptb"),
-        source.fingerprinted(source.files[name]) | ({given.options.name: given.options} if given.options else {}),
+        source.fingerprinted(source.files[name], *([given.options] if given.options else [])),
         partial(allennlp_reference, options, bilm),
         _notes(left),
     )

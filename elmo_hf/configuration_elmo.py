@@ -27,12 +27,20 @@ TOKEN_ENCODERS = ("char_cnn", "word_embedding")
 ALPHABETS = ("bytes", "code_points")
 CHAR_ACTIVATIONS = ("relu", "tanh")
 SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
+LAYER_MIXES = ("scalar", "linear")
+TASK_ENCODERS = ("none", "lstm")
+POOLINGS = ("mean", "max", "attention")
+SOFTMAXES = ("full", "sampled", "adaptive")
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 # Every class a saved folder can open, whichever of them wrote it: transformers itself would record only the writer.
 AUTO_MAP = {
     "AutoConfig": "configuration_elmo.ElmoConfig",
     "AutoModel": "modeling_elmo.ElmoModel",
+    "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
+    "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
+    "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
+    "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
 }
 
 
@@ -71,6 +79,28 @@ class ElmoConfig(PreTrainedConfig):
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
             makes a vector depend on its batch mates; `"word"`: each word vector on its own.
+        scalar_mix_l2: the paper's lambda; in training, this times the squares of the mixes' logits is added to a
+            task's loss, which pulls the weights to equal ones.
+        layer_mix: how a representation is made of the layers: `"scalar"`, the paper's mix, or `"linear"`, a learned
+            linear layer over the L+1 layers side by side, which starts as their mean.
+        freeze_bilm: of models for a task, what does not learn: True: the whole biLM; False: nothing; or a list of its
+            parts, `"token_encoder"`, `"layer_1"` to `"layer_L"`.
+        task_encoder: between ELMo and a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM over [x; ELMo],
+            where x is the context-free word vector; with two representations, the second is put beside its output.
+        task_hidden_size: cell of each direction of the task's LSTM.
+        classifier_dropout: dropout before a task's classifier, in training only.
+        pooling: how `ElmoForSequenceClassification` makes one vector of a text's words: `"mean"`, `"max"` or
+            `"attention"`.
+        text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
+        use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
+        num_softmax_words: V, words of the language models' vocabulary, `<S>`, `</S>` and `<UNK>` included; None: the
+            folder holds no language model.
+        softmax: how training computes the loss over V words: `"full"`, `"sampled"` (words must be numbered by falling
+            frequency) or `"adaptive"` (likewise). Evaluation is exact with each of them.
+        num_softmax_samples: words drawn for each batch and direction where the softmax is sampled.
+        softmax_cutoffs: ranks at which the clusters of the adaptive softmax begin, rising.
+        share_embedding_softmax: with word input, whether the softmax's matrix is the word embedding.
+        lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
         pad_token_id: always 0.
         bos_token_id: id that marks `<S>`; None: 257 for bytes, 1 for words; code points have no default.
         eos_token_id: id that marks `</S>`; None: 258 for bytes, 2 for words; code points have no default.
@@ -107,6 +137,21 @@ class ElmoConfig(PreTrainedConfig):
     scalar_mix_weights: Sequence[float] | None = None
     scalar_mix_trainable: bool = True
     scalar_mix_layer_norm: str = "none"
+    scalar_mix_l2: float = 0.0
+    layer_mix: str = "scalar"
+    freeze_bilm: bool | Sequence[str] = True
+    task_encoder: str = "none"
+    task_hidden_size: int = 256
+    classifier_dropout: float = 0.0
+    pooling: str = "mean"
+    text_pairs: bool = False
+    use_crf: bool = False
+    num_softmax_words: int | None = None
+    softmax: str = "full"
+    num_softmax_samples: int = 8192
+    softmax_cutoffs: Sequence[int] | None = None
+    share_embedding_softmax: bool = False
+    lm_dropout: float = 0.1
     pad_token_id: int | None = 0
     bos_token_id: int | None = None
     eos_token_id: int | None = None
@@ -129,6 +174,7 @@ class ElmoConfig(PreTrainedConfig):
         self._one_of("alphabet", ALPHABETS)
         self._one_of("char_activation", CHAR_ACTIVATIONS)
         self._one_of("scalar_mix_layer_norm", SCALAR_MIX_LAYER_NORMS)
+        self._one_of("softmax", SOFTMAXES)
         self._whole("vocab_size", least=1)
         self._whole("max_word_length", least=3)
         self._whole("char_embedding_size", least=1)
@@ -143,8 +189,8 @@ class ElmoConfig(PreTrainedConfig):
         self._flag("scalar_mix_trainable")
         if not _is_number(self.forget_bias):
             raise ValueError(f"`forget_bias` must be a finite number, found {self.forget_bias!r}.")
-        if not (_is_number(self.representation_dropout) and 0 <= self.representation_dropout < 1):
-            raise ValueError(f"`representation_dropout` must be in [0, 1), found {self.representation_dropout!r}.")
+        self._rate("representation_dropout")
+        self._rate("lm_dropout")
         self._validate_filters()
         self._validate_word_vectors()
         self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
@@ -152,6 +198,8 @@ class ElmoConfig(PreTrainedConfig):
         self._validate_hidden_size()
         self._validate_special_ids()
         self._validate_scalar_mix_weights()
+        self._validate_task_fields()
+        self._validate_softmax()
 
     @property
     def num_filters(self) -> int:
@@ -170,6 +218,18 @@ class ElmoConfig(PreTrainedConfig):
             return ()
         return (self.max_word_length + (self.num_input_words > 0),)
 
+    @property
+    def bilm_parts(self) -> list[str]:
+        """The parts of the biLM that `freeze_bilm` can name."""
+        return ["token_encoder", *(f"layer_{number}" for number in range(1, self.num_hidden_layers + 1))]
+
+    @property
+    def frozen_parts(self) -> list[str]:
+        """Those of `bilm_parts` that do not learn in models for a task."""
+        if isinstance(self.freeze_bilm, bool):
+            return self.bilm_parts if self.freeze_bilm else []
+        return list(self.freeze_bilm)
+
     def _one_of(self, name: str, legal: tuple[str, ...]) -> None:
         if getattr(self, name) not in legal:
             raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {getattr(self, name)!r}.")
@@ -186,6 +246,11 @@ class ElmoConfig(PreTrainedConfig):
     def _flag(self, name: str) -> None:
         if not isinstance(getattr(self, name), bool):
             raise ValueError(f"`{name}` must be True or False, found {getattr(self, name)!r}.")
+
+    def _rate(self, name: str) -> None:
+        value = getattr(self, name)
+        if not (_is_number(value) and 0 <= value < 1):
+            raise ValueError(f"`{name}` must be in [0, 1), found {value!r}.")
 
     def _validate_filters(self) -> None:
         filters = self.char_filters
@@ -250,11 +315,82 @@ class ElmoConfig(PreTrainedConfig):
         if self.pad_token_id != 0:
             raise ValueError(f"`pad_token_id` is always 0, found {self.pad_token_id!r}.")
 
+    def _validate_softmax(self) -> None:
+        self._flag("share_embedding_softmax")
+        self._whole("num_softmax_samples", least=1)
+        if self.num_softmax_words is not None:
+            self._whole("num_softmax_words", least=3)
+        if self.softmax == "sampled" and self.num_softmax_samples > (
+            self.num_softmax_words or self.num_softmax_samples
+        ):
+            raise ValueError(
+                f"`num_softmax_samples` may be at most `num_softmax_words` = {self.num_softmax_words}, "
+                f"found {self.num_softmax_samples}."
+            )
+        if self.share_embedding_softmax:
+            if self.token_encoder != "word_embedding" or self.softmax == "adaptive":
+                raise ValueError(
+                    "`share_embedding_softmax` needs `token_encoder` 'word_embedding' and a `softmax` that is not "
+                    f"'adaptive', found {self.token_encoder!r} and {self.softmax!r}."
+                )
+            if self.word_embedding_size is not None:
+                raise ValueError(
+                    "`share_embedding_softmax` needs a word embedding as wide as `projection_size`, without a layer "
+                    f"between them: `word_embedding_size` must be None, found {self.word_embedding_size}."
+                )
+            if self.num_softmax_words not in (None, self.vocab_size - 1):
+                raise ValueError(
+                    f"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = {self.vocab_size - 1}, "
+                    f"found {self.num_softmax_words}."
+                )
+        if self.softmax == "adaptive":
+            self._validate_cutoffs()
+
+    def _validate_cutoffs(self) -> None:
+        cutoffs = self.softmax_cutoffs if isinstance(self.softmax_cutoffs, Sequence) else []
+        limits = [0, *cutoffs, self.num_softmax_words or math.inf]
+        are_rising = all(_is_whole(cutoff, 1) for cutoff in limits[1:-1]) and limits == sorted(set(limits))
+        if len(limits) < 3 or not are_rising:
+            raise ValueError(
+                "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
+                f"`num_softmax_words` = {self.num_softmax_words}, found {self.softmax_cutoffs!r}."
+            )
+        if self.projection_size < 4 ** len(cutoffs):
+            raise ValueError(
+                f"`softmax_cutoffs` has {len(cutoffs)} ranks, which need a `projection_size` of at least "
+                f"{4 ** len(cutoffs)}, because each cluster's vectors are a quarter as wide as those before it; "
+                f"found {self.projection_size}."
+            )
+        self.softmax_cutoffs = list(cutoffs)
+
     def _validate_scalar_mix_weights(self) -> None:
         if self.scalar_mix_weights is not None:
             self.scalar_mix_weights = checked_mix_weights(
                 "scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1
             )
+
+    def _validate_task_fields(self) -> None:
+        self._one_of("layer_mix", LAYER_MIXES)
+        self._one_of("task_encoder", TASK_ENCODERS)
+        self._one_of("pooling", POOLINGS)
+        self._whole("task_hidden_size", least=1)
+        self._rate("classifier_dropout")
+        self._flag("text_pairs")
+        self._flag("use_crf")
+        if not (_is_number(self.scalar_mix_l2) and self.scalar_mix_l2 >= 0):
+            raise ValueError(f"`scalar_mix_l2` must be a number of at least 0, found {self.scalar_mix_l2!r}.")
+        if self.layer_mix == "linear":
+            for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
+                if getattr(self, name) != getattr(type(self), name):
+                    raise ValueError(f"`{name}` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`.")
+        if not isinstance(self.freeze_bilm, bool):
+            is_list = isinstance(self.freeze_bilm, Sequence) and not isinstance(self.freeze_bilm, str)
+            if not is_list or any(part not in self.bilm_parts for part in self.freeze_bilm):
+                raise ValueError(
+                    f"`freeze_bilm` must be True, False or a list of {', '.join(map(repr, self.bilm_parts))}, "
+                    f"found {self.freeze_bilm!r}."
+                )
+            self.freeze_bilm = list(self.freeze_bilm)
 
 
 def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:

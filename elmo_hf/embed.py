@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from .digest import sha256_of_file
+from .digest import sha256_of_file, sha256_of_model
 from .modeling_elmo import ElmoModel
 from .sentences import Sentence, read_sentences
 from .tokenization_elmo import ElmoTokenizer
@@ -102,7 +102,8 @@ def embed_file(
     num_sentences = sum(1 for _ in sentences())
     work.mkdir(parents=True, exist_ok=True)
     job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words, "input": sha256_of_file(path)}
-    job |= {"model": _digest_of_model(model), "tokenizer": _digest_of_tokenizer(tokenizer)}
+    job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
+    job |= {"tokenizer": _digest_of_tokenizer(tokenizer)}
     _check_job(work / "job.json", job)
     chunks = sorted(work.glob("chunk-*.safetensors"))
     num_done = sum(len(chunk_indices(chunk)) for chunk in chunks)
@@ -195,11 +196,3 @@ def _check_job(path: Path, job: dict[str, Any]) -> None:
 def _digest_of_tokenizer(tokenizer: ElmoTokenizer) -> str:
     """Tells tokenizers apart by their splitter and vocabulary."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
-
-
-def _digest_of_model(model: ElmoModel) -> str:
-    """Tells models apart by their weights and config."""
-    digest = hashlib.sha256(model.config.to_json_string().encode())
-    for tensor in model.state_dict().values():
-        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

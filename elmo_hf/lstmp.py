@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .bilm_scan import Flags, Limits, Weights
+from .bilm_scan import scan as scan_both
 from .configuration_elmo import ElmoConfig
 
 try:
@@ -88,7 +90,13 @@ class LSTMP(nn.Module):
         )
 
     def forward(
-        self, inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        reverse: bool,
+        resets: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Scans the words one by one.
 
@@ -98,42 +106,61 @@ class LSTMP(nn.Module):
             hidden: `(B, P)`, state before the first word read.
             cell: `(B, H)`, likewise.
             reverse: whether to read from the last word to the first.
+            resets: `(B, T)`, True on words before which the state is set to zero, or None for nowhere.
 
         Returns:
             outputs `(B, T, P)` in reading order, zero where the mask is False; then `hidden` and `cell` after the
             last word read.
         """
+        keeps = torch.ones_like(mask) if resets is None else ~resets
         if scan is not None and torch.compiler.is_compiling():
-            return self._scan_as_operator(inputs, mask, hidden, cell, reverse)
+            return self._scan_as_operator(inputs, mask, keeps, hidden, cell, reverse)
         if inputs.numel() == 0:
             return inputs, hidden, cell
         block_length = max(1, GATE_ROWS // inputs.shape[0])
-        blocks = list(zip(inputs.split(block_length, dim=1), mask.split(block_length, dim=1), strict=True))
+        blocks = list(zip(*(tensor.split(block_length, dim=1) for tensor in (inputs, mask, keeps)), strict=True))
         outputs = []
-        for block, block_mask in reversed(blocks) if reverse else blocks:
+        for block, *flags in reversed(blocks) if reverse else blocks:
             gate_inputs = self.input_linear(block)  # (B, words of the block, 4H), one product
-            steps = list(zip(gate_inputs.unbind(1), block_mask.unsqueeze(-1).unbind(1), strict=True))
-            for gate_input, is_word in reversed(steps) if reverse else steps:
-                hidden, cell = self.masked_step(gate_input, is_word, hidden, cell)
+            steps = list(zip(gate_inputs.unbind(1), *(flag.unsqueeze(-1).unbind(1) for flag in flags), strict=True))
+            for gate_input, is_word, keep in reversed(steps) if reverse else steps:
+                hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
                 outputs.append(hidden)
         in_reading_order = torch.stack(outputs[::-1] if reverse else outputs, dim=1)  # (B, T, P)
         return in_reading_order.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 
     def _scan_as_operator(
-        self, inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
+        self, inputs: Tensor, mask: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same as one operator of the graph, so that a compiled or exported model serves every length."""
 
-        def step(state: tuple[Tensor, Tensor], word: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-            hidden, cell = self.masked_step(*word, *state)
+        def step(state: tuple[Tensor, Tensor], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            gate_input, is_word, keep = word
+            hidden, cell = self.masked_step(gate_input, is_word, keep, *state)
             return (hidden, cell), hidden.clone()
 
-        words = (self.input_linear(inputs).transpose(0, 1), mask.t().unsqueeze(-1))  # (T, B, 4H), (T, B, 1)
+        # (T, B, 4H), (T, B, 1), (T, B, 1)
+        words = (self.input_linear(inputs).transpose(0, 1), mask.t().unsqueeze(-1), keeps.t().unsqueeze(-1))
         (hidden, cell), outputs = scan(step, (hidden.clone(), cell.clone()), words, reverse=reverse)
         return outputs.transpose(0, 1).masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 
-    def masked_step(self, gate_input: Tensor, is_word: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """One position: `gate_input` `(B, 4H)` and `is_word` `(B, 1)`; where it is False the state stands still."""
+    @property
+    def gate_bias(self) -> Tensor:
+        """`(4H,)`, the bias with the forget bias in it."""
+        quarter = self.input_linear.out_features // 4
+        return (
+            nn.functional.pad(self.input_linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
+            + self.input_linear.bias
+        )
+
+    def masked_step(
+        self, gate_input: Tensor, is_word: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One position: `gate_input` `(B, 4H)`, and two flags `(B, 1)`.
+
+        Where `keeps` is False the state is zero before the word; where `is_word` is False it stands still.
+        """
+        hidden, cell = hidden * keeps, cell * keeps
         next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
         return torch.where(is_word, next_hidden, hidden), torch.where(is_word, next_cell, cell)
 
@@ -158,14 +185,78 @@ class BiLMLayer(GradientCheckpointingLayer):
         self.forward_lstm = LSTMP(config)
         self.backward_lstm = LSTMP(config)
 
-    def forward(self, inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Maps inputs `(B, T, 2P)`, hidden `(B, 2P)` and cell `(B, 2H)` to the same of the next layer and batch."""
+    def forward(
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        forward_resets: Tensor | None = None,
+        backward_resets: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Maps inputs `(B, T, 2P)`, hidden `(B, 2P)` and cell `(B, 2H)` to the same of the next layer and batch.
+
+        The resets `(B, T)` are True on words before which a direction's state is set to zero.
+        """
+        if inputs.numel() > 0 and self.can_scan_fast():
+            outputs, hidden, cell = self._scan(inputs, mask, hidden, cell, forward_resets, backward_resets)
+            return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
         (forward_inputs, backward_inputs) = inputs.chunk(2, dim=-1)
         (forward_hidden, backward_hidden), (forward_cell, backward_cell) = hidden.chunk(2, -1), cell.chunk(2, -1)
-        forward = self.forward_lstm(forward_inputs, mask, forward_hidden, forward_cell, reverse=False)
-        backward = self.backward_lstm(backward_inputs, mask, backward_hidden, backward_cell, reverse=True)
+        forward = self.forward_lstm(forward_inputs, mask, forward_hidden, forward_cell, False, forward_resets)
+        backward = self.backward_lstm(backward_inputs, mask, backward_hidden, backward_cell, True, backward_resets)
         outputs, hidden, cell = (torch.cat(pair, dim=-1) for pair in zip(forward, backward, strict=True))
         return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
+
+    def can_scan_fast(self) -> bool:
+        """Whether the fast scan computes what the modules do: nothing was put in their place, or around them.
+
+        Adapters, quantisation, hooks and offloading take the reference scan; so does autocast.
+        """
+        modules = [module for lstm in (self.forward_lstm, self.backward_lstm) for module in lstm.modules()]
+        return (
+            not torch.compiler.is_compiling()
+            and not torch.is_autocast_enabled(self.forward_lstm.input_linear.weight.device.type)
+            and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
+        )
+
+    def _scan(
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        forward_resets: Tensor | None,
+        backward_resets: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Both directions at once, by `bilm_scan.py`; arguments and results are those of `forward`."""
+        forward, backward = self.forward_lstm, self.backward_lstm
+        flags = Flags(
+            None if mask.all() else _flags_in_steps(mask, mask),
+            None
+            if forward_resets is None or backward_resets is None
+            else ~_flags_in_steps(forward_resets, backward_resets),
+        )
+        outputs, hidden, cell = scan_both(
+            _in_steps(*inputs.chunk(2, dim=-1)),
+            flags,
+            torch.stack(hidden.chunk(2, dim=-1)),
+            torch.stack(cell.chunk(2, dim=-1)),
+            Weights(
+                torch.stack([forward.input_linear.weight, backward.input_linear.weight]),
+                torch.stack([forward.gate_bias, backward.gate_bias]),
+                torch.stack([forward.recurrent_linear.weight, backward.recurrent_linear.weight]),
+                None
+                if forward.projection is None or backward.projection is None
+                else torch.stack([forward.projection.weight, backward.projection.weight]),
+            ),
+            Limits(forward.cell_clip, forward.projection_clip),
+            block_length=max(1, GATE_ROWS // inputs.shape[0]),
+        )
+        in_reading_order = torch.cat([outputs[:, 0], outputs[:, 1].flip(0)], dim=-1).transpose(0, 1)  # (B, T, 2P)
+        if flags.is_word is not None:
+            in_reading_order = in_reading_order.masked_fill(~mask.unsqueeze(-1), 0)
+        return in_reading_order, torch.cat(hidden.unbind(), dim=-1), torch.cat(cell.unbind(), dim=-1)
 
 
 class BiLM(nn.Module):
@@ -185,14 +276,23 @@ class BiLM(nn.Module):
         )
 
     def forward(
-        self, token_vectors: Tensor, mask: Tensor, state: BiLMState | None = None
+        self,
+        token_vectors: Tensor,
+        mask: Tensor,
+        state: BiLMState | None = None,
+        resets: tuple[Tensor, Tensor] | None = None,
+        dropout: float = 0.0,
     ) -> tuple[list[Tensor], BiLMState]:
         """Runs all layers.
 
         Args:
-            token_vectors: `(B, T, P)`, zero where the mask is False.
+            token_vectors: `(B, T, P)`, zero where the mask is False; or `(B, T, 2P)` where each direction reads text
+                of its own, the backward one's in reading order too.
             mask: `(B, T)`, True on words.
             state: from the batch before, or None for zeros.
+            resets: for each direction `(B, T)`, True on words before which its state is set to zero; None: nowhere.
+            dropout: share of each layer's input that is dropped, with fresh masks for each word and direction; a skip
+                connection adds the dropped input, as in bilm-tf.
 
         Returns:
             L+1 tensors `(B, T, 2P)`, the first being the token vector twice, and the state after this batch, cut off
@@ -202,10 +302,12 @@ class BiLM(nn.Module):
             ValueError: if the state is of another shape than this batch.
         """
         hidden, cell = self._initial_state(token_vectors, state)
-        outputs = [torch.cat([token_vectors, token_vectors], dim=-1)]
+        is_shared = token_vectors.shape[-1] == self.projection_size
+        outputs = [torch.cat([token_vectors, token_vectors], dim=-1) if is_shared else token_vectors]
         last_hidden, last_cell = [], []
         for layer, layer_hidden, layer_cell in zip(self.layers, hidden, cell, strict=True):
-            output, layer_hidden, layer_cell = layer(outputs[-1], mask, layer_hidden, layer_cell)
+            inputs = nn.functional.dropout(outputs[-1], dropout, training=dropout > 0)
+            output, layer_hidden, layer_cell = layer(inputs, mask, layer_hidden, layer_cell, *(resets or ()))
             outputs.append(output)
             last_hidden.append(layer_hidden)
             last_cell.append(layer_cell)
@@ -223,6 +325,21 @@ class BiLM(nn.Module):
                 "`state.resize(batch_size)` fits it to another batch size."
             )
         return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # accelerate puts a `forward` of its own into the instance
+
+
+def _in_steps(forward: Tensor, backward: Tensor) -> Tensor:
+    """Two tensors `(B, T, n)` in reading order to `(2, T, B, n)`, each direction in its own order."""
+    return torch.stack([forward.transpose(0, 1), backward.transpose(0, 1).flip(0)])
+
+
+def _flags_in_steps(forward: Tensor, backward: Tensor) -> Tensor:
+    """Two tensors `(B, T)` in reading order to `(T, 2, B, 1)`, each direction in its own order."""
+    return _in_steps(forward.unsqueeze(-1), backward.unsqueeze(-1)).transpose(0, 1)
 
 
 def clip(tensor: Tensor, limit: float | None) -> Tensor:

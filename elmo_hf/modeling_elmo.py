@@ -11,6 +11,7 @@ character CNN once.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +25,8 @@ from transformers.utils.generic import can_return_tuple
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP, BiLM, BiLMState
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
-from .scalar_mix import ScalarMix, logits_of
+from .scalar_mix import LinearMix, ScalarMix, logits_of
+from .softmax import AdaptiveSoftmax, WordSoftmax
 from .token_encoder import CharacterCNN, Highway, WordEmbedding
 
 
@@ -58,6 +60,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    # `forward` takes and ignores further arguments; that is no sign of a loss normalised over accumulated batches.
+    accepts_loss_kwargs = False
     _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
     # A converted biLM carries no mix: mixes then start from equal weights, or from those asked for.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
@@ -75,15 +79,24 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Loads as every transformers model.
 
         `scalar_mix_weights`, where given, win over those of the checkpoint; and loading, which makes every parameter
-        trainable, does not undo `scalar_mix_trainable=False`.
+        trainable, does not undo what the config says of the parts that learn.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        for mix in (module for module in model.modules() if isinstance(module, ScalarMix)):
-            if model.config.scalar_mix_weights is not None:
+        if model.config.scalar_mix_weights is not None:
+            for mix in model.scalar_mixes_of_all():
                 mix.set_weights(model.config.scalar_mix_weights)
-            mix.requires_grad_(model.config.scalar_mix_trainable)
+        model.set_trainable_parts()
         return loaded
+
+    def scalar_mixes_of_all(self) -> list[ScalarMix]:
+        """The scalar mixes anywhere in the model."""
+        return [module for module in self.modules() if isinstance(module, ScalarMix)]
+
+    def set_trainable_parts(self) -> None:
+        """Makes those parameters learn that the config says; to be called again after changing it."""
+        for mix in self.scalar_mixes_of_all():
+            mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves as every transformers model.
@@ -149,6 +162,18 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, ScalarMix):
             init.copy_(module.logits, logits_of(module.initial_weights))
             init.ones_(module.scale)
+        elif isinstance(module, LinearMix):
+            init.copy_(module.linear.weight, module.initial_weight)
+            init.zeros_(module.linear.bias)
+        elif isinstance(module, WordSoftmax):
+            if module.weight is not None:
+                init.normal_(module.weight, std=1 / math.sqrt(module.weight.shape[1]))
+            init.zeros_(module.bias)
+        elif isinstance(module, AdaptiveSoftmax):
+            for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
+                init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+                if linear.bias is not None:
+                    init.zeros_(linear.bias)
         else:
             # A module of a task head. Parts of the modules above come by here first and are overwritten after.
             super()._init_weights(module)
@@ -167,13 +192,18 @@ class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
 
     pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
+    # The language models of a pretraining checkpoint, which nobody needs for embedding.
+    _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with random weights; see `ElmoConfig` for every number."""
         super().__init__(config)
         self.token_encoder = CharacterCNN(config) if config.token_encoder == "char_cnn" else WordEmbedding(config)
         self.bilm = BiLM(config)
-        self.scalar_mixes = nn.ModuleList(ScalarMix(config) for _ in range(config.num_output_representations))
+        if config.layer_mix == "scalar":
+            self.scalar_mixes = nn.ModuleList(ScalarMix(config) for _ in range(config.num_output_representations))
+        else:
+            self.linear_mixes = nn.ModuleList(LinearMix(config) for _ in range(config.num_output_representations))
         self.dropout = nn.Dropout(config.representation_dropout)
         self.post_init()
 
@@ -219,9 +249,8 @@ class ElmoModel(ElmoPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and inputs_embeds is None:
-            mask = _word_mask(attention_mask, self._positions_with_ids(input_ids))
-            token_embeddings = self._embed_ids(input_ids.long(), mask)
-            is_text = mask & ~self._boundaries(input_ids)
+            token_embeddings, mask = self.embed_words(input_ids, attention_mask)
+            is_text = mask & ~self.boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
             mask = is_text = _word_mask(
                 attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
@@ -231,7 +260,7 @@ class ElmoModel(ElmoPreTrainedModel):
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
         layers, next_state = self.bilm(token_embeddings, mask, state)
-        representations = tuple(self.dropout(mix(layers, mask)) for mix in self.scalar_mixes)
+        representations = self.mix(layers, mask)
         return ElmoModelOutput(
             last_hidden_state=layers[-1],
             pooler_output=masked_mean(representations[0], is_text),
@@ -240,6 +269,32 @@ class ElmoModel(ElmoPreTrainedModel):
             state=next_state,
             hidden_states=tuple(layers) if output_hidden_states else None,
         )
+
+    def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`, True on words.
+
+        Args:
+            input_ids: as in `forward`.
+            attention_mask: as in `forward`.
+
+        Raises:
+            ValueError: if a shape is wrong.
+        """
+        mask = self.word_mask(input_ids, attention_mask)
+        return self._embed_ids(input_ids.long(), mask), mask
+
+    def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """`(B, T)`, True on words, boundaries included: the caller's mask, or else where there are ids."""
+        return _word_mask(attention_mask, self._positions_with_ids(input_ids))
+
+    def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
+        """The L+1 layers `(B, T, 2P)` of texts that start from zeros; `mask` `(B, T)` is True on words."""
+        return self.bilm(*self.embed_words(input_ids, mask))[0]
+
+    def mix(self, layers: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, ...]:
+        """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""
+        mixes = self.scalar_mixes if self.config.layer_mix == "scalar" else self.linear_mixes
+        return tuple(self.dropout(mix(layers, mask)) for mix in mixes)
 
     def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True where a word has any id above 0."""
@@ -254,10 +309,17 @@ class ElmoModel(ElmoPreTrainedModel):
             )
         return (input_ids > 0).any(dim=-1)
 
-    def _boundaries(self, input_ids: Tensor) -> Tensor:
+    def boundaries(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True on `<S>` and `</S>`: their ids occur nowhere else, in rows of characters neither."""
-        is_boundary = (input_ids == self.config.bos_token_id) | (input_ids == self.config.eos_token_id)
-        return is_boundary.any(dim=-1) if self.config.token_encoder == "char_cnn" else is_boundary
+        return self.begins(input_ids) | self._holds(input_ids, self.config.eos_token_id)
+
+    def begins(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True on `<S>`."""
+        return self._holds(input_ids, self.config.bos_token_id)
+
+    def _holds(self, input_ids: Tensor, wanted: int) -> Tensor:
+        found = input_ids == wanted
+        return found.any(dim=-1) if self.config.token_encoder == "char_cnn" else found
 
     def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
@@ -309,6 +371,24 @@ def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
+
+
+def _heads() -> tuple[type, ...]:
+    """The classes on top of the biLM, whose files must lie in every saved folder, because its config names them.
+
+    Never called: transformers follows imports by their lines, and these files import this one.
+    """
+    from .pretraining import ElmoForPreTraining
+    from .question_answering import ElmoForQuestionAnswering
+    from .sequence_classification import ElmoForSequenceClassification
+    from .token_classification import ElmoForTokenClassification
+
+    return (
+        ElmoForPreTraining,
+        ElmoForQuestionAnswering,
+        ElmoForSequenceClassification,
+        ElmoForTokenClassification,
+    )
 
 
 ElmoModel.register_for_auto_class("AutoModel")

@@ -15,7 +15,7 @@ from transformers.tokenization_utils_base import PaddingStrategy
 from transformers.utils import TensorType
 
 # The value a key is padded with. Other keys of a batch are left as they are.
-PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1}
+PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
 
 
 def lengths_with_padding(

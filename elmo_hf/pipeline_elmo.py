@@ -10,7 +10,7 @@ word, where each of ours is a whole word. Here a word is the text between its of
 from typing import Any
 
 import numpy as np
-from transformers import FeatureExtractionPipeline, TokenClassificationPipeline
+from transformers import FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline
 from transformers.modeling_outputs import BaseModelOutput
 
 
@@ -19,6 +19,10 @@ class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
 
     def _forward(self, model_inputs: dict[str, Any]) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=self.model(**model_inputs).last_hidden_state)
+
+
+class ElmoTextClassificationPipeline(TextClassificationPipeline):
+    """Labels texts, and pairs of them; the stock pipeline, under a name that a saved config can hold."""
 
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):

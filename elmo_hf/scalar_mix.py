@@ -2,12 +2,19 @@
 
     ELMo = scale . sum_k s_k h_k,    s = softmax(logits),    k = 0 .. L
 
+In training a task may pull s to equal weights by adding lambda . sum_k (logits_k - mean logit)^2 to its loss: squares
+of the numbers before the softmax, the scale left out, as in bilm-tf's `weight_layers` and AllenNLP's configurations
+(the paper writes lambda ||w||^2). Another mix learns a whole matrix in place of L+1 numbers:
+
+    ELMo = W [h_0; ..; h_L] + b,    at first the mean of the layers
+
 Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice, h_k the k-th biLM layer.
 
 Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename every
 parameter with "gamma" in its name); weights are given as *true* weights, not as numbers before a softmax, so a single
 layer is `[0, 0, 1]` exactly, and given weights may learn; results are zero on padding in every mode. The L+1 scalars
-are one vector instead of L+1 parameters of one number.
+are one vector instead of L+1 parameters of one number. The penalty looks at logits from their mean, because a softmax
+is blind to what is added to all of them; theirs start at a mean of zero and stay about there.
 """
 
 import math
@@ -54,6 +61,12 @@ class ScalarMix(nn.Module):
         self.logits.copy_(logits_of(checked_mix_weights("weights", weights, len(self.logits))))
         self.scale.fill_(scale)
 
+    def penalty(self) -> Tensor:
+        """`()`, the sum of squared logits from their mean; weights set to zero stay zero and are left out."""
+        is_pulled = self.logits > LOGIT_OF_ZERO / 2
+        mean = self.logits.masked_fill(~is_pulled, 0).sum() / is_pulled.sum()
+        return (self.logits - mean).masked_fill(~is_pulled, 0).square().sum()
+
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Mixes L+1 layers `(B, T, 2P)` under `mask` `(B, T)` to `(B, T, 2P)`, zero where the mask is False."""
         weights = self.weights.to(layers[0].device, layers[0].dtype)
@@ -63,6 +76,27 @@ class ScalarMix(nn.Module):
             layers = [nn.functional.layer_norm(layer, layer.shape[-1:]) for layer in layers]
         mixed = sum(weight * layer for weight, layer in zip(weights, layers, strict=True))
         return (self.scale.to(mixed.device) * mixed).masked_fill(~mask.unsqueeze(-1), 0)
+
+
+class LinearMix(nn.Module):
+    """Maps the L+1 layers of a word, side by side, to one vector by a learned linear function."""
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Reads `num_hidden_layers` and `projection_size` of `config`."""
+        super().__init__()
+        size = 2 * config.projection_size
+        self.linear = nn.Linear((config.num_hidden_layers + 1) * size, size)
+
+    @property
+    def initial_weight(self) -> Tensor:
+        """`(2P, (L+1) 2P)`, the matrix whose product is the mean of the layers."""
+        size, num_inputs = self.linear.weight.shape
+        num_layers = num_inputs // size
+        return torch.eye(size, device=self.linear.weight.device).repeat(1, num_layers) / num_layers
+
+    def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Mixes L+1 layers `(B, T, 2P)` under `mask` `(B, T)` to `(B, T, 2P)`, zero where the mask is False."""
+        return self.linear(torch.cat(list(layers), dim=-1)).masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ splitter. In raw text `<S>` is no mark-up; a *word* `<S>` is the boundary, as in
 sentences side by side, each with its own boundaries. There is no overflow, because ELMo has no longest text.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         max_word_length: C; a word is cut after C - 2 bytes, or code points.
         word_splitter: how raw text becomes words, `"ptb"` or `"whitespace"`.
         vocab_file: for `"word_embedding"`, a text file with one word a line, `<S>`, `</S>` and `<UNK>` among them.
+        words_file: where there is no `vocab_file`, such a file with the words that the model's softmax predicts, if it
+            has one.
         alphabet: `"bytes"`, or `"code_points"`: ids are then those of the vocabulary `vocab` (`code_point_codec.py`),
             which a saved tokenizer carries, whatever the token encoder.
         **kwargs: of every transformers tokenizer, such as `padding_side`.
@@ -65,7 +68,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         ValueError: if an argument is none of the legal values, or the vocabulary is missing or incomplete.
     """
 
-    vocab_files_names = {"vocab_file": "vocab.txt", "tokenizer_file": "tokenizer.json"}
+    vocab_files_names = {"vocab_file": "vocab.txt", "words_file": "words.txt", "tokenizer_file": "tokenizer.json"}
     model_input_names = ["input_ids", "attention_mask"]
 
     def __init__(
@@ -74,6 +77,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         max_word_length: int = 50,
         word_splitter: str = "ptb",
         vocab_file: str | None = None,
+        words_file: str | None = None,
         alphabet: str = "bytes",
         **kwargs: Any,
     ) -> None:
@@ -91,6 +95,13 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             self._codec = CharacterCodec(max_word_length)
         else:
             self._codec = VocabularyCodec(_load_vocabulary(vocab_file, saved_vocabulary))
+        self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
+        if words_file is not None:
+            if self._output_codec is not None:
+                raise ValueError(
+                    "`words_file` is for character input; here the words predicted are those of `vocab_file`."
+                )
+            self._output_codec = VocabularyCodec(_read_vocabulary_file(words_file))
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
@@ -319,6 +330,56 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         holds_only_empty_texts = is_sequence(ids) and len(ids) > 0 and all(is_sequence(i) and not i for i in ids)
         return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
 
+    def word_classes(self, words: Sequence[str]) -> np.ndarray:
+        """Maps N words to `(N,)` int64 classes of the softmax; a word outside its vocabulary becomes `<UNK>`.
+
+        Class k is the k-th line, from 0, of the vocabulary; `<S>` and `</S>` have classes like any word.
+
+        Raises:
+            ValueError: if the tokenizer has no such vocabulary.
+        """
+        return self._words_codec.encode(words) - 1
+
+    def class_words(self, classes: Sequence[int]) -> list[str]:
+        """Maps classes of the softmax back to words.
+
+        Raises:
+            ValueError: if the tokenizer has no such vocabulary.
+        """
+        return [self._words_codec.decode(np.asarray(k + 1)) for k in classes]
+
+    @property
+    def num_word_classes(self) -> int | None:
+        """Number of lines in the softmax's vocabulary, or None if the tokenizer has none."""
+        return None if self._output_codec is None else max(self._output_codec.symbols.values())
+
+    @property
+    def predicted_words(self) -> list[str] | None:
+        """The softmax's vocabulary in the order of its classes, or None if the tokenizer has none."""
+        return None if self._output_codec is None else self._output_codec.lines
+
+    @property
+    def _words_codec(self) -> VocabularyCodec:
+        if self._output_codec is None:
+            raise ValueError(
+                "this tokenizer has no vocabulary of predicted words: its folder lacks `words.txt`, one word a line. "
+                "Load it with `words_file=...`."
+            )
+        return self._output_codec
+
+    def _save_pretrained(
+        self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
+    ) -> tuple[str, ...]:
+        """Saves as every tokenizer, and the predicted words as `words.txt`."""
+        names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
+        if self._output_codec is None or self._output_codec is self._codec:
+            return names
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        path = os.path.join(save_directory, prefix + self.vocab_files_names["words_file"])
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{word}\n" for word in self._output_codec.lines)
+        return (*names, path)
+
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """Maps words to their ids.
 
@@ -394,10 +455,14 @@ def _check_special_tokens(kwargs: dict[str, Any], special_tokens: dict[str, str]
             raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
 
 
+def _read_vocabulary_file(path: str) -> dict[str, int]:
+    with open(path, encoding="utf-8") as lines:
+        return read_vocabulary(list(lines))
+
+
 def _load_vocabulary(vocab_file: str | None, saved_vocabulary: dict[str, int] | None) -> dict[str, int]:
     if vocab_file is not None:
-        with open(vocab_file, encoding="utf-8") as lines:
-            return read_vocabulary(list(lines))
+        return _read_vocabulary_file(vocab_file)
     if saved_vocabulary is None:
         raise ValueError("a word-embedding ELMo needs its vocabulary: give `vocab_file`, one word a line.")
     return saved_vocabulary

@@ -113,6 +113,11 @@ class VocabularyCodec:
         # The text "<pad>" is a word like any other; id 0 means that there is no word.
         self._ids = {word: word_id for word, word_id in vocabulary.items() if word_id != PADDING_ID}
 
+    @property
+    def lines(self) -> list[str]:
+        """The vocabulary file, one word a line in the order of the ids; an id that is nobody's gets a name."""
+        return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, max(self._words) + 1)]
+
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; a word outside the vocabulary becomes `<UNK>`."""
         unknown = self._ids[UNKNOWN_WORD]

@@ -1,9 +1,7 @@
-"""Embed two sentences with a converted model and compare the word "bank" in both.
+"""Embed two sentences and compare the word "bank" in both, layer by layer.
 
-    elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check
-    python examples/embed_sentence.py tiny-elmo
-
-The tiny checkpoint of this repository has random weights: it shows shapes and calls, not meaning.
+python examples/embed_sentence.py            # the small model that comes with the package
+python examples/embed_sentence.py FOLDER     # one that `elmo-hf convert` or `elmo-hf pretrain` wrote, or a Hub name
 """
 
 import sys
@@ -11,9 +9,13 @@ import sys
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-folder = sys.argv[1]
-tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-model = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
+from elmo_hf import tiny_model, tiny_tokenizer
+
+if len(sys.argv) > 1:
+    tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+    model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+else:
+    tokenizer, model = tiny_tokenizer(), tiny_model()
 
 sentences = ["We sat on the bank of the river.", "The bank doesn't open on Sundays."]
 inputs = tokenizer(sentences, padding=True, return_tensors="pt")

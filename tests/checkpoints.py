@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from loopback_hub import LoopbackHub
 
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
@@ -21,6 +22,8 @@ Arrays = dict[str, np.ndarray]
 FIXTURES = Path(__file__).parent / "fixtures"
 BASE = FIXTURES / "base_2l_relu"
 EDGES = FIXTURES / "bilm_tf_edges"
+TINY_LM = FIXTURES / "bilm_tf_lm_tiny"
+SAVES = FIXTURES / "bilm_tf_saves"
 # 32 words, as many as `bi_word_2` has rows.
 VOCABULARY = ["<S>", "</S>", "<UNK>", "the", "ferry"] + [f"word{number}" for number in range(6, 33)]
 CELL = "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell"
@@ -56,6 +59,16 @@ def run_python(code: str, folder: Path, *arguments: object) -> str:
         capture_output=True,
         text=True,
         check=False,
+    )
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return completed.stdout
+
+
+def run_online(code: str, hub: LoopbackHub, home: Path, *arguments: object, **variables: str) -> str:
+    """Runs a program in a process of its own, whose cache is `home`; returns what it printed."""
+    environment = os.environ | hub.environment() | {"HF_HOME": str(home), "OMP_NUM_THREADS": "1"} | variables
+    completed = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
     )
     assert completed.returncode == 0, completed.stderr[-3000:]
     return completed.stdout

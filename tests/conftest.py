@@ -1,6 +1,8 @@
 """Shared fixtures: a tiny model with all sizes different, and a converted folder."""
 
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import torch
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from checkpoints import BASE, EDGES, VOCABULARY
+from language_models import tiny_files
+from loopback_hub import LoopbackHub
 from rows import C
 from vectors import SENTENCES
 
@@ -53,6 +57,16 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base case, converted and checked."""
     folder = tmp_path_factory.mktemp("conversion") / "tiny"
     allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder, source_name="our_tiny", check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """bilm-tf's own tiny language model, converted and checked."""
+    folder = tmp_path_factory.mktemp("conversion") / "tiny_lm"
+    difference = allennlp_to_folder(tiny_files(), folder, source_name="tiny", check=True)
+    assert difference is not None
+    assert difference < 1e-5
     return folder
 
 
@@ -112,3 +126,14 @@ def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.txt"
     path.write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def hub() -> Iterator[LoopbackHub]:
+    """An empty Hub on this machine."""
+    with LoopbackHub() as hub:
+        thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield hub
+        hub.shutdown()
+        thread.join()

@@ -1,4 +1,4 @@
-"""The command line: every form of `convert` and `embed`, their help, and errors without a traceback."""
+"""The command line: every form of `convert` and `embed`, the help of every verb, errors without a traceback."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES
+from checkpoints import FIXTURES, SAVES, TINY_LM, VOCABULARY, read_datasets, write_datasets
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
@@ -18,6 +18,7 @@ from elmo_hf.cli import app
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles
 from elmo_hf.embed import DTYPES, LAYERS
+from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.word_splitter import WORD_SPLITTERS
 
 BASE = FIXTURES / "base_2l_relu"
@@ -57,6 +58,8 @@ def read_hdf5(path: Path) -> list[np.ndarray]:
     [
         ("convert", "elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check"),
         ("embed", "elmo-hf embed tiny-elmo sentences.txt -o vectors.hdf5 --layers average"),
+        ("push", "elmo-hf push elmo-small my-org/elmo-small --private"),
+        ("verify", "elmo-hf verify elmo-small"),
     ],
 )
 def test_help_of_each_verb_shows_its_example(verb: str, example: str) -> None:
@@ -76,12 +79,17 @@ def test_the_examples_run_as_they_stand(tmp_path: Path, corpus: Path, monkeypatc
     assert [vectors.shape for vectors in read_hdf5(tmp_path / "vectors.hdf5")] == [(4, 16), (0, 16), (5, 16)]
 
 
-def test_help_lists_both_verbs() -> None:
+def test_help_lists_every_verb() -> None:
     result = run("--help")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
         "embed",
+        "push",
+        "verify",
+        "vocab",
+        "pretrain",
+        "score",
     ]
 
 
@@ -124,7 +132,9 @@ def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest
     result = run("convert", "--model", "5.5B", tmp_path / "to")
     assert (result.exit_code, asked) == (0, ["5.5B"])
     text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
-    assert "converted from AllenNLP's 5.5B model by" in text
+    assert "converted from the published 5.5B model by" in text
+    assert "5.5 billion words of English" in text
+    assert "license_name: no-restrictions" in text.splitlines()
 
 
 def test_convert_checks_when_asked(tmp_path: Path) -> None:
@@ -142,6 +152,47 @@ def test_convert_takes_a_vocabulary_for_word_input(tmp_path: Path) -> None:
     result = run("convert", WORDS, tmp_path / "to", "--vocabulary", tmp_path / "words.txt")
     assert result.exit_code == 0
     assert ElmoTokenizer.from_pretrained(tmp_path / "to")("word7 other")["input_ids"] == [1, 7, 3, 2]
+
+
+def test_convert_makes_language_models_of_a_save_directory(tmp_path: Path) -> None:
+    shutil.copytree(SAVES / "bi_word_shared", tmp_path / "save")
+    (tmp_path / "save" / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    assert run("convert", tmp_path / "save", tmp_path / "to").exit_code == 0
+    assert ElmoForPreTraining.from_pretrained(tmp_path / "to").config.num_softmax_words == 32
+    result = run("convert", tmp_path / "to", tmp_path / "back", "--to", "allennlp")
+    *files, last = [
+        str(tmp_path / "back" / name) for name in ("options.json", "softmax.hdf5", "vocab.txt", "weights.hdf5")
+    ]
+    assert result.stdout.splitlines()[-1] == f"Wrote {', '.join(files)} and {last}."
+
+
+def test_convert_takes_the_index_of_a_checkpoint_beside_an_export(tmp_path: Path) -> None:
+    assert_fails(
+        run("convert", TINY_LM, tmp_path / "to"), 1, "and a TensorFlow checkpoint, model.ckpt-1.index. Choose one"
+    )
+    files = ("--options", TINY_LM / "options.json", "--weights", TINY_LM / "model.ckpt-1.index")
+    result = run("convert", *files, "--vocabulary", TINY_LM / "vocab.txt", tmp_path / "to")
+    assert result.exit_code == 0
+    assert ElmoTokenizer.from_pretrained(tmp_path / "to").num_word_classes == 28
+
+
+def test_convert_takes_a_released_softmax(tmp_path: Path) -> None:
+    with np.load(TINY_LM / "expected.npz") as archive:
+        arrays = {"softmax/W": archive["softmax_W"], "softmax/b": archive["softmax_b"]}
+    softmax = write_datasets(tmp_path / "softmax_weights.hdf5", arrays)
+    files = ("--options", TINY_LM / "options.json", "--weights", TINY_LM / "weights.hdf5")
+    result = run("convert", *files, "--softmax", softmax, "--vocabulary", TINY_LM / "vocab.txt", tmp_path / "to")
+    assert result.exit_code == 0
+    model = ElmoForPreTraining.from_pretrained(tmp_path / "to")
+    np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), arrays["softmax/W"])
+    assert run("convert", tmp_path / "to", tmp_path / "back", "--to", "allennlp").exit_code == 0
+    np.testing.assert_array_equal(read_datasets(tmp_path / "back" / "softmax.hdf5")["softmax/b"], arrays["softmax/b"])
+
+
+def test_convert_names_a_softmax_that_is_none(tmp_path: Path) -> None:
+    result = run("convert", BASE, tmp_path / "to", "--softmax", BASE / "weights.hdf5")
+    assert_fails(result, 1, "weights.hdf5 must hold `softmax/W` and `softmax/b`, the softmax of the language models")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_convert_writes_allennlps_files_back(tiny_folder: Path, tmp_path: Path) -> None:
@@ -175,6 +226,7 @@ WRONG_COMBINATIONS = {
     "model with files": (("--model", "small", *FILES, "DEST"), FORMS),
     "export with check": ((BASE, "DEST", "--to", "allennlp", "--check"), EXPORT_FORM),
     "export with vocabulary": ((BASE, "DEST", "--to", "allennlp", "--vocabulary", "words.txt"), EXPORT_FORM),
+    "export with softmax": ((BASE, "DEST", "--to", "allennlp", "--softmax", "softmax.hdf5"), EXPORT_FORM),
     "export of files": ((*FILES, "DEST", "--to", "allennlp"), EXPORT_FORM),
     "export of published": (("--model", "small", "DEST", "--to", "allennlp"), EXPORT_FORM),
     "unknown format": ((BASE, "DEST", "--to", "onnx"), "Invalid value for '--to'"),
@@ -197,7 +249,7 @@ def test_convert_names_a_source_that_is_not_there(tmp_path: Path) -> None:
 
 def test_convert_names_an_unknown_published_model(tmp_path: Path) -> None:
     result = run("convert", "--model", "large", tmp_path / "to")
-    assert_fails(result, 1, "there is no published model 'large'; known are small, medium, original, 5.5B, pt.")
+    assert_fails(result, 1, "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ")
 
 
 def test_convert_leaves_an_existing_destination(tmp_path: Path) -> None:

@@ -36,10 +36,27 @@ CONFIG_KEYS = {
     "scalar_mix_weights",
     "scalar_mix_trainable",
     "scalar_mix_layer_norm",
+    "scalar_mix_l2",
+    "layer_mix",
+    "freeze_bilm",
+    "task_encoder",
+    "task_hidden_size",
+    "classifier_dropout",
+    "pooling",
+    "text_pairs",
+    "use_crf",
+    "num_softmax_words",
+    "softmax",
+    "num_softmax_samples",
+    "softmax_cutoffs",
+    "share_embedding_softmax",
+    "lm_dropout",
     "pad_token_id",
     "bos_token_id",
     "eos_token_id",
 }
+WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
+ADAPTIVE = {"softmax": "adaptive", "num_softmax_words": 50}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +94,25 @@ def test_json_keys_are_the_promised_ones() -> None:
         {"alphabet": "code_points", "vocab_size": 90, "bos_token_id": 28, "eos_token_id": 29}
         | {"num_input_words": 50, "word_embedding_size": 6, "forget_bias": 0.0},
         {"token_encoder": "word_embedding", "vocab_size": 90, "word_embedding_size": 6},
+        {"num_softmax_words": 50, "softmax": "sampled", "num_softmax_samples": 50, "lm_dropout": 0.0},
+        ADAPTIVE | {"softmax_cutoffs": (4, 9)},
+        WORDS | {"share_embedding_softmax": True, "num_softmax_words": 9},
+        {"freeze_bilm": ["token_encoder", "layer_2"], "layer_mix": "linear", "task_encoder": "lstm", "use_crf": True},
     ],
-    ids=["original", "no highway", "no projections", "words", "two mixes", "short words", "both", "projected words"],
+    ids=[
+        "original",
+        "no highway",
+        "no projections",
+        "words",
+        "two mixes",
+        "short words",
+        "both",
+        "projected words",
+        "sampled softmax",
+        "adaptive softmax",
+        "shared softmax",
+        "task",
+    ],
 )
 def test_a_config_comes_back_from_json_equal(fields: dict[str, Any], tmp_path: Path) -> None:
     config = ElmoConfig(**fields)
@@ -129,6 +163,10 @@ def test_every_config_names_every_auto_class() -> None:
     assert ElmoConfig().auto_map == {
         "AutoConfig": "configuration_elmo.ElmoConfig",
         "AutoModel": "modeling_elmo.ElmoModel",
+        "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
+        "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
+        "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
+        "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
     }
 
 
@@ -191,6 +229,60 @@ def test_every_config_names_every_auto_class() -> None:
         ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
         ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
         ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
+        ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', 'adaptive', found 'hierarchical'"),
+        ({"num_softmax_words": 2}, r"`num_softmax_words` must be a whole number of at least 3, found 2"),
+        ({"num_softmax_samples": 0}, r"`num_softmax_samples` must be a whole number of at least 1, found 0"),
+        (
+            {"softmax": "sampled", "num_softmax_words": 20, "num_softmax_samples": 21},
+            r"`num_softmax_samples` may be at most `num_softmax_words` = 20, found 21",
+        ),
+        ({"lm_dropout": 1}, r"`lm_dropout` must be in \[0, 1\), found 1"),
+        ({"share_embedding_softmax": 1}, r"`share_embedding_softmax` must be True or False, found 1"),
+        (
+            {"share_embedding_softmax": True},
+            r"`share_embedding_softmax` needs `token_encoder` 'word_embedding' .* found 'char_cnn' and 'full'",
+        ),
+        (
+            WORDS | {"share_embedding_softmax": True, "softmax": "adaptive", "softmax_cutoffs": [4]},
+            r"a `softmax` that is not 'adaptive', found 'word_embedding' and 'adaptive'",
+        ),
+        (
+            WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
+            r"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = 9, found 10",
+        ),
+        (ADAPTIVE, r"rising whole numbers between 0 and `num_softmax_words` = 50, found None"),
+        (ADAPTIVE | {"softmax_cutoffs": []}, r"rising whole numbers between 0 and .* found \[\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [0, 4]}, r"rising whole numbers between 0 and .* found \[0, 4\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [9, 4]}, r"rising whole numbers between 0 and .* found \[9, 4\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [4, 4]}, r"rising whole numbers between 0 and .* found \[4, 4\]"),
+        (ADAPTIVE | {"softmax_cutoffs": [4, 50]}, r"rising whole numbers between 0 and .* found \[4, 50\]"),
+        (ADAPTIVE | {"softmax_cutoffs": "49"}, r"rising whole numbers between 0 and .* found '49'"),
+        (
+            ADAPTIVE | {"softmax_cutoffs": [5, 20], "projection_size": 7},
+            r"`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, .* found 7",
+        ),
+        ({"scalar_mix_l2": -0.1}, r"`scalar_mix_l2` must be a number of at least 0, found -0\.1"),
+        ({"scalar_mix_l2": float("nan")}, r"`scalar_mix_l2` must be a number of at least 0, found nan"),
+        ({"layer_mix": "mean"}, r"`layer_mix` must be one of 'scalar', 'linear', found 'mean'"),
+        (
+            {"layer_mix": "linear", "scalar_mix_trainable": False},
+            r"`scalar_mix_trainable` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`",
+        ),
+        ({"layer_mix": "linear", "scalar_mix_l2": 0.1}, r"`scalar_mix_l2` belongs to `layer_mix='scalar'`"),
+        ({"layer_mix": "linear", "scalar_mix_weights": [0.0, 0.0, 1.0]}, r"`scalar_mix_weights` belongs to"),
+        ({"layer_mix": "linear", "scalar_mix_layer_norm": "word"}, r"`scalar_mix_layer_norm` belongs to"),
+        (
+            {"freeze_bilm": ["layer_0"]},
+            r"`freeze_bilm` must be True, False or a list of 'token_encoder', 'layer_1', 'layer_2', found \['layer_0'",
+        ),
+        ({"freeze_bilm": "layer_1"}, r"`freeze_bilm` must be True, False or a list of .*, found 'layer_1'"),
+        ({"freeze_bilm": 1}, r"`freeze_bilm` must be True, False or a list of .*, found 1"),
+        ({"task_encoder": "gru"}, r"`task_encoder` must be one of 'none', 'lstm', found 'gru'"),
+        ({"task_hidden_size": 0}, r"`task_hidden_size` must be a whole number of at least 1, found 0"),
+        ({"classifier_dropout": 1}, r"`classifier_dropout` must be in \[0, 1\), found 1"),
+        ({"pooling": "last"}, r"`pooling` must be one of 'mean', 'max', 'attention', found 'last'"),
+        ({"text_pairs": "yes"}, r"`text_pairs` must be True or False, found 'yes'"),
+        ({"use_crf": None}, r"`use_crf` must be True or False, found None"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -221,5 +313,26 @@ def test_the_defaults_are_the_original_models() -> None:
     assert (config.forget_bias, config.char_activation, config.representation_dropout) == (1, "relu", 0.5)
 
 
+def test_models_for_a_task_are_the_papers_by_default() -> None:
+    config = ElmoConfig()
+    assert (config.freeze_bilm, config.scalar_mix_l2, config.layer_mix, config.task_encoder) == (
+        True,
+        0,
+        "scalar",
+        "none",
+    )
+    assert (config.pooling, config.text_pairs, config.use_crf) == ("mean", False, False)
+
+
 def test_the_state_is_no_prediction() -> None:
     assert ElmoConfig().keys_to_ignore_at_inference == ["state"]
+
+
+def test_a_config_without_language_models_has_their_defaults() -> None:
+    config = ElmoConfig()
+    assert (config.num_softmax_words, config.softmax, config.num_softmax_samples) == (None, "full", 8192)
+    assert (config.lm_dropout, config.share_embedding_softmax, config.softmax_cutoffs) == (0.1, False, None)
+
+
+def test_clusters_of_an_adaptive_softmax_may_become_one_number_wide() -> None:
+    assert ElmoConfig(**ADAPTIVE, softmax_cutoffs=[5, 20], projection_size=16).softmax_cutoffs == [5, 20]

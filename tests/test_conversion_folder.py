@@ -8,6 +8,7 @@ import numpy as np
 from checkpoints import (
     BASE,
     CELL,
+    TINY_LM,
     base_checkpoint,
     bits,
     read_datasets,
@@ -96,3 +97,22 @@ def test_reading_an_hdf5_file_gives_its_arrays_by_their_full_names() -> None:
 def test_the_cards_snippet_runs_beside_the_folder(tiny_folder: Path) -> None:
     (snippet,) = re.findall(r"```python\n(.*?)```", (tiny_folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert run_python(snippet, tiny_folder.parent) == "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\n"
+
+
+def test_the_card_of_a_language_model_runs_and_counts_its_words(tmp_path: Path) -> None:
+    files = AllenNlpFiles(TINY_LM / "options.json", TINY_LM / "model.ckpt-1.index", TINY_LM / "vocab.txt")
+    allennlp_to_folder(files, tmp_path / "lm", source_name="tiny")
+    text = (tmp_path / "lm" / "README.md").read_text(encoding="utf-8")
+    shapes = "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\ntorch.Size([2, 8, 28])\ntorch.Size([2, 8, 28])\n"
+    assert run_python("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), tmp_path) == shapes
+    lines = text.splitlines()
+    assert "| softmax | 28 words |" in lines
+    assert f"| parameters | {sum(array.size for array in files.read()[1].values()):,} |" in lines
+    for path in files.paths:
+        assert f"| `{path.name}` | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |" in lines
+
+
+def test_the_card_of_a_bilm_does_not_speak_of_language_models(tiny_folder: Path) -> None:
+    text = (tiny_folder / "README.md").read_text(encoding="utf-8")
+    assert "language models" not in text
+    assert "| softmax |" not in text

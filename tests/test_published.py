@@ -13,7 +13,7 @@ from checkpoints import FIXTURES
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.published import BASE_URL, PUBLISHED, download
+from elmo_hf.conversion.published import BASE_URL, PUBLISHED, Published, download
 
 BASE = FIXTURES / "base_2l_relu"
 SMALL = "2x1024_128_2048cnn_1xhighway"
@@ -168,14 +168,14 @@ def test_without_a_network_the_error_says_what_to_do(server: Server, tmp_path: P
 
 
 def test_an_unknown_name_is_refused_before_anything_is_fetched(server: Server, tmp_path: Path) -> None:
-    message = "there is no published model 'large'; known are small, medium, original, 5.5B, pt."
+    message = "there is no published model 'large'; known are small, medium, original, 5.5B, pt, pt-wikipedia, "
     with pytest.raises(ConversionError, match=re.escape(message)):
         download("large", server.url, tmp_path / "large")
     assert server.asked == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_addresses_are_allennlps_own() -> None:
+def test_addresses_are_those_of_allennlps_page_and_of_the_pages_it_links_to() -> None:
     assert BASE_URL == "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
     assert {name: files.weights for name, files in PUBLISHED.items()} == {
         "small": "2x1024_128_2048cnn_1xhighway/elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5",
@@ -183,7 +183,25 @@ def test_addresses_are_allennlps_own() -> None:
         "original": "2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5",
         "5.5B": "2x4096_512_2048cnn_2xhighway_5.5B/elmo_2x4096_512_2048cnn_2xhighway_5.5B_weights.hdf5",
         "pt": "contributed/pt/elmo_pt_weights.hdf5",
+        "pt-wikipedia": "contributed/pt/wikipedia/elmo_pt_weights.hdf5",
+        "pt-brwac": "contributed/pt/brwac/elmo_pt_weights_dgx1.hdf5",
+        "pubmed": "contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+        "de": "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/weights.hdf5",
+        "ja": "https://exawizardsallenlp.blob.core.windows.net/data/weights.hdf5",
+        "eu": "https://schweter.eu/cloud/eu-elmo/weights.hdf5",
+        "ta": "https://schweter.eu/cloud/ta-elmo/weights.hdf5",
     }
-    assert {files.options.replace("_options.json", "_weights.hdf5") for files in PUBLISHED.values()} == {
-        files.weights for files in PUBLISHED.values()
-    }
+    named_alike = [files for name, files in PUBLISHED.items() if name in ("small", "medium", "original", "5.5B", "pt")]
+    for files in named_alike:
+        assert files.options.replace("_options.json", "_weights.hdf5") == files.weights
+
+
+def test_files_that_lie_elsewhere_are_fetched_from_there(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = {f"/elsewhere/{name}": (BASE / name).read_bytes() for name in ("options.json", "weights.hdf5")}
+    server.contents = elsewhere
+    address = server.url.replace("/elmo/", "/elsewhere/")
+    monkeypatch.setitem(published.PUBLISHED, "far", Published(f"{address}options.json", f"{address}weights.hdf5"))
+    assert download("far", server.url, tmp_path).weights.read_bytes() == (BASE / "weights.hdf5").read_bytes()
+    assert server.asked == list(elsewhere)

@@ -19,14 +19,14 @@ print([tuple(tensor.shape) for tensor in (*outputs.elmo_representations, *state)
 
 def test_the_python_of_the_readme_runs(tiny_folder: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     code = SET_UP + "".join(blocks).replace('"elmo-small"', repr(str(tiny_folder))) + SHOW
     assert run_python(code, tiny_folder.parent) == "[(3, 4, 16), (2, 3, 16), (2, 3, 64)]\n"
 
 
 def test_every_option_of_the_readmes_commands_is_one_of_the_command_line() -> None:
-    commands = re.findall(r"elmo-hf (convert|embed) ([^#\n`&]*)", README)
-    assert len(commands) >= 5
+    commands = re.findall(r"elmo-hf (convert|embed|push|verify|vocab|pretrain|score) ([^#\n`&]*)", README)
+    assert len(commands) >= 13
     for verb, arguments in commands:
         help_text = CliRunner().invoke(app, [verb, "--help"]).output
         for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", arguments):

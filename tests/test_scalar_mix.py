@@ -1,12 +1,14 @@
 """Scalar mixes: equation 1, weights, normalisation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from conftest import assert_outputs_close, random_inputs
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.scalar_mix import ScalarMix, normalise_batch
+from elmo_hf.scalar_mix import LinearMix, ScalarMix, normalise_batch
 
 
 def test_scalar_mixes_are_equation_1(tiny_config: ElmoConfig) -> None:
@@ -119,3 +121,51 @@ def test_word_normalisation_has_an_epsilon_of_1e_5(tiny_config: ElmoConfig) -> N
 def mix_inputs(config: ElmoConfig) -> tuple[list[torch.Tensor], torch.Tensor]:
     layers = [torch.randn(2, 4, config.hidden_size) for _ in range(config.num_hidden_layers + 1)]
     return layers, torch.tensor([[True, True, True, True], [True, True, False, False]])
+
+
+def test_the_penalty_is_the_sum_of_squared_logits_from_their_mean(tiny_config: ElmoConfig) -> None:
+    mix = ScalarMix(tiny_config)
+    mix.set_weights([1 / 3, 1 / 3, 1 / 3], scale=3.0)
+    assert mix.penalty() == 0
+    with torch.no_grad():
+        mix.logits.copy_(torch.tensor([0.5, -2.0, 4.5]))
+    assert mix.penalty().item() == pytest.approx(0.5**2 + 3**2 + 3.5**2)
+    mix.penalty().backward()
+    assert mix.logits.grad.tolist() == pytest.approx([-1, -6, 7])
+    assert mix.scale.grad is None
+
+
+def test_the_penalty_leaves_out_weights_set_to_zero(tiny_config: ElmoConfig) -> None:
+    mix = ScalarMix(tiny_config)
+    mix.set_weights([0, 0.2, 0.8])
+    mix.penalty().backward()
+    assert mix.penalty().item() == pytest.approx(2 * (np.log(4) / 2) ** 2)
+    assert mix.logits.grad[0] == 0
+
+
+def test_a_linear_mix_is_a_linear_layer_over_all_layers_and_starts_as_their_mean(tiny_config: ElmoConfig) -> None:
+    tiny_config.layer_mix, tiny_config.representation_dropout = "linear", 0.0
+    model, inputs = ElmoModel(tiny_config), random_inputs(tiny_config, [4, 2])
+    assert {name for name in model.state_dict() if "mix" in name} == {
+        "linear_mixes.0.linear.weight",
+        "linear_mixes.0.linear.bias",
+    }
+    output = model(**inputs, output_hidden_states=True)
+    layers, mask = torch.stack(output.hidden_states), inputs["attention_mask"].unsqueeze(-1)
+    assert_outputs_close(output.elmo_representations[0], layers.mean(dim=0))
+    linear = model.linear_mixes[0].linear
+    torch.nn.init.normal_(linear.weight)
+    torch.nn.init.normal_(linear.bias)
+    parts = linear.weight.view(14, 3, 14)
+    expected = (torch.einsum("olf,lbtf->bto", parts, layers) + linear.bias) * mask
+    assert_outputs_close(model(**inputs).elmo_representations[0], expected, 1e-5)
+
+
+def test_a_linear_mix_learns_on_its_own_and_is_saved(tiny_config: ElmoConfig, tmp_path: Path) -> None:
+    tiny_config.layer_mix = "linear"
+    model, inputs = ElmoModel(tiny_config).eval(), random_inputs(tiny_config, [4, 2])
+    torch.nn.init.normal_(model.linear_mixes[0].linear.weight)
+    model.save_pretrained(tmp_path)
+    again = ElmoModel.from_pretrained(tmp_path).eval()
+    assert all(isinstance(mix, LinearMix) for mix in again.linear_mixes)
+    assert_outputs_close(again(**inputs).elmo_representations, model(**inputs).elmo_representations, 0)

@@ -55,7 +55,9 @@ def test_words_of_the_dump_have_the_vectors_of_their_characters(
 
 def test_the_model_returns_to_bilm_tfs_files_bit_by_bit(given: Given, tmp_path: Path) -> None:
     assert given.token_embeddings is not None
-    files = AllenNlpFiles(BASE / "options.json", BASE / "weights.hdf5", given.vocabulary, given.token_embeddings)
+    files = AllenNlpFiles(
+        BASE / "options.json", BASE / "weights.hdf5", given.vocabulary, token_embeddings=given.token_embeddings
+    )
     allennlp_to_folder(files, tmp_path / "to", source_name="any")
     folder_to_allennlp(tmp_path / "to", tmp_path / "back")
     expected = {name: array for name, array in base_checkpoint()[1].items() if name.startswith("RNN_")}

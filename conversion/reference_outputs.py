@@ -1,0 +1,201 @@
+"""Numbers that other people printed with the published weights, to hold a converted folder against.
+
+Each `Stream` was computed by a fresh AllenNLP embedder (0.8 or 0.9), one sentence a call, words split on blanks, in the
+order given; so the LSTM state goes from sentence to sentence. Numbers of software that read another export of what are
+probably the same weights are shown, but decide nothing.
+
+Glossary: layers of a sentence are an array `(L+1, n, 2P)`: n words, without boundaries, layer 0 the token vector twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+Layers = list[np.ndarray]
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Check:
+    """Some numbers of a stream.
+
+    Attributes:
+        name: what they are.
+        measure: computes them from the layers of all sentences.
+        expected: the published numbers.
+    """
+
+    name: str
+    measure: Callable[[Layers], np.ndarray]
+    expected: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Sentences and what was published about their vectors.
+
+    Attributes:
+        model: a key of `PUBLISHED`.
+        source: where the numbers stand.
+        sentences: in order.
+        checks: the numbers.
+        is_decisive: whether they are certainly of these weights.
+    """
+
+    model: str
+    source: str
+    sentences: tuple[str, ...]
+    checks: tuple[Check, ...]
+    is_decisive: bool = True
+
+
+def cosine_distances(layer: int, *places: tuple[int, int]) -> Callable[[Layers], np.ndarray]:
+    """1 - cosine of each pair of words, each word named by its sentence and its place in it."""
+
+    def measure(sentences: Layers) -> np.ndarray:
+        words = [sentences[sentence][layer, word].astype(np.float64) for sentence, word in places]
+        unit = [word / np.linalg.norm(word) for word in words]
+        return np.array([1 - first @ second for first, second in combinations(unit, 2)])
+
+    return measure
+
+
+def explained_variance_ratios(layer: int, first: int, last: int) -> Callable[[Layers], np.ndarray]:
+    """The shares of the two largest principal components in the variance of all words of some sentences."""
+
+    def measure(sentences: Layers) -> np.ndarray:
+        words = np.concatenate([layers[layer] for layers in sentences[first:last]]).astype(np.float64)
+        variances = np.linalg.svd(words - words.mean(axis=0), compute_uv=False) ** 2
+        return variances[:2] / variances.sum()
+
+    return measure
+
+
+def numbers_of(choose: Callable[[np.ndarray], np.ndarray]) -> Callable[[Layers], np.ndarray]:
+    """Numbers of the last sentence's layers themselves."""
+    return lambda sentences: np.asarray(choose(sentences[-1]), dtype=np.float64).reshape(-1)
+
+
+THAMES = (
+    "The bank is located at the bank of Thames .",
+    "The bank is closed on Sundays .",
+    "Can you see that nice swan at the river bank ?",
+)
+BANKS = ((0, 1), (0, 6), (1, 1), (2, 9))
+CARROT = "I ate a carrot for breakfast"
+BANK = (
+    "One can deposit money at the bank",
+    "He had a nice walk along the river bank",
+    "I withdrew cash from the bank",
+    "The river bank was not clean",
+    "My wife and I have a joint bank account",
+)
+WORK = (
+    "I like this beautiful work by Andy Warhol",
+    "Employee works hard every day",
+    "My sister works at Starbucks",
+    "This amazing work was done in the early nineteenth century",
+    "Hundreds of people work in this building",
+)
+PLANT = (
+    "The gardener planted some trees in my yard",
+    "I plan to plant a Joshua tree tomorrow",
+    "My sister planted a seed and hopes it will grow to a tree",
+    "This kind of plant only grows in the subtropical region",
+    "Most of the plants will die without water",
+)
+
+
+def _variances(name: str, layer: int, start: int, *expected: float) -> Check:
+    return Check(f"PCA of “{name}”, layer {layer}", explained_variance_ratios(layer, start, start + 5), expected)
+
+
+STREAMS = (
+    Stream(
+        "small",
+        "begab/compsem@be7897c notebooks/08_contextualized/elmo_demo.ipynb",
+        THAMES,
+        (
+            Check("distances of four banks, layer 0", cosine_distances(0, *BANKS), (0,) * 6),
+            Check(
+                "distances of four banks, layer 1",
+                cosine_distances(1, *BANKS),
+                (0.30206925, 0.01709425, 0.23226154, 0.3021521, 0.24452692, 0.21635085),
+            ),
+            Check(
+                "distances of four banks, layer 2",
+                cosine_distances(2, *BANKS),
+                (0.42234105, 0.06816322, 0.43650234, 0.41525936, 0.44247025, 0.39149922),
+            ),
+        ),
+    ),
+    Stream(
+        "original",
+        "allenai/allennlp tutorials/how_to/elmo.md",
+        ("I ate an apple for breakfast", CARROT),
+        (Check("distance of apple and carrot, layer 2", cosine_distances(2, (0, 3), (1, 3)), (0.18020617961883545,)),),
+    ),
+    Stream(
+        "original",
+        "allenai/allennlp#2722",
+        (CARROT,),
+        (
+            Check(
+                "vector of “I”, layer 2, both ends",
+                numbers_of(lambda layers: layers[2, 0, [0, 1, 2, -3, -2, -1]]),
+                (-3.263432, -0.9447762, -0.31986535, -1.6759347, -0.11119218, 0.4732671),
+            ),
+        ),
+    ),
+    Stream(
+        "original",
+        "JohnSnowLabs/spark-nlp ElmoEmbeddings, word_emb of google/elmo",
+        ("This is a sentence .",),
+        (
+            Check(
+                "token vectors, first four numbers",
+                numbers_of(lambda layers: layers[0, :, :4]),
+                (
+                    *(6.662458181381226e-4, -0.2541114091873169, -0.6275503039360046, 0.5787073969841),
+                    *(0.19154725968837738, 0.22998669743537903, -0.2894386649131775, 0.21524395048618),
+                    *(0.10400570929050446, 0.12288510054349899, -0.07056470215320587, -0.246389418840),
+                    *(0.49932169914245605, -0.12706467509269714, 0.30969417095184326, 0.2643227577209),
+                    *(-0.8871506452560425, -0.20039963722229004, -1.0601330995559692, 0.0348707810044),
+                ),
+            ),
+        ),
+        is_decisive=False,
+    ),
+    Stream(
+        "original",
+        "nlp.johnsnowlabs.com/2020/01/31/elmo.html, elmo of google/elmo/3",
+        ("I love NLP",),
+        (
+            Check(
+                "mean of the layers, first two numbers",
+                numbers_of(lambda layers: layers.mean(axis=0)[:, :2]),
+                (
+                    *(0.6922717690467834, -0.32613131403923035),
+                    *(-0.7348151206970215, -0.09645576030015945),
+                    *(0.16370956599712372, 0.121705807745456),
+                ),
+            ),
+        ),
+        is_decisive=False,
+    ),
+    Stream(
+        "5.5B",
+        "yuanxiaosc/ELMo Visualizing ELMo Contextual Vectors.ipynb",
+        (BANK + WORK + PLANT) * 2,
+        (
+            _variances("bank", 1, 0, 0.21842965483665466, 0.07475615292787552),
+            _variances("work", 1, 5, 0.0917154923081398, 0.08404156565666199),
+            _variances("plant", 1, 10, 0.09630362689495087, 0.06646716594696045),
+            _variances("bank", 2, 15, 0.12367216497659683, 0.09037613123655319),
+            _variances("work", 2, 20, 0.09765800833702087, 0.07844914495944977),
+            _variances("plant", 2, 25, 0.09669843316078186, 0.08065589517354965),
+        ),
+    ),
+)

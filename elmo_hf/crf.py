@@ -1,0 +1,158 @@
+"""A linear-chain conditional random field over the labels of a text (Lafferty et al. 2001; Lample et al. 2016).
+
+    score(y) = start[y_1] + sum_t e_t[y_t] + sum_t transitions[y_t-1, y_t] + end[y_W]
+    log Z    = log sum_y exp score(y)                            by messages from left to right
+    loss     = log Z - log Z over the y that agree with the given labels
+
+    alpha_1 = start + e_1     alpha_t[k] = e_t[k] + log sum_j exp(alpha_t-1[j] + transitions[j, k])
+    beta_W  = end             beta_t[j]  = log sum_k exp(transitions[j, k] + e_t+1[k] + beta_t+1[k])
+    log p(y_t = k) = alpha_t[k] + beta_t[k] - log Z
+
+With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; other transitions have probability 0.
+
+Glossary: N texts, W words of the longest text, K labels; e emissions `(N, W, K)`, one score for each word and label.
+Words stand first in their row, and where the mask is False every message stands still.
+
+Deliberate differences from common implementations: a word whose label is unknown (`ignore_index`) is summed over
+instead of being an error or a label, so that the loss of partly labelled texts is exact; an illegal transition keeps
+its parameter and is made impossible when it is used, so that weight decay cannot make it possible again.
+"""
+
+import torch
+from torch import Tensor, nn
+
+# Stands for log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
+IMPOSSIBLE = -1e4
+
+
+class LinearChainCRF(nn.Module):
+    """Scores label sequences.
+
+    Attributes:
+        transitions: `(K, K)`, from the label of the row to that of the column.
+        start: `(K,)`.
+        end: `(K,)`.
+    """
+
+    def __init__(self, labels: list[str]) -> None:
+        """`labels` are the names of the K labels, in order."""
+        super().__init__()
+        self.labels = labels
+        self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
+        self.start = nn.Parameter(torch.zeros(len(labels)))
+        self.end = nn.Parameter(torch.zeros(len(labels)))
+        # Plain lists: a tensor that is neither parameter nor persistent buffer does not survive loading.
+        self._impossible = [[not may_follow(first, second, labels) for second in labels] for first in labels]
+        self._impossible_start = [not may_follow("O", label, labels) for label in labels]
+
+    def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, ignore_index: int = -100) -> Tensor:
+        """Negative log-likelihood, the sum over texts.
+
+        Args:
+            emissions: `(N, W, K)`; computed in float32 at least.
+            labels: `(N, W)`, `ignore_index` where a word's label is unknown.
+            mask: `(N, W)`, True on words, which stand first.
+            ignore_index: any number that is no label.
+
+        Raises:
+            ValueError: if a label is none of K, or labels follow each other illegally.
+        """
+        is_known = mask & (labels != ignore_index)
+        self._check_labels(labels, is_known)
+        agrees = (labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)) | ~is_known.unsqueeze(
+            -1
+        )
+        emissions = _wide(emissions)
+        both = torch.cat([emissions, emissions.masked_fill(~agrees, IMPOSSIBLE)])
+        log_partition, log_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
+        return (log_partition - log_agreeing).sum()
+
+    def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """The log Z of each text `(N,)`, 0 for a text without words, of emissions `(N, W, K)`."""
+        alphas, _, _, end = self._messages(emissions, mask)
+        return (alphas[:, -1] + end).logsumexp(dim=-1).masked_fill(~mask[:, 0], 0)
+
+    def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """The log p(y_t = k) `(N, W, K)` of emissions `(N, W, K)`; meaningless where the mask is False."""
+        alphas, emissions, transitions, end = self._messages(emissions, mask)
+        beta = end.expand_as(alphas[:, -1])
+        betas = [beta]
+        for place in range(emissions.shape[1] - 1, 0, -1):
+            ahead = (transitions + (emissions[:, place] + beta).unsqueeze(1)).logsumexp(dim=2)
+            beta = torch.where(mask[:, place, None], ahead, beta)
+            betas.append(beta)
+        return (alphas + torch.stack(betas[::-1], dim=1)).log_softmax(dim=-1)
+
+    def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """The labels `(N, W)` of the best sequence of each text (Viterbi); meaningless where the mask is False."""
+        emissions, transitions, start, end = self._scores(emissions)
+        best, origins = start + emissions[:, 0], []
+        stay = torch.arange(len(self.labels), device=mask.device).expand_as(best)
+        for place in range(1, emissions.shape[1]):
+            scores, origin = (best.unsqueeze(2) + transitions).max(dim=1)
+            is_word = mask[:, place, None]
+            best = torch.where(is_word, scores + emissions[:, place], best)
+            origins.append(torch.where(is_word, origin, stay))
+        label = (best + end).argmax(dim=-1, keepdim=True)
+        labels = [label]
+        for origin in reversed(origins):
+            label = origin.gather(1, label)
+            labels.append(label)
+        return torch.cat(labels[::-1], dim=1)
+
+    def _messages(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Alphas `(N, W, K)`; then the emissions, transitions and end that they are of."""
+        emissions, transitions, start, end = self._scores(emissions)
+        alpha = start + emissions[:, 0]
+        alphas = [alpha]
+        for place in range(1, emissions.shape[1]):
+            ahead = (alpha.unsqueeze(2) + transitions).logsumexp(dim=1) + emissions[:, place]
+            alpha = torch.where(mask[:, place, None], ahead, alpha)
+            alphas.append(alpha)
+        return torch.stack(alphas, dim=1), emissions, transitions, end
+
+    def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
+        device = emissions.device
+        impossible = torch.tensor(self._impossible, device=device)
+        impossible_start = torch.tensor(self._impossible_start, device=device)
+        transitions = _wide(self.transitions).masked_fill(impossible, IMPOSSIBLE)
+        return (
+            _wide(emissions),
+            transitions,
+            _wide(self.start).masked_fill(impossible_start, IMPOSSIBLE),
+            _wide(self.end),
+        )
+
+    def _check_labels(self, labels: Tensor, is_known: Tensor) -> None:
+        if torch.compiler.is_compiling():
+            return  # a compiled graph cannot look at the data
+        known = labels[is_known]
+        if ((known < 0) | (known >= len(self.labels))).any():
+            raise ValueError(f"labels must be 0 to {len(self.labels) - 1}, found {known.min()} to {known.max()}.")
+        safe = labels.masked_fill(~is_known, 0)
+        impossible = torch.tensor(self._impossible, device=labels.device)[safe[:, :-1], safe[:, 1:]]
+        impossible &= is_known[:, :-1] & is_known[:, 1:]
+        impossible_start = torch.tensor(self._impossible_start, device=labels.device)[safe[:, :1]] & is_known[:, :1]
+        for text, word in torch.cat([impossible_start, impossible], dim=1).nonzero()[:1].tolist():
+            before = "the beginning of a text" if word == 0 else repr(self.labels[int(labels[text, word - 1])])
+            raise ValueError(
+                f"label {self.labels[int(labels[text, word])]!r} cannot follow {before}, found at word {word} of text "
+                f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme, where an entity begins "
+                "with B-."
+            )
+
+
+def may_follow(first: str, second: str, labels: list[str]) -> bool:
+    """Whether label `second` may stand after `first` in the IOB2 scheme; at the start of a text `first` is "O".
+
+    Only a label `I-X` for which there is a `B-X` is ever restricted.
+    """
+    prefix, _, kind = second.partition("-")
+    if prefix != "I" or f"B-{kind}" not in labels:
+        return True
+    return first in (f"B-{kind}", f"I-{kind}")
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

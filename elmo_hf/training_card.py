@@ -1,0 +1,105 @@
+"""A `Trainer` whose model card is ours: hyper-parameters, scores and the limits of an ELMo, filled in by themselves.
+
+transformers' Trainer writes a draft card whenever it pushes. The numbers are collected here as there
+(`transformers.modelcard.TrainingSummary`); the text is `model_cards/template.md`, which says how to load the model and
+what it cannot do. Nothing else differs from `Trainer`, so that either can be used.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult
+from transformers import Trainer
+from transformers.modelcard import TrainingSummary
+
+from .model_card import FEATURE_EXTRACTION, TrainingRun, render_card
+
+# What opens a model, by the Auto class that loads it.
+TASKS = {
+    "AutoModelForTokenClassification": "token-classification",
+    "AutoModelForSequenceClassification": "text-classification",
+    "AutoModelForQuestionAnswering": "question-answering",
+}
+
+
+class ElmoTrainer(Trainer):
+    """transformers' `Trainer`, which pushes our model card."""
+
+    def create_model_card(self, model_name: str | None = None, **labels: Any) -> None:
+        """Writes README.md into `args.output_dir`, in the main process; `push_to_hub` calls it.
+
+        Args:
+            model_name: None: the name of the folder.
+            **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
+                and `dataset`, `dataset_tags`, `dataset_args`, of which the last two are Hub names and configurations
+                and put the scores into the metadata too.
+        """
+        if not self.is_world_process_zero():
+            return
+        summary = TrainingSummary.from_trainer(self, model_name=model_name, **labels)
+        config = self.model.config
+        auto_class = _auto_class(type(self.model).__name__, config.auto_map)
+        task = summary.tasks or TASKS.get(auto_class, FEATURE_EXTRACTION)
+        base_model = summary.finetuned_from or None
+        card = render_card(
+            summary.model_name,
+            config=config,
+            num_parameters=self.model.num_parameters(),
+            auto_class=auto_class,
+            task=task,
+            run=TrainingRun(
+                hyperparameters=_readable(summary.hyperparameters),
+                results=_readable(summary.eval_results or {}),
+                history=[_readable(row) for row in summary.eval_lines or ()],
+                base_model=base_model,
+                dataset=", ".join(_as_list(summary.dataset)) or None,
+                model_index=_model_index(summary, task),
+            ),
+            tags=["elmo", "bilm", *_as_list(summary.tags)],
+            language=summary.language,
+            license=summary.license,
+            base_model=base_model,
+            datasets=_as_list(summary.dataset_tags) or None,
+        )
+        path = Path(self.args.output_dir) / "README.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".README.md.partial-{os.getpid()}")
+        partial.write_text(card, encoding="utf-8")
+        partial.replace(path)
+
+
+def _readable(row: dict[str, Any]) -> dict[str, str]:
+    """Values that fit into the cell of a table."""
+    return {
+        key: f"{value:.5g}" if isinstance(value, float) else " ".join(str(value).split()) for key, value in row.items()
+    }
+
+
+def _auto_class(class_name: str, auto_map: dict[str, str]) -> str:
+    """The Auto class that loads a class; `AutoModel` for a class of the user's own."""
+    return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
+
+
+def _model_index(summary: TrainingSummary, task: str) -> list[EvalResult]:
+    """The final scores as metadata, if it is known on which dataset of the Hub they were measured."""
+    datasets = _as_list(summary.dataset_tags)
+    scores = {name: value for name, value in (summary.eval_results or {}).items() if isinstance(value, (int, float))}
+    names, configurations = _as_list(summary.dataset) or datasets, _as_list(summary.dataset_args)
+    return [
+        EvalResult(
+            task_type=task,
+            dataset_type=datasets[0],
+            dataset_name=names[0],
+            dataset_config=configurations[0] if configurations else None,
+            metric_type=name.lower().replace(" ", "_"),
+            metric_name=name,
+            metric_value=value,
+        )
+        for name, value in scores.items()
+        if datasets and name != "Loss"
+    ]
+
+
+def _as_list(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])

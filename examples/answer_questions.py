@@ -1,0 +1,95 @@
+"""Find the answers to questions in paragraphs, with frozen ELMo features.
+
+    python examples/answer_questions.py MODEL
+
+XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to see that everything
+runs, far too little to learn the task well. With SQuAD itself, change `load("xquad")`. Question and context are two
+texts, each run through the biLM on its own; the biLM runs once. MODEL is a folder or a Hub name.
+"""
+
+import collections
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import recipe
+import torch
+import typer
+from task_data import load
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
+
+
+def encode(rows: dict[str, list[Any]], tokenizer: ElmoTokenizer) -> dict[str, Any]:
+    """Ids of pairs, and the positions of the first and last words of the answers."""
+    encoded = tokenizer(rows["question"], rows["context"])
+    starts, ends = [], []
+    for row, (answer, start) in enumerate(zip(rows["answer"], rows["answer_start"], strict=True)):
+        starts.append(encoded.char_to_token(row, start, sequence_index=1))
+        ends.append(encoded.char_to_token(row, start + len(answer) - 1, sequence_index=1))
+    return {**encoded, "start_positions": starts, "end_positions": ends}
+
+
+def normalise(text: str) -> list[str]:
+    """The words that SQuAD's scores compare: lower case, without articles and punctuation."""
+    return re.sub(r"\b(a|an|the)\b", " ", re.sub(r"[^\w\s]", "", text.lower())).split()
+
+
+def overlap(found: str, right: str) -> float:
+    """SQuAD's F1 of one answer."""
+    common = collections.Counter(normalise(found)) & collections.Counter(normalise(right))
+    total = len(normalise(found)) + len(normalise(right))
+    return 2 * sum(common.values()) / total if total else 1.0
+
+
+def main(
+    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("answerer"),
+    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    epochs: int = 20,
+    seed: int = 0,
+) -> None:
+    """Train, test, save, reload, and show what was learned."""
+    torch.manual_seed(seed)
+    data = load("xquad", rows)
+    tokenizer = ElmoTokenizer.from_pretrained(model_name)
+    model = ElmoForQuestionAnswering.from_pretrained(
+        model_name, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2
+    )
+    encoded = data.map(encode, batched=True, fn_kwargs={"tokenizer": tokenizer})
+    encoded = recipe.keep_layers(
+        encoded.remove_columns(data["train"].column_names), model, tokenizer, output / "layers"
+    )
+    trainer = recipe.train(
+        model, tokenizer, encoded, output, compute_metrics=None, best="loss", epochs=epochs, seed=seed
+    )
+    trainer.save_model(str(output))
+
+    # transformers has no pipeline for this task: a model, a tokenizer, and a function that turns logits into text.
+    tokenizer = AutoTokenizer.from_pretrained(output, trust_remote_code=True)
+    answerer = AutoModelForQuestionAnswering.from_pretrained(output, trust_remote_code=True)
+    answers = []
+    for batch in data["test"].iter(32):
+        inputs = tokenizer(
+            batch["question"], batch["context"], padding=True, return_tensors="pt", return_offsets_mapping=True
+        )
+        offsets = inputs.pop("offset_mapping")
+        with torch.no_grad():
+            logits = answerer(**inputs)
+        answers += extract_answers(logits.start_logits, logits.end_logits, offsets, batch["context"])
+    for row, answer in zip(data["test"].select(range(3)), answers, strict=False):
+        print(row["question"], "->", repr(answer.text), "right:", repr(row["answer"]))
+
+    scores = [(answer.text, right) for answer, right in zip(answers, data["test"]["answer"], strict=True)]
+    exact = sum(normalise(found) == normalise(right) for found, right in scores) / len(scores)
+    recipe.plot_learning_curves(trainer, "loss", output / "learning_curves.png")
+    recipe.plot_mix_weights(model, output / "mix_weights.png")
+    f1 = sum(overlap(*pair) for pair in scores) / len(scores)
+    recipe.print_table(
+        [["task", "test questions", "exact", "F1"], ["xquad.en", str(len(scores)), f"{exact:.4f}", f"{f1:.4f}"]]
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

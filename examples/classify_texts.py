@@ -1,0 +1,81 @@
+"""Classify texts, or pairs of texts, with frozen ELMo features: questions, sentiment, news, entailment.
+
+    python examples/classify_texts.py MODEL trec            # or sst2, sst5, ag_news, sick
+
+The paper's recipe (Peters et al. 2018, §3.3): the biLM frozen, its layers mixed with learned weights, ELMo at the input
+and the output of a bidirectional LSTM, dropout 0.5. The biLM runs once; its layers are kept in a file for all epochs.
+`--learn layer_2` (more than once, for more parts) fine-tunes parts of the biLM as well, slowly, and then it runs in
+every epoch. MODEL is a folder or a Hub name.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import recipe
+import torch
+import typer
+from task_data import label_names, load
+from transformers import pipeline
+
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
+
+
+def main(
+    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    task: Annotated[str, typer.Argument(help="trec, sst2, sst5, ag_news or sick")],
+    output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("classifier"),
+    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    epochs: int = 20,
+    seed: int = 0,
+    learn: Annotated[list[str] | None, typer.Option(help="A part of the biLM that learns.")] = None,
+) -> None:
+    """Train, test, save, reload, and show what was learned."""
+    torch.manual_seed(seed)
+    data = load(task, rows)
+    names = label_names(data)
+    tokenizer = ElmoTokenizer.from_pretrained(model_name)
+    parts = ElmoConfig.from_pretrained(model_name).bilm_parts
+    model = ElmoForSequenceClassification.from_pretrained(
+        model_name,
+        freeze_bilm=[part for part in parts if part not in (learn or [])],
+        text_pairs="text_pair" in data["train"].column_names,
+        task_encoder="lstm",
+        num_output_representations=2,
+        pooling="max",
+        classifier_dropout=0.2,
+        id2label=dict(enumerate(names)),
+        label2id={name: number for number, name in enumerate(names)},
+    )
+    encoded = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, output / "layers")
+    trainer = recipe.train(
+        model,
+        tokenizer,
+        encoded,
+        output,
+        compute_metrics=recipe.text_metrics,
+        best="accuracy",
+        epochs=epochs,
+        seed=seed,
+        rates={"elmo.token_encoder": 1e-4, "elmo.bilm": 1e-4},
+    )
+    tested = trainer.predict(encoded["test"])
+
+    trainer.save_model(str(output))
+    classify = pipeline("text-classification", model=str(output), trust_remote_code=True)
+    for row in data["test"].select(range(3)):
+        text = {key: row[key] for key in ("text", "text_pair") if key in row}
+        answer = classify(text if len(text) == 2 else row["text"])
+        print(text, "->", answer if isinstance(answer, dict) else answer[0], "right:", names[row["label"]])
+
+    found = [names[label] for label in tested.predictions.argmax(axis=-1)]
+    recipe.plot_confusions([names[label] for label in tested.label_ids], found, output / "confusions.png")
+    recipe.plot_learning_curves(trainer, "accuracy", output / "learning_curves.png")
+    recipe.plot_mix_weights(model, output / "mix_weights.png")
+    recipe.print_table(
+        [["task", "test texts", "accuracy", "macro F1"]]
+        + [[task, str(len(found)), *(f"{tested.metrics[f'test_{name}']:.4f}" for name in ("accuracy", "macro_f1"))]]
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,78 @@
+"""Label words with frozen ELMo features: named entities with a CRF, or parts of speech.
+
+    python examples/label_words.py MODEL wnut17            # or ewt
+
+The paper's recipe (Peters et al. 2018, §3.3 and §4): the biLM frozen, its layers mixed with learned weights, ELMo at
+the input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM
+runs once; its layers are kept in a file for all epochs. MODEL is a folder or a Hub name.
+"""
+
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import recipe
+import torch
+import typer
+from seqeval.metrics import classification_report
+from task_data import label_names, load
+from transformers import pipeline
+
+from elmo_hf import ElmoForTokenClassification, ElmoTokenizer
+
+
+def main(
+    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    task: Annotated[str, typer.Argument(help="wnut17 or ewt")],
+    output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("labeller"),
+    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    epochs: int = 20,
+    seed: int = 0,
+) -> None:
+    """Train, test, save, reload, and show what was learned."""
+    torch.manual_seed(seed)
+    data = load(task, rows)
+    names = label_names(data)
+    has_entities = "O" in names
+    best = "entity_f1" if has_entities else "accuracy"
+    tokenizer = ElmoTokenizer.from_pretrained(model_name)
+    model = ElmoForTokenClassification.from_pretrained(
+        model_name,
+        task_encoder="lstm",
+        use_crf=has_entities,
+        classifier_dropout=0.2,
+        id2label=dict(enumerate(names)),
+        label2id={name: number for number, name in enumerate(names)},
+    )
+    encoded = recipe.keep_layers(recipe.encode_words(data, tokenizer), model, tokenizer, output / "layers")
+    metrics = recipe.word_metrics(names)
+    trainer = recipe.train(
+        model, tokenizer, encoded, output, compute_metrics=metrics, best=best, epochs=epochs, seed=seed
+    )
+    tested = trainer.predict(encoded["test"])
+    found, right = recipe.words_of(tested, names)
+
+    trainer.save_model(str(output))
+    label = pipeline(
+        "token-classification",
+        model=str(output),
+        trust_remote_code=True,
+        aggregation_strategy="simple" if has_entities else "none",
+    )
+    for words in data["test"]["words"][:3]:
+        text = " ".join(words)
+        print(text, "->", [(text[e["start"] : e["end"]], e.get("entity_group", e.get("entity"))) for e in label(text)])
+
+    if has_entities:
+        print(classification_report(right, found, digits=4, zero_division=0))
+    recipe.plot_confusions(list(chain(*right)), list(chain(*found)), output / "confusions.png")
+    recipe.plot_learning_curves(trainer, best, output / "learning_curves.png")
+    recipe.plot_mix_weights(model, output / "mix_weights.png")
+    recipe.print_table(
+        [["task", "test words", "accuracy", best]]
+        + [[task, str(sum(map(len, right))), *(f"{tested.metrics[f'test_{name}']:.4f}" for name in ("accuracy", best))]]
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,204 @@
+"""What the recipes share: tokenized data, metrics, a stock Trainer with early stopping, and plots.
+
+A recipe is then: data, tokenizer, model, `train`, test, save, reload, `pipeline`, table and plots.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from datasets import DatasetDict
+from seqeval.metrics import f1_score as entity_f1_score
+from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
+from transformers import (
+    DataCollatorForTokenClassification,
+    DataCollatorWithPadding,
+    EarlyStoppingCallback,
+    EvalPrediction,
+    Trainer,
+    TrainingArguments,
+)
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.feature_cache import add_bilm_layers
+from elmo_hf.task_model import ElmoTaskModel
+
+plt.switch_backend("Agg")
+Metrics = Callable[[EvalPrediction], dict[str, float]]
+
+
+def encode_texts(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:
+    """Ids and `labels` of texts, or of pairs of texts."""
+
+    def encode(rows: dict[str, list[Any]]) -> dict[str, Any]:
+        return {**tokenizer(rows["text"], rows.get("text_pair")), "labels": rows["label"]}
+
+    return data.map(encode, batched=True, remove_columns=data["train"].column_names)
+
+
+def encode_words(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:
+    """Ids and `labels` of words: one label a word, so boundaries alone have none."""
+
+    def encode(rows: dict[str, list[Any]]) -> dict[str, Any]:
+        labels = [[-100, *labels, -100] for labels in rows["labels"]]
+        return {**tokenizer(rows["words"], is_split_into_words=True), "labels": labels}
+
+    return data.map(encode, batched=True, remove_columns=data["train"].column_names)
+
+
+def keep_layers(data: DatasetDict, model: ElmoTaskModel, tokenizer: ElmoTokenizer, folder: Path) -> DatasetDict:
+    """The same data with the layers of a frozen biLM, kept in a folder; where parts of it learn, the data as it is."""
+    if model.config.frozen_parts != model.config.bilm_parts:
+        return data
+    folder.mkdir(parents=True, exist_ok=True)
+    return DatasetDict(
+        {name: add_bilm_layers(part, model, tokenizer, dtype="float16", folder=folder) for name, part in data.items()}
+    )
+
+
+def text_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """Accuracy, and F1 averaged over classes."""
+    found = prediction.predictions.argmax(axis=-1)
+    macro = f1_score(prediction.label_ids, found, average="macro")
+    return {"accuracy": accuracy_score(prediction.label_ids, found), "macro_f1": macro}
+
+
+def word_metrics(names: list[str]) -> Metrics:
+    """Accuracy over words; and where labels are of entities, the F1 of whole entities."""
+
+    def metrics(prediction: EvalPrediction) -> dict[str, float]:
+        found, right = words_of(prediction, names)
+        scores = {"accuracy": accuracy_score(np.concatenate(right), np.concatenate(found))}
+        if "O" in names:
+            scores["entity_f1"] = entity_f1_score(right, found)
+        return scores
+
+    return metrics
+
+
+def words_of(prediction: EvalPrediction, names: list[str]) -> tuple[list[list[str]], list[list[str]]]:
+    """The predicted and the right labels of each text, by name."""
+    is_word, found = prediction.label_ids != -100, prediction.predictions.argmax(axis=-1)
+    rows = list(zip(found, prediction.label_ids, is_word, strict=True))
+    return (
+        [[names[label] for label in predicted[kept]] for predicted, _, kept in rows],
+        [[names[label] for label in labels[kept]] for _, labels, kept in rows],
+    )
+
+
+def make_optimizer(model: ElmoTaskModel, learning_rate: float, rates: dict[str, float]) -> torch.optim.Optimizer:
+    """AdamW with a learning rate for each part of the model that `rates` names by the beginning of its parameters."""
+    groups: dict[float, list[torch.nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            rate = next((rate for part, rate in rates.items() if name.startswith(part)), learning_rate)
+            groups.setdefault(rate, []).append(parameter)
+    return torch.optim.AdamW([{"params": parameters, "lr": rate} for rate, parameters in groups.items()])
+
+
+def train(
+    model: ElmoTaskModel,
+    tokenizer: ElmoTokenizer,
+    data: DatasetDict,
+    output: Path,
+    *,
+    compute_metrics: Metrics | None,
+    best: str,
+    epochs: int,
+    seed: int,
+    learning_rate: float = 1e-3,
+    rates: dict[str, float] | None = None,
+    patience: int = 3,
+) -> Trainer:
+    """Trains with early stopping on the validation set; the model is then the best one.
+
+    Args:
+        model: of a task.
+        tokenizer: the model's.
+        data: tokenized, with `train` and `validation`.
+        output: folder for checkpoints.
+        compute_metrics: of a prediction; None for the loss alone.
+        best: the metric that early stopping looks at, `loss` or one of `compute_metrics`.
+        epochs: at most.
+        seed: of shuffling and dropout.
+        learning_rate: of parts that `rates` does not name.
+        rates: learning rates of parts of the model, by the beginnings of their parameters' names. The mix has a few
+            numbers that decide much, and learns ten times as fast as the rest.
+        patience: epochs without a better metric before training stops.
+    """
+    has_words = "ForTokenClassification" in type(model).__name__
+    rates = {"elmo.scalar_mixes": 10 * learning_rate, **(rates or {})}
+    arguments = TrainingArguments(
+        str(output / "checkpoints"),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=32,
+        per_device_eval_batch_size=64,
+        train_sampling_strategy="group_by_length",
+        lr_scheduler_type="constant",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        logging_strategy="epoch",
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model=best,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        report_to=[],
+        seed=seed,
+    )
+    trainer = Trainer(
+        model,
+        arguments,
+        data_collator=(DataCollatorForTokenClassification if has_words else DataCollatorWithPadding)(tokenizer),
+        train_dataset=data["train"],
+        eval_dataset=data["validation"],
+        processing_class=tokenizer,
+        compute_metrics=compute_metrics,
+        optimizers=(make_optimizer(model, learning_rate, rates), None),
+        callbacks=[EarlyStoppingCallback(patience)],
+    )
+    trainer.train()
+    return trainer
+
+
+def plot_learning_curves(trainer: Trainer, best: str, path: Path) -> None:
+    """Loss on the training set and the validation set, and the metric that decides, by epoch."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    for axes, name in ((left, "loss"), (left, "eval_loss"), (right, f"eval_{best}")):
+        points = [(entry["epoch"], entry[name]) for entry in trainer.state.log_history if name in entry]
+        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+    for axes in (left, right):
+        axes.set_xlabel("epoch")
+        axes.legend()
+    figure.savefig(path)
+
+
+def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
+    """The weight of each layer in each scalar mix."""
+    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    mixes = model.scalar_mixes_of_all()
+    places = np.arange(model.config.num_hidden_layers + 1)
+    for number, mix in enumerate(mixes):
+        where = ("input", "output")[number]
+        axes.bar(places + 0.4 * number, mix.weights.tolist(), 0.4, label=f"{where}, scale {mix.scale.item():.2f}")
+    axes.set_xticks(places + 0.2 * (len(mixes) - 1), ["token", *(f"layer {place}" for place in places[1:])])
+    axes.set_ylabel("weight")
+    axes.legend()
+    figure.savefig(path)
+
+
+def plot_confusions(right: list[str], found: list[str], path: Path) -> None:
+    """How often each label was taken for each."""
+    size = 2 + 0.5 * len({*right, *found})
+    figure, axes = plt.subplots(figsize=(size, size), layout="constrained")
+    ConfusionMatrixDisplay.from_predictions(right, found, xticks_rotation="vertical", colorbar=False, ax=axes)
+    figure.savefig(path)
+
+
+def print_table(rows: list[list[str]]) -> None:
+    """Rows of a table in Markdown, the first being its head."""
+    head, *body = rows
+    for row in (head, ["---"] * len(head), *body):
+        print("| " + " | ".join(row) + " |")

@@ -1,0 +1,64 @@
+"""Makes the folder that the package ships out of a trained model: `python examples/tiny_model/ship.py MODEL`.
+
+Half precision on disk, computed with in float32; no code, because the package has it; the run's log and picture go
+beside this file.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import torch
+
+from elmo_hf.loading import TINY_FOLDER, load_complete
+from elmo_hf.pretraining import ElmoForPreTraining
+from elmo_hf.tokenization_elmo import ElmoTokenizer
+
+HERE = Path(__file__).parent
+LARGEST = 8 * 2**20
+
+
+def ship(source: Path, destination: Path) -> int:
+    """Writes the folder anew, all but its model card; returns its size in bytes.
+
+    Raises:
+        ValueError: if it is larger than `LARGEST`.
+    """
+    model = load_complete(source, ElmoForPreTraining).to(torch.float16)
+    for path in destination.glob("*"):
+        if path.name != "README.md":
+            path.unlink()
+    model.save_pretrained(destination)
+    ElmoTokenizer.from_pretrained(source).save_pretrained(destination)
+    for path in destination.glob("*.py"):
+        path.unlink()
+    for name in ("config.json", "tokenizer_config.json"):
+        path = destination / name
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for key in ("auto_map", "custom_pipelines", "is_local", "local_files_only"):
+            content.pop(key, None)
+        if "dtype" in content:
+            content["dtype"] = "float32"
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    for path in destination.iterdir():
+        path.chmod(0o644)
+    size = sum(path.stat().st_size for path in destination.iterdir())
+    if size > LARGEST:
+        raise ValueError(f"{destination} has {size} bytes, more than {LARGEST}.")
+    return size
+
+
+def main() -> None:
+    """Writes the folder and keeps the log."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path, help="the finished model, such as OUT/model")
+    arguments = parser.parse_args()
+    print(f"{TINY_FOLDER}: {ship(arguments.model, TINY_FOLDER):,} bytes")
+    for name in ("log.json", "curve.png"):
+        if (arguments.model / name).exists():
+            shutil.copy(arguments.model / name, HERE / name)
+
+
+if __name__ == "__main__":
+    main()

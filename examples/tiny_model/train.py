@@ -1,0 +1,70 @@
+"""Trains the small English model that the package ships: `python examples/tiny_model/train.py DATA OUT`.
+
+DATA is the folder that holds the books of `books.tsv` (all in the public domain; their sources are named there). OUT
+gets the text, the vocabulary, the run and the finished model. Given again, the command goes on where it was killed.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from books import list_books, write_sentences
+from transformers import set_seed
+
+from elmo_hf.corpora import count_words, make_vocabulary, read_corpora
+from elmo_hf.corpus import Corpus
+from elmo_hf.pretrain import new_language_model, pretrain
+from elmo_hf.pretrainer import PretrainingArguments
+
+HERE = Path(__file__).parent
+SEED = 1
+VOCABULARY_SIZE = 10_000
+
+
+def main() -> None:
+    """Text, vocabulary, training."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="folder with the books")
+    parser.add_argument("output", type=Path, help="folder for text, vocabulary and run")
+    parser.add_argument("--epochs", type=float, default=3, help="passes over the books")
+    arguments = parser.parse_args()
+    output = arguments.output
+    output.mkdir(parents=True, exist_ok=True)
+
+    texts = {part: output / f"{part}.txt" for part in ("train", "dev", "test")}
+    for part, text in texts.items():
+        number = write_sentences([arguments.data / book for book in list_books(part)], text)
+        print(f"{text}: {number:,} sentences")
+    words = output / "words.txt"
+    counts = count_words(read_corpora([str(texts["train"])]))
+    words.write_text("".join(f"{word}\n" for word in make_vocabulary(counts, VOCABULARY_SIZE)), encoding="utf-8")
+
+    set_seed(SEED)
+    model, tokenizer = new_language_model(words, **json.loads((HERE / "config.json").read_text(encoding="utf-8")))
+    train, dev = (Corpus.from_sentences(read_corpora([str(texts[part])]), tokenizer) for part in ("train", "dev"))
+    pretrain(
+        model,
+        tokenizer,
+        train,
+        dev,
+        PretrainingArguments(
+            str(output / "model"),
+            seed=SEED,
+            num_train_epochs=arguments.epochs,
+            per_device_train_batch_size=64,
+            save_strategy="steps",
+            save_steps=1000,
+            eval_strategy="steps",
+            eval_steps=1000,
+            save_total_limit=2,
+            load_best_model_at_end=True,
+            metric_for_best_model="eval_perplexity",
+            greater_is_better=False,
+            logging_steps=100,
+            report_to="none",
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Every recipe runs from data to table on a few made-up texts, and the loaders read the real data where it is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import task_data
+from checkpoints import run_python, shared
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# One process for all recipes, because each would begin by importing transformers.
+SCRIPT = """
+import random
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import task_data
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
+
+random.seed(0)
+WORDS = "the ferry left early and late at noon for Oslo with Ada on board".split()
+
+def words():
+    return [random.choice(WORDS) for _ in range(random.randint(3, 9))]
+
+def splits(make, features=None):
+    sizes = {"train": 120, "validation": 12, "test": 12}
+    return DatasetDict({name: Dataset.from_list([make() for _ in range(n)], features) for name, n in sizes.items()})
+
+def texts(has_pairs):
+    columns = {"text": Value("string")} | ({"text_pair": Value("string")} if has_pairs else {})
+    features = Features({**columns, "label": ClassLabel(names=["no", "yes", "maybe"])})
+    return splits(lambda: {**{key: " ".join(words()) for key in columns}, "label": random.randrange(3)}, features)
+
+def labelled(names, label):
+    features = Features({"words": List(Value("string")), "labels": List(ClassLabel(names=names))})
+    return splits(lambda: {"words": (w := words()), "labels": [label(word) for word in w]}, features)
+
+def questions():
+    context = words()
+    place = random.randrange(len(context))
+    answer = {"answer": context[place], "answer_start": len(" ".join(context[:place])) + (place > 0)}
+    return {"question": " ".join(words()), "context": " ".join(context), **answer}
+
+MADE_UP = {
+    "trec": lambda: texts(False),
+    "sst2": lambda: texts(False),
+    "sick": lambda: texts(True),
+    "ewt": lambda: labelled(["NOUN", "X"], lambda word: int(len(word) < 4)),
+    "wnut17": lambda: labelled(["O", "B-name", "I-name"], lambda word: int(word[0].isupper())),
+    "xquad": lambda: splits(questions),
+}
+task_data.TASKS = {name: (make, make) for name, make in MADE_UP.items()}
+
+import answer_questions, classify_texts, compare_features, label_words, pretrain_and_classify
+from pathlib import Path
+
+model = sys.argv[2]
+for task, learn in (("trec", None), ("sst2", ["layer_2"]), ("sick", None)):
+    classify_texts.main(model, task, Path(task), epochs=2, learn=learn)
+for task in ("wnut17", "ewt"):
+    label_words.main(model, task, Path(task), epochs=2)
+answer_questions.main(model, Path("xquad"), epochs=2)
+pretrain_and_classify.main("trec", Path("own"), pretraining_epochs=1, epochs=1)
+compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
+lines = Path("comparison/results.jsonl").read_text()
+compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
+assert Path("comparison/results.jsonl").read_text() == lines and len(lines.splitlines()) == 12
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    work = tmp_path_factory.mktemp("recipes")
+    return work, run_python(SCRIPT, work, EXAMPLES, tiny_folder)
+
+
+@pytest.mark.parametrize("task", ["trec", "sst2", "sick", "wnut17", "ewt", "xquad"])
+def test_a_recipe_ends_in_a_table_plots_and_a_model(task: str, printed: tuple[Path, str]) -> None:
+    work, text = printed
+    assert re.search(rf"^\| {task}(\.en)? \| \d+ \| [01]\.\d{{4}} \| [01]\.\d{{4}} \|$", text, re.MULTILINE)
+    plots = {"learning_curves.png", "mix_weights.png"} | ({"confusions.png"} if task != "xquad" else set())
+    assert {path.name for path in (work / task).glob("*.png")} == plots
+    assert (work / task / "model.safetensors").exists()
+
+
+def test_the_pretraining_recipe_compares_mixes_and_inputs(printed: tuple[Path, str]) -> None:
+    rows = re.findall(
+        r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| ([\d. ]+|a matrix) \| [01]\.\d{4} \|$", printed[1], re.M
+    )
+    mixes = ["learned weights", "random weights", "learned function"]
+    assert [row[:2] for row in rows] == [(reads, mix) for reads in ("words", "characters") for mix in mixes]
+
+
+def test_the_comparison_has_every_task_and_every_kind_of_features(printed: tuple[Path, str]) -> None:
+    for task, score in (("trec", "accuracy"), ("sst2", "accuracy"), ("wnut17", "entity_f1"), ("ewt", "accuracy")):
+        cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
+        assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", printed[1], re.MULTILINE)) == 2
+
+
+@pytest.mark.parametrize(
+    ("task", "sizes", "first"),
+    [
+        ("trec", (4906, 546, 500), {"text": "How far is it from Denver to Aspen ?", "label": 5}),
+        ("sst2", (6920, 872, 1821), {"label": 1}),
+        ("sst5", (8544, 1101, 2210), {"text": "Effective but too-tepid biopic", "label": 2}),
+        ("ag_news", (6156, 760, 684), {}),
+        ("sick", (4500, 500, 4927), {"label": 0}),
+        ("wnut17", (3394, 1009, 1287), {}),
+        ("ewt", (12544, 2001, 2077), {"words": ["What", "if", "Google", "Morphed", "Into", "GoogleOS", "?"]}),
+        ("xquad", (963, 119, 108), {}),
+    ],
+)
+def test_the_real_data_is_read(task: str, sizes: tuple[int, ...], first: dict[str, Any]) -> None:
+    shared("data")
+    data = task_data.load(task)
+    assert tuple(len(data[name]) for name in ("train", "validation", "test")) == sizes
+    assert {key: data["test"][0][key] for key in first} == first
+
+
+def test_a_slice_is_drawn_with_a_fixed_seed() -> None:
+    shared("data")
+    slices = [task_data.load("trec", rows=5)["train"]["text"][:] for _ in range(2)]
+    assert slices[0] == slices[1]
+    assert len(slices[0]) == 5

@@ -1,0 +1,158 @@
+"""TF-Hub's two signatures and five outputs, against AllenNLP's numbers: state carried, padding zero."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import FIXTURES
+from torch import Tensor
+
+from elmo_hf import ElmoModel
+from elmo_hf import tfhub as hub
+
+TOLERANCE = 2e-5
+BASE = FIXTURES / "base_2l_relu"
+CALLS: dict[str, list[list[str]]] = json.loads((BASE / "sentences.json").read_text())
+EXPECTED = dict(np.load(BASE / "expected.npz"))
+P = 8
+
+
+@pytest.fixture
+def elmo(tiny_folder: Path) -> hub.Module:
+    return hub.Module(tiny_folder)
+
+
+def as_tokens(sentences: list[list[str]]) -> dict[str, Any]:
+    """As TF-Hub's page shows: every list as long as the longest, filled up with empty words."""
+    longest = max(len(words) for words in sentences)
+    return {
+        "tokens": [words + [""] * (longest - len(words)) for words in sentences],
+        "sequence_len": [len(words) for words in sentences],
+    }
+
+
+def layers_of(call: str) -> Tensor:
+    """`(L+1, B, T, 2P)` of the words."""
+    prefix = "" if call == "call1" else f"{call}_"
+    layers = torch.from_numpy(EXPECTED[f"{prefix}layers_with_boundaries"])
+    result = torch.zeros_like(layers[:, :, 2:])
+    for row, words in enumerate(CALLS[call]):
+        result[:, row, : len(words)] = layers[:, row, 1 : 1 + len(words)]
+    return result
+
+
+def assert_outputs(outputs: dict[str, Tensor], call: str) -> None:
+    layers = layers_of(call)
+    lengths = torch.tensor([[len(words)] for words in CALLS[call]])
+    expected = {
+        "word_emb": layers[0][..., :P],
+        "lstm_outputs1": layers[1],
+        "lstm_outputs2": layers[2],
+        "elmo": layers.mean(dim=0),
+        "default": layers.mean(dim=0).sum(dim=1) / lengths,
+    }
+    assert outputs.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_allclose(outputs[name].detach(), tensor, rtol=0, atol=TOLERANCE, err_msg=name)
+
+
+def test_the_tokens_signature_gives_five_outputs_with_the_state_carried_from_call_to_call(elmo: hub.Module) -> None:
+    for call in sorted(CALLS):
+        assert_outputs(elmo(inputs=as_tokens(CALLS[call]), signature="tokens", as_dict=True), call)
+
+
+def test_the_default_signature_splits_on_blanks_alone(elmo: hub.Module) -> None:
+    first = elmo([" ".join(words) for words in CALLS["call1"]], signature="default", as_dict=True)
+    assert_outputs(first, "call1")
+    elmo.elmo.reset_states()
+    blanks = elmo(["  ".join(words) + " " for words in CALLS["call1"]], as_dict=True)
+    assert_outputs(blanks, "call1")
+    assert elmo(["one\ttwo three"], as_dict=True)["elmo"].shape == (1, 2, 2 * P)
+
+
+def test_without_as_dict_the_mean_of_the_words_is_returned(elmo: hub.Module) -> None:
+    sentences = [" ".join(words) for words in CALLS["call1"]]
+    pooled = elmo(sentences)
+    elmo.elmo.reset_states()
+    torch.testing.assert_close(pooled, elmo(sentences, as_dict=True)["default"], rtol=0, atol=0)
+
+
+def test_signatures_can_be_called_by_name_as_in_tensorflow_2(elmo: hub.Module) -> None:
+    assert_outputs(elmo.signatures["default"](text=[" ".join(words) for words in CALLS["call1"]]), "call1")
+    elmo.elmo.reset_states()
+    assert_outputs(elmo.signatures["tokens"](**as_tokens(CALLS["call1"])), "call1")
+
+
+def test_arrays_of_strings_are_taken_too(elmo: hub.Module) -> None:
+    inputs = {name: np.array(values) for name, values in as_tokens(CALLS["call1"]).items()}
+    assert_outputs(elmo(inputs, signature="tokens", as_dict=True), "call1")
+    elmo.elmo.reset_states()
+    assert_outputs(elmo([" ".join(words).encode() for words in CALLS["call1"]], as_dict=True), "call1")
+
+
+def test_the_state_can_be_switched_off(elmo: hub.Module) -> None:
+    elmo.elmo.stateful = False
+    for _ in range(2):
+        assert_outputs(elmo(as_tokens(CALLS["call1"]), signature="tokens", as_dict=True), "call1")
+
+
+def test_a_sentence_without_words_has_zeros(elmo: hub.Module) -> None:
+    outputs = elmo(["", "Yes ."], as_dict=True)
+    assert outputs["elmo"].shape == (2, 2, 2 * P)
+    assert not outputs["default"][0].any()
+    assert not outputs["elmo"][0].any()
+    assert outputs["default"][1].all()
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_only_the_four_scalars_train_and_only_if_asked(trainable: bool, tiny_folder: Path) -> None:
+    elmo = hub.Module(tiny_folder, trainable=trainable)
+    parameters = [parameter for parameter in elmo.parameters() if parameter.requires_grad]
+    assert sum(parameter.numel() for parameter in parameters) == 4 * trainable
+    output = elmo.train()(["Yes ."])
+    assert output.requires_grad == trainable
+    if trainable:
+        output.sum().backward()
+        assert all(parameter.grad is not None for parameter in parameters)
+
+
+def test_a_learned_mix_is_kept(tiny_folder: Path, tmp_path: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder)
+    model.scalar_mixes[0].set_weights([0, 0, 1], scale=2)
+    model.save_pretrained(tmp_path)
+    hub.Module(tiny_folder).tokenizer.save_pretrained(tmp_path)
+    outputs = hub.Module(tmp_path)(as_tokens(CALLS["call1"]), signature="tokens", as_dict=True)
+    torch.testing.assert_close(outputs["elmo"], 2 * outputs["lstm_outputs2"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "signature", "message"),
+    [
+        (["Yes ."], "words", "`signature` must be one of default, tokens, found 'words'"),
+        (["Yes ."], "tokens", "`tokens` a dictionary with `tokens` and `sequence_len`; found list for `tokens`"),
+        (
+            {"tokens": [["Yes"]], "sequence_len": [1]},
+            "default",
+            "takes a list of sentences, .*; found dict for `default`",
+        ),
+        ("Yes .", "default", "takes a list of sentences, found the string 'Yes .'"),
+        ({"tokens": [["Yes"]], "sequence_len": [2]}, "tokens", r"how many of its words count, found \[2\]"),
+        ({"tokens": [["Yes"]], "sequence_len": [1, 1]}, "tokens", r"each of the 1 lists .* found \[1, 1\]"),
+    ],
+)
+def test_wrong_inputs_are_named(inputs: Any, signature: str, message: str, elmo: hub.Module) -> None:
+    with pytest.raises(ValueError, match=message):
+        elmo(inputs, signature=signature)
+
+
+def test_tf_hubs_addresses_are_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(ValueError, match=r"elmo/3 is an address of TF-Hub, .*`elmo-hf convert --model original"):
+        hub.Module("https://tfhub.dev/google/elmo/3")
+
+
+def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match="there is no folder nowhere"):
+        hub.Module("nowhere")

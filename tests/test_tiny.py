@@ -1,0 +1,121 @@
+"""The model that comes with the package, and the text it was trained on."""
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from tiny_model import books
+from typer.testing import CliRunner
+
+from elmo_hf import ElmoForPreTraining, tiny_model, tiny_tokenizer
+from elmo_hf.cli import app
+from elmo_hf.corpus import Corpus
+from elmo_hf.loading import TINY_FOLDER, model_folder
+from elmo_hf.sentences import read_sentences
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def language_model() -> ElmoForPreTraining:
+    return tiny_model(ElmoForPreTraining)
+
+
+def test_the_folder_is_small_and_carries_no_code() -> None:
+    files = {path.name: path.stat().st_size for path in TINY_FOLDER.iterdir()}
+    assert sum(files.values()) <= 8 * 2**20
+    assert not [name for name in files if name.endswith(".py")]
+    assert "auto_map" not in (TINY_FOLDER / "config.json").read_text(encoding="utf-8")
+
+
+def test_it_has_the_sizes_its_card_says() -> None:
+    model = tiny_model(ElmoForPreTraining)
+    counts = {"biLM": model.elmo.num_parameters(), "softmax": model.softmax.weight.numel() + model.softmax.bias.numel()}
+    card = ModelCard.load(TINY_FOLDER / "README.md")
+    for count in counts.values():
+        assert f"{count:,}" in card.text
+    assert card.data.license == "apache-2.0"
+    assert card.data.language == "en"
+
+
+def test_half_precision_lies_on_disk_and_float32_is_computed_with(language_model: ElmoForPreTraining) -> None:
+    assert {parameter.dtype for parameter in language_model.parameters()} == {torch.float32}
+    assert all(torch.equal(parameter, parameter.half().float()) for parameter in language_model.parameters())
+
+
+def test_the_bilm_is_that_of_the_language_models(language_model: ElmoForPreTraining) -> None:
+    inputs = tiny_tokenizer()(["The ferry left.", "Yes"], padding=True, return_tensors="pt")
+    layers = tiny_model()(**inputs, output_hidden_states=True).hidden_states
+    expected = language_model.elmo(**inputs, output_hidden_states=True).hidden_states
+    assert all(torch.equal(*pair) for pair in zip(layers, expected, strict=True))
+
+
+def test_it_has_learned_english(language_model: ElmoForPreTraining) -> None:
+    words = "She looked out of the window and saw that it was raining .".split()
+    shuffled = [words[index] for index in np.random.default_rng(1).permutation(len(words))]
+    scores = language_model.score([words, shuffled], tiny_tokenizer())
+    for good, bad in zip(scores.surprisals(0), scores.surprisals(1), strict=True):
+        assert good.sum() < bad.sum() - 20
+
+
+def test_commands_take_its_name(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("The old man smiled .\nYes .\n", encoding="utf-8")
+    result = CliRunner().invoke(app, ["embed", "tiny", str(text), "-o", str(tmp_path / "vectors.npz")])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(app, ["score", "tiny", str(text), "--rows", "1"])
+    assert result.exit_code == 0, result.output
+    corpus = Corpus.from_sentences([line.split() for line in read_sentences(text)], tiny_tokenizer())
+    assert f"{corpus.num_predictions} of {corpus.num_predictions} predictions" in result.output
+
+
+def test_a_folder_of_that_name_is_taken_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert model_folder("tiny") == TINY_FOLDER
+    (tmp_path / "tiny").mkdir()
+    assert model_folder("tiny") == "tiny"
+
+
+def test_every_book_is_in_one_part_and_has_a_source() -> None:
+    lines = (ROOT / "examples" / "tiny_model" / "books.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    assert {len(row) for row in rows} == {6}
+    assert all(all(row) for row in rows)
+    parts = {part: books.list_books(part) for part in ("train", "dev", "test")}
+    assert sorted(sum(parts.values(), [])) == sorted({row[0] for row in rows})
+    assert all(parts.values())
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "sentences"),
+    [
+        ("It rained. We left.", ["It rained.", "We left."]),
+        ("“Go!” she said. “Now?” He went.", ["“Go!” she said.", "“Now?”", "He went."]),
+        ("Mr. Brown met Dr. A. Jones. They left.", ["Mr. Brown met Dr. A. Jones.", "They left."]),
+        ("no end at all", ["no end at all"]),
+        ("It was 3. o'clock. and so", ["It was 3. o'clock. and so"]),
+    ],
+)
+def test_paragraphs_are_cut_where_a_capital_follows_a_stop(paragraph: str, sentences: list[str]) -> None:
+    assert books.split_sentences(paragraph) == sentences
+
+
+def test_books_of_any_encoding_become_sentences_of_words(tmp_path: Path) -> None:
+    text = "CHAPTER I\n\nIt _was_ late.\nWe didn't\nsleep.\n\nVoilà.\n"
+    plain, old = tmp_path / "plain.txt.gz", tmp_path / "old.txt"
+    plain.write_bytes(gzip.compress(text.encode("utf-8")))
+    old.write_bytes(text.encode("cp1252"))
+    expected = ["CHAPTER I", "It was late .", "We did n't sleep .", "Voilà ."]
+    for path in (plain, old):
+        assert [" ".join(words) for words in books.read_book(path)] == expected
+    assert books.write_sentences([plain, old], tmp_path / "all.txt") == 2 * len(expected)
+    assert (tmp_path / "all.txt").read_text(encoding="utf-8").splitlines() == 2 * expected
+
+
+def test_the_log_of_its_training_is_kept() -> None:
+    log = (ROOT / "examples" / "tiny_model" / "log.json").read_text(encoding="utf-8")
+    assert re.search(r'"eval_carried_backward_perplexity": [\d.]+', log)
