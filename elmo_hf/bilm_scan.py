@@ -199,7 +199,8 @@ class _Scan(torch.autograd.Function):
         directions, length, _, size = inputs.shape
         width = trace.cells.shape[-1]
         input_gate, forget_gate, candidate, output_gate = trace.gates.split(width, dim=-1)
-        tanh_cells = (trace.cells if limits.cell is None else trace.cells.clamp(-limits.cell, limits.cell)).tanh_()
+        clipped = trace.cells if limits.cell is None else trace.cells.clamp(-limits.cell, limits.cell)
+        tanh_cells = clipped.tanh()
         memory = output_gate * tanh_cells
         # What dm_t is multiplied with to reach a_t, and c_t: the clip's gradient is in both.
         to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)

@@ -2,8 +2,9 @@
 
 import json
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -39,6 +40,7 @@ def vocab(
 
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
+    need("datasets")
     from tqdm import tqdm
 
     from elmo_hf.corpora import SPECIAL_WORDS, count_words, make_vocabulary, read_corpora
@@ -46,11 +48,11 @@ def vocab(
     try:
         counts = count_words(tqdm(read_corpora(corpora, word_splitter=words.value), unit=" sentences"))
         vocabulary = make_vocabulary(counts, size, min_count)
-    except ValueError as error:
+        partial = output.with_name(f".{output.name}.partial")
+        partial.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
+        partial.replace(output)
+    except (ValueError, OSError) as error:
         fail(error)
-    partial = output.with_name(f".{output.name}.partial")
-    partial.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
-    partial.replace(output)
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
     typer.echo(
@@ -93,6 +95,7 @@ def pretrain(
     The same command given again goes on with a run that was killed, bit for bit on a CPU. Under `accelerate launch` or
     `torchrun` each process trains rows of its own.
     """
+    need("accelerate", "datasets", "matplotlib", "tensorboard")
     from tqdm import tqdm
     from transformers import set_seed
 
@@ -103,10 +106,11 @@ def pretrain(
     from elmo_hf.pretrain import pretrain as run
     from elmo_hf.pretrainer import PretrainingArguments
 
-    if (model is None) == (config is None and vocabulary is None):
+    if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
-    fields = {"softmax": softmax and softmax.value, "num_softmax_samples": samples}
-    fields = {name: value for name, value in fields.items() if value is not None}
+    fields: dict[str, Any] = {} if softmax is None else {"softmax": softmax.value}
+    if samples is not None:
+        fields["num_softmax_samples"] = samples
     try:
         args = PretrainingArguments(
             str(output),
@@ -130,35 +134,38 @@ def pretrain(
             metric_for_best_model="eval_perplexity" if held_out else None,
             greater_is_better=False,
             report_to="tensorboard",
-            logging_dir=str(output / "runs"),
         )
         set_seed(seed)
         if model is not None:
             lm, tokenizer = load_for_pretraining(model, vocabulary, **fields)
         else:
-            if vocabulary is None:
-                raise ValueError("a new model needs `--vocabulary FILE`, the words of its softmax.")
-            described = {} if config is None else json.loads(config.read_text(encoding="utf-8"))
-            lm, tokenizer = new_language_model(vocabulary, **(described | fields))
+            assert vocabulary is not None
+            lm, tokenizer = new_language_model(vocabulary, **(_read_config(config) | fields))
         read = {
             name: Corpus.from_sentences(
-                tqdm(read_corpora(sources, word_splitter=words.value), desc=name, unit=" sentences"), tokenizer
+                tqdm(
+                    read_corpora(sources, word_splitter=words.value),
+                    desc=name,
+                    unit=" sentences",
+                    disable=args.process_index > 0,
+                ),
+                tokenizer,
             )
             for name, sources in (("training text", corpora), ("held-out text", held_out))
             if sources
         }
-        for name, corpus in read.items():
+        for name, corpus in read.items() if args.process_index == 0 else ():
             unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
             typer.echo(f"{name}: {len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown.")
         trainer = run(lm, tokenizer, read["training text"], read.get("held-out text"), args)
     except (ValueError, OSError) as error:
         fail(error)
     if trainer.is_world_process_zero():
-        last = next((entry for entry in reversed(trainer.state.log_history) if "eval_perplexity" in entry), {})
-        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
-            if last:
-                names = ("forward_perplexity", "backward_perplexity", "perplexity")
-                typer.echo(_perplexities(state, *(last[prefix + name] for name in names)))
+        scored = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
+        chosen = [entry for entry in scored if entry["step"] == trainer.state.best_global_step] or scored
+        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
+            names = ("forward_perplexity", "backward_perplexity", "perplexity")
+            typer.echo(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
         typer.echo(f"Wrote {output}.")
 
 
@@ -226,10 +233,29 @@ def score(
         typer.echo(f"Wrote {per_word}.")
 
 
+def need(*packages: str) -> None:
+    """Ends the command where packages are not installed."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        fail(ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[train]'"))
+
+
 def fail(error: Exception) -> NoReturn:
     """Says what is wrong and ends the command."""
     typer.echo(f"Error: {error}", err=True)
     raise typer.Exit(1)
+
+
+def _read_config(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(fields, dict):
+        raise ValueError(f"{path} must hold one JSON object with fields of `ElmoConfig`.")
+    return fields
 
 
 def _perplexities(state: str, forward: float, backward: float, mean: float) -> str:

@@ -9,8 +9,10 @@
 Glossary: B rows of a process, T steps of a window.
 """
 
+import dataclasses
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,21 @@ DECISIVE = (
     "lr_scheduler_type",
     "max_grad_norm",
     "optim",
+    "optim_args",
     "adagrad_start",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "weight_decay",
+    "warmup_steps",
+    "lr_scheduler_kwargs",
     "num_train_epochs",
     "max_steps",
     "bf16",
     "fp16",
 )
+# What a config.json has beside the fields of `ElmoConfig`.
+CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
 
 
 def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
@@ -53,6 +64,9 @@ def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTrain
     Raises:
         ValueError: naming the field, the legal values and the value found.
     """
+    unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(ElmoConfig)} - CONFIG_KEYS)
+    if unknown:
+        raise ValueError(f"`ElmoConfig` has no field {', '.join(f'`{name}`' for name in unknown)}.")
     is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
     if is_characters:
         tokenizer = ElmoTokenizer(
@@ -60,9 +74,10 @@ def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTrain
         )
     else:
         tokenizer = ElmoTokenizer(fields["token_encoder"], vocab_file=str(vocabulary))
-    fields["num_softmax_words"] = tokenizer.num_word_classes
+    num_words = len(tokenizer.predicted_words or [])
+    fields["num_softmax_words"] = num_words
     if not is_characters:
-        fields["vocab_size"] = tokenizer.num_word_classes + 1
+        fields["vocab_size"] = num_words + 1
     return ElmoForPreTraining(ElmoConfig(**fields)), tokenizer
 
 
@@ -94,22 +109,25 @@ def pretrain(
             f"the vocabulary has {tokenizer.num_word_classes} words and the model's softmax "
             f"{model.config.num_softmax_words}; they must be as many."
         )
+    if held_out is not None and len(held_out) == 0:
+        raise ValueError("the held-out text has no sentences.")
     if (output / "config.json").exists():
         raise ValueError(f"{output} holds a finished model; choose another folder.")
+    description = _description(model, train, held_out, args)
     trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
+    trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
     checkpoint = last_complete_checkpoint(output)
-    if trainer.is_world_process_zero():
-        _begin(output, _description(model, train, held_out, args))
+    if checkpoint is not None:
+        _compare(output, description)
+    elif trainer.is_world_process_zero():
+        _write_json(output / "run.json", description)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if held_out is not None:
-        trainer.evaluate()
     if trainer.is_world_process_zero():
         log = trainer.state.log_history
-        (output / "log.json").write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+        _write_json(output / "log.json", log)
         draw_curve(log, output / "curve.png")
-    trainer.save_model()
-    if trainer.is_world_process_zero():
         trainer.create_model_card(model_name=output.resolve().name)
+        _write_model(trainer.model, tokenizer, output)
     return trainer
 
 
@@ -147,6 +165,7 @@ def _description(
 ) -> dict[str, Any]:
     settings = {name: getattr(args, name) for name in DECISIVE}
     config = model.config.to_diff_dict()
+    config.pop("transformers_version", None)
     corpora = {"train": train, "held_out": held_out}
     return {
         "settings": {name: str(value) for name, value in settings.items()},
@@ -162,16 +181,18 @@ def _fingerprint(corpus: Corpus) -> dict[str, Any]:
     return {"sentences": len(corpus), "words": corpus.num_words, "sha256": digest.hexdigest()}
 
 
-def _begin(output: Path, description: dict[str, Any]) -> None:
-    """Writes what the run is, or compares it with what is there."""
-    path = output / "run.json"
-    if not path.exists():
-        output.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
-        return
-    begun = json.loads(path.read_text(encoding="utf-8"))
+def _compare(output: Path, description: dict[str, Any]) -> None:
+    """Compares what a run was begun with and what is asked for now.
+
+    Raises:
+        ValueError: naming the differences.
+    """
+    try:
+        begun = json.loads((output / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{output} holds checkpoints, but no record of how their run was begun ({error}); choose another folder."
+        ) from error
     differences = [
         f"{part}.{name} was {begun[part].get(name)}, now {description[part].get(name)}"
         for part in description
@@ -183,3 +204,20 @@ def _begin(output: Path, description: dict[str, Any]) -> None:
             f"{output} holds a run that was begun otherwise ({'; '.join(differences)}). "
             "Give the same settings to go on with it, or choose another folder."
         )
+
+
+def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, output: Path) -> None:
+    """Writes the finished model, last of all the file that says it is finished."""
+    partial = output / ".model.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
+        path.replace(output / path.name)
+    partial.rmdir()
+
+
+def _write_json(path: Path, value: Any) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)

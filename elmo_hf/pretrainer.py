@@ -37,7 +37,7 @@ from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from .corpus import Corpus
 from .lstmp import BiLMState
@@ -76,9 +76,11 @@ class PretrainingArguments(TrainingArguments):
     lr_scheduler_type: str = field(default="constant")
     max_grad_norm: float = field(default=10.0)
     optim: str = field(default="adagrad")
+    # The scalar mixes have no part in the loss.
+    ddp_find_unused_parameters: bool | None = field(default=True)
 
     def __post_init__(self) -> None:
-        """Validates, and makes the unused mixes no trouble for DDP.
+        """Validates.
 
         Raises:
             ValueError: naming the setting, the legal values and the value found.
@@ -87,11 +89,15 @@ class PretrainingArguments(TrainingArguments):
             raise ValueError(f"`unroll_steps` must be at least 1, found {self.unroll_steps}.")
         if not 0 <= self.reset_probability <= 1:
             raise ValueError(f"`reset_probability` must be in [0, 1], found {self.reset_probability}.")
-        if self.frozen_steps < 0 or self.adagrad_start < 0:
-            raise ValueError("`frozen_steps` and `adagrad_start` must be at least 0.")
-        if self.ddp_find_unused_parameters is None:
-            self.ddp_find_unused_parameters = True
+        for name in ("frozen_steps", "adagrad_start"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"`{name}` must be at least 0, found {getattr(self, name)}.")
         super().__post_init__()
+
+    @property
+    def n_gpu(self) -> int:
+        """At most 1: each process trains on one device, and several GPUs are several processes (`torchrun`)."""
+        return min(super().n_gpu, 1)
 
 
 class Windows(Dataset):
@@ -107,11 +113,10 @@ class Windows(Dataset):
         step = index * self._args.unroll_steps
         if step < self._streams[0].step:
             self._streams = self._start()
-        windows = []
         for stream in self._streams:
             stream.skip(step - stream.step)
-            windows.append(stream.take(self._args.unroll_steps, self._own_rows))
-        return stream_inputs(self._corpus, *windows)
+        forward, backward = (stream.take(self._args.unroll_steps, self._own_rows) for stream in self._streams)
+        return stream_inputs(self._corpus, forward, backward)
 
     def _start(self) -> list[Stream]:
         return [
@@ -127,33 +132,23 @@ class Windows(Dataset):
 
 
 class WindowNumbers(Sampler):
-    """Batch sampler of the windows of one pass, numbered on from pass to pass."""
+    """Batch sampler of the windows of one pass after the other, numbered on from pass to pass."""
 
-    def __init__(self, num_windows: int) -> None:
-        """`num_windows` is the number of windows of a pass."""
+    def __init__(self, num_windows: int, trainer: Trainer) -> None:
+        """`num_windows` is the number of windows of a pass; `trainer` knows how many passes are over."""
         self._num_windows = num_windows
-        self._epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Says which pass comes next; the Trainer calls it."""
-        self._epoch = epoch
+        self._trainer = trainer
 
     def __iter__(self) -> Iterator[list[int]]:
-        """One window a batch."""
-        first = self._epoch * self._num_windows
+        """One window a batch; none where a run that goes on was killed after its last step."""
+        if self._trainer.state.global_step >= self._trainer.state.max_steps:
+            return iter([])
+        first = int(self._trainer.state.epoch or 0) * self._num_windows
         return iter([[number] for number in range(first, first + self._num_windows)])
 
     def __len__(self) -> int:
         """Windows of a pass."""
         return self._num_windows
-
-
-class WindowLoader(DataLoader):
-    """The loader of windows, which passes the number of the pass on to its sampler."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Says which pass comes next; the Trainer calls it."""
-        self.batch_sampler.set_epoch(epoch)
 
 
 class ElmoPretrainer(ElmoTrainer):
@@ -162,11 +157,13 @@ class ElmoPretrainer(ElmoTrainer):
     `train_dataset` and `eval_dataset` are `Corpus`es.
     """
 
+    control: TrainerControl
+
     def __init__(self, model: ElmoForPreTraining, args: PretrainingArguments, **kwargs: Any) -> None:
         """Takes the arguments of `Trainer`."""
         super().__init__(model, args, **kwargs)
-        # Each micro-batch's loss is a mean, whatever `forward(**kwargs)` may suggest.
-        self.model_accepts_loss_kwargs = False
+        # The Trainer divides by the number of accumulated windows; transformers 5.4 let Accelerate do it once more.
+        self.accelerator.gradient_accumulation_steps = 1
         self.bilm_state: BiLMState | None = None
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
         self.add_callback(_Start(self))
@@ -182,22 +179,20 @@ class ElmoPretrainer(ElmoTrainer):
                 f"{self.args.unroll_steps} of one batch; use fewer rows or steps."
             )
         own = range(self.args.process_index * rows, (self.args.process_index + 1) * rows)
-        return WindowLoader(
+        return DataLoader(
             Windows(corpus, num_rows, own, self.args),
-            batch_sampler=WindowNumbers(num_windows),
+            batch_sampler=WindowNumbers(num_windows, self),
             collate_fn=_only,
             num_workers=self.args.dataloader_num_workers,
         )
 
-    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
-        """Adagrad with the accumulator's start, or any other optimiser of the Trainer."""
-        if self.args.optim != "adagrad":
-            return super().create_optimizer(*args, **kwargs)
-        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.Adagrad(
-            parameters, lr=self.args.learning_rate, initial_accumulator_value=self.args.adagrad_start
-        )
-        return self.optimizer
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args: PretrainingArguments, *others: Any) -> tuple[Any, dict[str, Any]]:
+        """The Trainer's optimiser; Adagrad with the start of its accumulator."""
+        optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, *others)
+        if args.optim == "adagrad":
+            settings["initial_accumulator_value"] = args.adagrad_start
+        return optimizer_class, settings
 
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The loss of one window, from the state of the one before."""
@@ -228,8 +223,14 @@ class ElmoPretrainer(ElmoTrainer):
     def evaluate(
         self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Scores held-out text; the keys of the metrics say direction and state."""
+        """Scores held-out text; the keys of the metrics say direction and state.
+
+        Raises:
+            ValueError: if there is no held-out text.
+        """
         corpus = self.eval_dataset if eval_dataset is None else eval_dataset
+        if corpus is None:
+            raise ValueError("there is no held-out text to score: give `eval_dataset`, a `Corpus`.")
         metrics = [self._scores(corpus, metric_key_prefix) if self.accelerator.is_main_process else None]
         broadcast_object_list(metrics)
         assert metrics[0] is not None
@@ -251,6 +252,8 @@ class ElmoPretrainer(ElmoTrainer):
         if self.bilm_state is not None:
             state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
             save_file(state, self._state_file(output_dir))
+        # What is written next says that the checkpoint is whole.
+        self.accelerator.wait_for_everyone()
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)
@@ -274,6 +277,10 @@ class _Start(TrainerCallback):
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._trainer.bilm_state = None
+        # Where the run goes on under another name of its folder, the Trainer would lose its best checkpoint.
+        best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
+        if best.is_dir():
+            state.best_model_checkpoint = str(best)
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
 

@@ -158,28 +158,36 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         Raises:
             ValueError: if labels or targets do not fit the way of calling, or a shape is wrong.
         """
+        of_streams = {
+            "forward_targets": forward_targets,
+            "backward_targets": backward_targets,
+            "forward_resets": forward_resets,
+            "backward_resets": backward_resets,
+        }
         if backward_input_ids is None:
-            _refuse({"forward_targets": forward_targets, "backward_targets": backward_targets}, "sentences")
+            _refuse(of_streams, "sentences")
             vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
             resets = None
             if labels is not None:
+                _check_shapes({"labels": labels}, mask)
                 forward_targets, backward_targets = _neighbours(labels, mask)
         else:
             _refuse({"labels": labels, "attention_mask": attention_mask}, "streams")
             vectors, mask = self._embed_streams(input_ids, backward_input_ids)
+            _check_shapes(of_streams, mask)
             resets = _reading_order(forward_resets, backward_resets, mask)
             backward_targets = None if backward_targets is None else backward_targets.flip(1)
         dropout = self.config.lm_dropout if self.training else 0.0
         layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
         hidden = nn.functional.dropout(layers[-1], dropout, training=self.training).chunk(2, dim=-1)
 
-        output = ElmoForPreTrainingOutput(state=next_state)
         log_probs = [
             self._log_probs(*pair) if output_log_probs else None
             for pair in zip(hidden, (forward_targets, backward_targets), strict=True)
         ]
+        output: dict[str, Tensor] = {}
         if forward_targets is not None and backward_targets is not None:
-            self._add_losses(output, hidden, (forward_targets, backward_targets), candidates, log_probs)
+            output |= self._losses(hidden, (forward_targets, backward_targets), candidates, log_probs)
         # Sentences: a word's own probability stands at the word, one place from the state that predicts it.
         shifts = (1, -1) if backward_input_ids is None else (0, 0)
         for index, (name, values) in enumerate(zip(("forward", "backward"), log_probs, strict=True)):
@@ -190,7 +198,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             if output_logits:
                 logits = self.softmax.logits(hidden[index], self._shared_weight)
                 output[f"{name}_logits"] = logits.flip(1) if is_reversed else logits
-        return output
+        return ElmoForPreTrainingOutput(state=next_state, **output)
 
     def score(
         self,
@@ -235,18 +243,17 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         forward, backward = vectors.chunk(2)
         return torch.cat([forward, backward], dim=-1), torch.ones_like(mask[: len(forward_ids)])
 
-    def _add_losses(
+    def _losses(
         self,
-        output: ElmoForPreTrainingOutput,
         hidden: tuple[Tensor, ...],
         targets: tuple[Tensor, Tensor],
         candidates: tuple[Candidates, Candidates] | None,
         log_probs: list[Tensor | None],
-    ) -> None:
-        """Exact losses are read off the log-probabilities where there are any."""
+    ) -> dict[str, Tensor]:
+        """By their names; exact losses are read off the log-probabilities where there are any."""
         softmax = self.softmax
         is_sampled = self.training and self.config.softmax == "sampled"
-        losses = []
+        losses: dict[str, Tensor] = {}
         for index, name in enumerate(("forward_loss", "backward_loss")):
             is_predicted = targets[index] != IGNORED
             chosen, classes = hidden[index][is_predicted], targets[index][is_predicted].long()
@@ -257,9 +264,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 total = -values.sum()
             else:
                 total = softmax(chosen, classes, self._shared_weight)
-            losses.append(total / max(len(classes), 1))
-            output[f"sampled_{name}" if is_sampled else name] = losses[-1]
-        output["loss"] = (losses[0] + losses[1]) / 2
+            losses[f"sampled_{name}" if is_sampled else name] = total / max(len(classes), 1)
+        forward, backward = losses.values()
+        return losses | {"loss": (forward + backward) / 2}
 
     def _log_probs(self, hidden: Tensor, targets: Tensor | None) -> Tensor | None:
         """`(B, T)`, log p of each target, zero where there is none; None without targets."""
@@ -277,8 +284,6 @@ def _neighbours(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         labels: `(B, T)`.
         mask: `(B, T)`, True on words.
     """
-    if labels.shape != mask.shape:
-        raise ValueError(f"`labels` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(labels.shape)}.")
     labels = labels.masked_fill(~mask, IGNORED)
     after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
@@ -295,12 +300,20 @@ def _reading_order(forward: Tensor | None, backward: Tensor | None, mask: Tensor
     )
 
 
+def _check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
+    for name, value in arguments.items():
+        if value is not None and value.shape != mask.shape:
+            raise ValueError(
+                f"`{name}` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(value.shape)}."
+            )
+
+
 def _refuse(arguments: dict[str, Tensor | None], way: str) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if given:
         raise ValueError(
-            f"`{'`, `'.join(given)}` cannot be given with {way}: sentences take `input_ids` and `labels`, streams take "
-            "`input_ids`, `backward_input_ids`, `forward_targets` and `backward_targets`."
+            f"`{'`, `'.join(given)}` cannot be given with {way}: sentences take `input_ids`, `attention_mask` and "
+            "`labels`; streams take `input_ids`, `backward_input_ids`, and targets and resets of each direction."
         )
 
 

@@ -86,7 +86,7 @@ def test_every_book_is_in_one_part_and_has_a_source() -> None:
     assert {len(row) for row in rows} == {6}
     assert all(all(row) for row in rows)
     parts = {part: books.list_books(part) for part in ("train", "dev", "test")}
-    assert sorted(sum(parts.values(), [])) == sorted({row[0] for row in rows})
+    assert sorted(book for part in parts.values() for book in part) == sorted({row[0] for row in rows})
     assert all(parts.values())
 
 

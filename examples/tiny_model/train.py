@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder with the books")
     parser.add_argument("output", type=Path, help="folder for text, vocabulary and run")
-    parser.add_argument("--epochs", type=float, default=3, help="passes over the books")
+    parser.add_argument("--steps", type=int, default=4500, help="of 64 rows and 20 words")
     arguments = parser.parse_args()
     output = arguments.output
     output.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def main() -> None:
         PretrainingArguments(
             str(output / "model"),
             seed=SEED,
-            num_train_epochs=arguments.epochs,
+            max_steps=arguments.steps,
             per_device_train_batch_size=64,
             save_strategy="steps",
             save_steps=1000,
