@@ -12,52 +12,29 @@ Files that bilm-tf writes and AllenNLP cannot read are read as well: one layer w
 and CNNs without projection, word input. One-direction models are refused: an ELMo has both.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from elmo_hf.configuration_elmo import ElmoConfig
 
 from .errors import ConversionError
+from .options import Option, clip_to_config, make_config, read_fields
 from .rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
 
 DIRECTIONS = {"RNN_0": "forward_lstm", "RNN_1": "backward_lstm"}
 NUM_CHARACTERS = 261
+FORGET_BIAS = 1.0
 SOFTMAX_MATRIX, SOFTMAX_BIAS = "softmax/W", "softmax/b"
-REQUIRED = object()
-
-
-def _clip_to_config(value: Any) -> Any:
-    # AllenNLP switches a clip off with 0 as well as with null.
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return (float(value) or None) if is_number else value
-
-
-@dataclass(frozen=True)
-class Option:
-    """One row: where a number stands in the options, and which field of the config it is.
-
-    Attributes:
-        path: keys from the top of the options.
-        field: field of `ElmoConfig`.
-        default: what bilm-tf takes where the key is absent; `REQUIRED` if nothing.
-        to_config: from the options' value to the field's.
-        from_config: from the field's value to the options'.
-    """
-
-    path: tuple[str, ...]
-    field: str
-    default: Any = REQUIRED
-    to_config: Callable[[Any], Any] = lambda value: value
-    from_config: Callable[[Any], Any] = lambda value: value
-
 
 LSTM_OPTIONS = (
     Option(("lstm", "projection_dim"), "projection_size"),
     Option(("lstm", "dim"), "cell_size"),
     Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
-    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=_clip_to_config),
-    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=_clip_to_config),
+    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=clip_to_config),
+    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=clip_to_config),
     Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
 )
 CHAR_CNN_OPTIONS = (
@@ -105,7 +82,7 @@ def config_from_options(
     has_characters = "char_cnn" in options
     rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
     _refuse_unknown_options(options, rows, where)
-    fields = {row.field: row.to_config(_look_up(options, row, where)) for row in rows}
+    fields = read_fields(options, rows, where)
     table = "char_embed" if has_characters else "embedding"
     if table not in shapes:
         raise ConversionError(
@@ -119,12 +96,10 @@ def config_from_options(
         if num_rows < NUM_CHARACTERS:
             raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {num_rows}.")
     fields["cell_projection"] = any(name.endswith("LSTMCell/W_P_0") for name in shapes)
+    fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
     if has_softmax(shapes):
         fields |= _softmax_fields(options, shapes, where)
-    try:
-        return ElmoConfig(token_encoder="char_cnn" if has_characters else "word_embedding", forget_bias=1.0, **fields)
-    except (ValueError, TypeError) as error:
-        raise ConversionError(f"{where}: {error}") from error
+    return make_config(where, len(shapes), forget_bias=FORGET_BIAS, **fields)
 
 
 def has_softmax(names: Iterable[str]) -> bool:
@@ -142,9 +117,10 @@ def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[
     Raises:
         ConversionError: if the format cannot say what the config says.
     """
-    if config.forget_bias != 1.0:
+    if config.alphabet != "bytes" or config.word_embedding_size is not None:
         raise ConversionError(
-            f"AllenNLP's format always adds 1.0 to the forget gate; this model has `forget_bias` {config.forget_bias}."
+            "AllenNLP's and bilm-tf's format holds models that read bytes, or words from a table as wide as their "
+            f"layers; this one has `alphabet` {config.alphabet!r}, `word_embedding_size` {config.word_embedding_size}."
         )
     if with_softmax and config.softmax == "adaptive":
         raise ConversionError(
@@ -203,6 +179,21 @@ def language_model_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[
     return rules + [Rule(SOFTMAX_BIAS, (num_words,), ("softmax.bias",))]
 
 
+def with_forget_bias(arrays: dict[str, np.ndarray], difference: float) -> dict[str, np.ndarray]:
+    """Adds to the forget gate's biases what the format, which always adds 1, would otherwise get wrong.
+
+    A biLM that torch trained, or fine-tuned, has the 1 in its biases already.
+    """
+    if difference == 0:
+        return arrays
+    shifted = dict(arrays)
+    for name in arrays:
+        if name.endswith("/LSTMCell/B"):
+            input_gate, candidate, forget_gate, output_gate = np.split(arrays[name], 4)
+            shifted[name] = np.concatenate([input_gate, candidate, forget_gate + np.float32(difference), output_gate])
+    return shifted
+
+
 def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
     d, n = config.char_embedding_size, config.num_filters
     rules = [_table("char_embed", config)]
@@ -238,9 +229,7 @@ def _softmax_fields(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, 
     """The fields of the language models, for which the arrays' size stands in where the options are silent."""
     name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
     num_words = shapes[name][0] if shapes[name] else 0
-    fields = {
-        row.field: row.to_config(_look_up(options, row, where)) for row in SOFTMAX_OPTIONS if row.path[0] in options
-    }
+    fields = read_fields(options, [row for row in SOFTMAX_OPTIONS if row.path[0] in options], where)
     if fields.setdefault("num_softmax_words", num_words) != num_words:
         raise ConversionError(
             f"{where}: `n_tokens_vocab` is {fields['num_softmax_words']!r}, but `{name}` has {num_words} rows; "
@@ -249,19 +238,6 @@ def _softmax_fields(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, 
     if "n_negative_samples_batch" in options:
         fields.setdefault("softmax", "sampled")  # bilm-tf samples unless it is told not to
     return fields
-
-
-def _look_up(options: Mapping[str, Any], row: Option, where: str) -> Any:
-    value: Any = options
-    for depth, key in enumerate(row.path):
-        if not isinstance(value, Mapping):
-            raise ConversionError(f"{where}: `{'.'.join(row.path[:depth])}` must be an object, found {value!r}.")
-        if key not in value:
-            if row.default is REQUIRED or depth < len(row.path) - 1:
-                raise ConversionError(f"{where} lacks `{'.'.join(row.path)}`, which every ELMo needs.")
-            return row.default
-        value = value[key]
-    return value
 
 
 def _refuse_unknown_options(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> None:

@@ -2,6 +2,7 @@
 
 options.json + weights.hdf5  --allennlp_to_folder-->  config.json, model.safetensors, tokenizer, code, README.md
 the same folder              --folder_to_allennlp-->  options.json + weights.hdf5, the same bits
+any other format's reader, its `Checkpoint`  --write_folder-->  such a folder
 
 Where the checkpoint has a softmax, in an hdf5 file of its own or in a TensorFlow checkpoint, the folder is of an
 `ElmoForPreTraining` with its tensors in two shards: the biLM, and the softmax, of which `ElmoModel` reads nothing.
@@ -10,8 +11,8 @@ Going back, the softmax becomes softmax.hdf5.
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,12 +25,19 @@ from elmo_hf.modeling_elmo import ElmoModel
 from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.tokenization_elmo import ElmoTokenizer
 
-from .allennlp import allennlp_rules, config_from_options, has_softmax, language_model_rules, options_from_config
+from .allennlp import (
+    FORGET_BIAS,
+    allennlp_rules,
+    has_softmax,
+    language_model_rules,
+    options_from_config,
+    with_forget_bias,
+)
+from .allennlp_files import AllenNlpFiles, read_allennlp
+from .checkpoint import Checkpoint, Reference
 from .errors import ConversionError
 from .files import new_folder, refuse_existing, write_hdf5
-from .reference import ReferenceElmo
-from .rules import export_arrays, import_arrays
-from .sources import AllenNlpFiles
+from .rules import export_arrays
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +59,7 @@ def allennlp_to_folder(
     word_splitter: str = "ptb",
     check: bool = False,
     facts: Facts | None = None,
+    tell: Callable[[str], None] = logger.warning,
 ) -> float | None:
     """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
 
@@ -61,6 +70,7 @@ def allennlp_to_folder(
         word_splitter: how the folder's tokenizer splits raw text.
         check: whether to embed `CHECK_SENTENCES` with the written folder and with NumPy from the checkpoint's arrays.
         facts: what is published about the weights, for the card.
+        tell: is told what of the checkpoint is not carried.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -69,28 +79,48 @@ def allennlp_to_folder(
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
     refuse_existing(destination)
-    options, arrays = files.read()
-    shapes = {name: array.shape for name, array in arrays.items()}
-    config = config_from_options(options, shapes, str(files.options))
-    rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
-    tensors = import_arrays(rules, arrays, str(files.weights))
-    tokenizer = _tokenizer(config, files, word_splitter)
+    checkpoint = read_allennlp(files, word_splitter)
+    for note in checkpoint.notes:
+        tell(note)
+    return write_folder(checkpoint, destination, source_name=source_name, check=check, facts=facts)
+
+
+def write_folder(
+    checkpoint: Checkpoint,
+    destination: Path,
+    *,
+    source_name: str,
+    check: bool = False,
+    facts: Facts | None = None,
+) -> float | None:
+    """Writes what a reader read as a folder that `AutoModel.from_pretrained` loads.
+
+    Args:
+        checkpoint: the model.
+        destination: the new folder; it must not exist.
+        source_name: what the model card calls the source.
+        check: whether to embed `CHECK_SENTENCES` with the written folder and with the checkpoint's reference.
+        facts: what is published about the weights, for the card.
+
+    Returns:
+        the largest absolute difference of the check over all layers, or None without a check.
+
+    Raises:
+        ConversionError: if there is no reference for the check, or the check fails; nothing is written then.
+    """
+    config, tensors = checkpoint.config, checkpoint.tensors
     with new_folder(destination) as folder:
         _save(config, tensors, folder)
-        tokenizer.save_pretrained(folder)
-        difference = largest_difference(folder, options, arrays) if check else None
-        if difference is not None and not difference <= CHECK_TOLERANCE:
-            raise ConversionError(
-                f"the converted model differs from its checkpoint by {difference:.2e}, more than "
-                f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
-            )
-        digests = {path.name: sha256_of_file(path) for path in files.paths}
+        checkpoint.tokenizer.save_pretrained(folder)
+        difference = _check(folder, checkpoint) if check else None
+        digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
         card = render_card(
             destination.resolve().name,
             config=config,
             num_parameters=num_parameters(tensors),
             facts=facts,
             conversion=Conversion(source_name, digests, difference),
+            word_splitter=checkpoint.tokenizer.word_splitter,
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
@@ -118,7 +148,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config, with_softmax=is_language_model)
     rules = language_model_rules(config) if is_language_model else allennlp_rules(config)
-    arrays = export_arrays(rules, tensors)
+    arrays = with_forget_bias(export_arrays(rules, tensors), config.forget_bias - FORGET_BIAS)
     softmax = {name: arrays.pop(name) for name in list(arrays) if has_softmax([name])}
     needs_words = is_language_model or config.token_encoder == "word_embedding"
     words = ElmoTokenizer.from_pretrained(source).predicted_words if needs_words else None
@@ -135,15 +165,8 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     return notes
 
 
-def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, np.ndarray]) -> float:
-    """Largest absolute difference, over all layers of `CHECK_SENTENCES`, of the folder's model from NumPy's numbers.
-
-    Raises:
-        ConversionError: for word input, which the NumPy reference does not read.
-    """
-    if "char_cnn" not in options:
-        raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
-    reference = ReferenceElmo(options, {name: array for name, array in arrays.items() if not has_softmax([name])})
+def largest_difference(folder: Path, reference: Reference) -> float:
+    """Largest absolute difference, over all layers of `CHECK_SENTENCES`, of the folder's model from the reference."""
     model = load_complete(folder)
     inputs = ElmoTokenizer.from_pretrained(folder)(
         [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"
@@ -157,12 +180,23 @@ def largest_difference(folder: Path, options: dict[str, Any], arrays: dict[str, 
     return float(np.max(differences))  # unlike max, it never loses a NaN
 
 
+def _check(folder: Path, checkpoint: Checkpoint) -> float:
+    if checkpoint.make_reference is None:
+        raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
+    difference = largest_difference(folder, checkpoint.make_reference())
+    if not difference <= CHECK_TOLERANCE:
+        raise ConversionError(
+            f"the converted model differs from its checkpoint by {difference:.2e}, more than "
+            f"{CHECK_TOLERANCE:.0e}; nothing was written. Please report this checkpoint's options."
+        )
+    return difference
+
+
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
-    """Numbers in the checkpoint, without the padding row that only our table has."""
-    total = sum(tensor.size for tensor in tensors.values())
-    return total - sum(
-        tensor.shape[1] for name, tensor in tensors.items() if name.endswith("token_encoder.embedding.weight")
-    )
+    """Numbers of the biLM and its softmax, without scalar mixes and the padding rows that only our tables have."""
+    counted = {name: tensor for name, tensor in tensors.items() if not _is_of_a_mix(name)}
+    padding_rows = sum(tensor.shape[1] for name, tensor in counted.items() if name.endswith("embedding.weight"))
+    return sum(tensor.size for tensor in counted.values()) - padding_rows
 
 
 def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
@@ -173,55 +207,28 @@ def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
     return model
 
 
+def _is_of_a_mix(name: str) -> bool:
+    return name.removeprefix("elmo.").startswith("scalar_mixes.")
+
+
 def _save(config: ElmoConfig, tensors: dict[str, np.ndarray], folder: Path) -> None:
-    """Writes config, weights and code; the checkpoint has no scalar mix, so none is invented."""
+    """Writes config, weights and code; a checkpoint without scalar mixes gets none."""
     with torch.device("meta"):
         model = ElmoModel(config) if config.num_softmax_words is None else ElmoForPreTraining(config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if "scalar_mixes" not in name}
+    has_mixes = any(map(_is_of_a_mix, tensors))
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    expected = {name: shape for name, shape in shapes.items() if has_mixes or not _is_of_a_mix(name)}
     assert expected == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict={name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
 
 
-def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
-    reads_words = config.token_encoder == "word_embedding"
-    if reads_words and files.vocabulary is None:
-        raise ConversionError(
-            f"{files.weights} is of a model that reads word ids, so its vocabulary is needed to make them: "
-            "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
-        )
-    if config.num_softmax_words is not None and files.vocabulary is None:
-        logger.warning(
-            f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
-            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
-            "line)."
-        )
-    names_words = reads_words or config.num_softmax_words is not None
-    vocabulary = str(files.vocabulary) if names_words and files.vocabulary is not None else None
-    try:
-        tokenizer = ElmoTokenizer(
-            config.token_encoder,
-            max_word_length=config.max_word_length,
-            word_splitter=word_splitter,
-            **{"vocab_file" if reads_words else "words_file": vocabulary},
-        )
-    except (OSError, ValueError) as error:
-        raise ConversionError(f"{files.vocabulary}: {error}") from error
-    num_words = tokenizer.num_word_classes
-    if reads_words and num_words is not None and num_words >= config.vocab_size:
-        raise ConversionError(
-            f"{files.vocabulary} has more words than `embedding` in {files.weights} has rows, {config.vocab_size - 1}."
-        )
-    if num_words is not None and config.num_softmax_words not in (None, num_words):
-        raise ConversionError(
-            f"{files.vocabulary} has {num_words} words, but the softmax has {config.num_softmax_words}; "
-            "give the vocabulary that the model was trained with."
-        )
-    return tokenizer
-
-
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:
     notes = []
-    mixes = [tensor for name, tensor in tensors.items() if "scalar_mixes." in name and name.endswith(".logits")]
+    if config.forget_bias != FORGET_BIAS:
+        notes.append(
+            f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded."
+        )
+    mixes = [tensor for name, tensor in tensors.items() if _is_of_a_mix(name) and name.endswith(".logits")]
     if any(np.ptp(logits) > 0 for logits in mixes):
         notes.append("the scalar mix is not carried: the format holds the biLM only.")
     unreadable = {

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from elmo_hf.digest import sha256_of_file
 
-from .convert import AllenNlpFiles
+from .allennlp_files import AllenNlpFiles
 from .errors import ConversionError
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"

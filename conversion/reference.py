@@ -24,6 +24,8 @@ State = dict[tuple[str, int], tuple[np.ndarray, np.ndarray]]
 class ReferenceElmo:
     """The biLM of one checkpoint with character input."""
 
+    boundaries = ("<S>", "</S>")
+
     def __init__(self, options: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Takes the parsed options and the arrays by name."""
         self.lstm = options["lstm"]
@@ -40,7 +42,7 @@ class ReferenceElmo:
         Returns:
             `(L + 1, n + 2, 2P)`, the first layer being the token vector twice.
         """
-        vectors = np.stack([self.word_vector(word) for word in ["<S>", *words, "</S>"]])
+        vectors = np.stack([self.word_vector(word) for word in [self.boundaries[0], *words, self.boundaries[1]]])
         forward = self.direction("RNN_0", vectors, {} if state is None else state)
         backward = self.direction("RNN_1", vectors[::-1], {} if state is None else state)
         layers = [np.concatenate([vectors, vectors], axis=-1)]
@@ -57,6 +59,13 @@ class ReferenceElmo:
     def word_vector(self, word: str) -> np.ndarray:
         """The context-free vector `(P,)` of a word."""
         x = self.arrays["char_embed"][self.character_ids(word)]  # (M, d); row r of the file is id r before the shift
+        m = self.features(x)
+        if "CNN_proj/W_proj" in self.arrays:
+            m = m @ self.arrays["CNN_proj/W_proj"] + self.arrays["CNN_proj/b_proj"]
+        return m
+
+    def features(self, x: np.ndarray) -> np.ndarray:
+        """What convolutions and highways make of a word's character embeddings `(M, d)`: `(n,)`."""
         features = []
         for index, (width, _) in enumerate(self.char_cnn["filters"]):
             kernel, bias = self.arrays[f"CNN/W_cnn_{index}"][0], self.arrays[f"CNN/b_cnn_{index}"]
@@ -69,8 +78,6 @@ class ReferenceElmo:
             gate = sigmoid(m @ self.arrays[f"{high}/W_carry"] + self.arrays[f"{high}/b_carry"])
             new = np.maximum(m @ self.arrays[f"{high}/W_transform"] + self.arrays[f"{high}/b_transform"], 0)
             m = gate * new + (1 - gate) * m
-        if "CNN_proj/W_proj" in self.arrays:
-            m = m @ self.arrays["CNN_proj/W_proj"] + self.arrays["CNN_proj/b_proj"]
         return m
 
     def direction(self, name: str, vectors: np.ndarray, state: State) -> list[np.ndarray]:

@@ -44,7 +44,7 @@ class Transpose:
 
 @dataclass(frozen=True)
 class DropLeadingAxis:
-    """Takes away a first axis of length 1, such as the height of a TensorFlow convolution."""
+    """Takes away a first axis of length 1: the height of a TensorFlow convolution, the axis of a single number."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """`(1, ...)` to `(...)`."""
@@ -68,7 +68,7 @@ class SwapMiddleGates:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Cuts `(2P, ...)` into two arrays `(P, ...)`: the input's rows of an LSTM kernel and the recurrent ones."""
+    """Cuts `(2n, ...)` into two arrays `(n, ...)`: the input's rows of an LSTM kernel and the recurrent ones."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """One array to its two halves."""
@@ -77,6 +77,17 @@ class SplitRows:
     def invert(self, arrays: Arrays) -> Arrays:
         """Two halves to one array."""
         return [np.concatenate(arrays)]
+
+
+@dataclass(frozen=True)
+class NegateSecond:
+    """Changes the sign of the second of two arrays: a gate on the old value of a highway and one on the new."""
+
+    def apply(self, arrays: Arrays) -> Arrays:
+        """Two arrays to the first and minus the second."""
+        return [arrays[0], -arrays[1]]
+
+    invert = apply
 
 
 @dataclass(frozen=True)
@@ -144,7 +155,7 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         for op in rule.ops:
             arrays = op.apply(arrays)
         for target, array in zip(rule.targets, arrays, strict=True):
-            imported[target] = np.ascontiguousarray(array, dtype=np.float32)
+            imported[target] = np.array(array, dtype=np.float32, order="C")
     return imported
 
 

@@ -1,117 +1,201 @@
-"""Which files make up a checkpoint of AllenNLP or bilm-tf, and reading them.
+"""What a user gives to `convert`: a folder, a file, or an archive, each seen as files by name.
 
-    options.json + weights.hdf5                        a biLM, as AllenNLP and bilm-tf publish them
-    options.json + weights.hdf5 + softmax.hdf5         the same with its language models' softmax
-    options.json + checkpoint, model.ckpt-N.*          bilm-tf's save directory, which has the softmax
-
-and beside them the vocabulary, one word a line, which word input and language models need.
+Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that vanishes afterwards. Only plain files
+come out, under names that stay inside it; links, devices, and names such as `../x` make the whole archive refused. What
+is unpacked is bounded by the archive's size (`limits.py`), is read in blocks, and every checksum is verified.
 """
 
+import bz2
+import gzip
+import io
+import os
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
-import numpy as np
-
-from .allennlp import SOFTMAX_BIAS, SOFTMAX_MATRIX, has_softmax
-from .bilm_tf import read_variables
 from .errors import ConversionError
-from .files import read_hdf5, read_options
-from .tensor_bundle import find_checkpoint
+from .limits import refuse_bomb
+
+BLOCK = 1 << 20
+MAX_HEADER = 16 << 20
+ZIP_MAGIC = b"PK\x03\x04"
+TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
+# What zipfile, tarfile, gzip and bz2 make of damaged bytes.
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    IndexError,
+    KeyError,
+)
 
 
 @dataclass(frozen=True)
-class AllenNlpFiles:
-    """The files of one checkpoint.
+class Source:
+    """The files of a SOURCE.
 
     Attributes:
-        options: the options file.
-        weights: the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint.
-        vocabulary: the words of word input and of the softmax, one a line; None if there is none.
-        softmax: the softmax's hdf5 file; None if there is none, or `weights` holds it.
+        path: what the user gave.
+        files: where each file is, by its name; `/` stands between folders.
+        is_archive: whether they were unpacked, so that fingerprints are of the archive.
     """
 
-    options: Path
-    weights: Path
-    vocabulary: Path | None = None
-    softmax: Path | None = None
-
-    @classmethod
-    def in_folder(cls, folder: Path) -> "AllenNlpFiles":
-        """Finds the files by their names: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
-
-        Raises:
-            ConversionError: if the folder does not hold exactly one options file and one file of weights.
-        """
-        if not folder.is_dir():
-            raise ConversionError(
-                f"{folder} is not a folder; give a folder with `options.json` and one `.hdf5` file or a TensorFlow "
-                "checkpoint, or use `--options FILE --weights FILE`."
-            )
-        options = _preferred(sorted(folder.glob("*options*.json")), "options.json")
-        arrays = sorted(folder.glob("*.hdf5"))
-        softmax = [path for path in arrays if "softmax" in path.name]
-        weights = [path for path in arrays if path not in softmax]
-        vocabulary = _preferred(sorted(folder.glob("*vocab*.txt")), "vocab.txt")
-        has_trace = (folder / "checkpoint").is_file() or any(folder.glob("*.ckpt*"))
-        if any(folder.glob("*.index")) or (has_trace and not arrays):
-            checkpoint = find_checkpoint(folder)
-            checkpoint = checkpoint.with_name(f"{checkpoint.name}.index")
-            if arrays:
-                raise ConversionError(
-                    f"{folder} holds hdf5 files, {', '.join(path.name for path in arrays)}, and a TensorFlow "
-                    f"checkpoint, {checkpoint.name}. Choose one: give `--options FILE` and `--weights FILE`, which "
-                    f"is {checkpoint} for the language models with their softmax, or an hdf5 file."
-                )
-            weights = [checkpoint]
-        if len(options) != 1 or len(weights) != 1 or len(softmax) > 1:
-            names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
-            raise ConversionError(
-                f"{folder} must hold `options.json` and exactly one `.hdf5` file, found {names}; "
-                "name the files with `--options FILE --weights FILE`."
-            )
-        return cls(
-            options[0],
-            weights[0],
-            vocabulary[0] if len(vocabulary) == 1 else None,
-            softmax[0] if softmax else None,
-        )
-
-    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Reads the options, and all arrays under the names of the hdf5 files.
-
-        Raises:
-            ConversionError: if a file is missing or damaged, or is not what its place is for.
-        """
-        options = read_options(self.options)
-        arrays = read_hdf5(self.weights) if self._is_hdf5 else read_variables(self.weights.with_suffix(""))
-        if self.softmax is not None:
-            if has_softmax(arrays):
-                raise ConversionError(f"{self.weights} has a softmax already, so {self.softmax} cannot be another.")
-            softmax = read_hdf5(self.softmax)
-            if not has_softmax(softmax) or not set(softmax) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}:
-                raise ConversionError(
-                    f"{self.softmax} must hold `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, the softmax of the language "
-                    f"models, found {', '.join(sorted(softmax)) or 'no arrays'}."
-                )
-            arrays |= softmax
-        return options, arrays
+    path: Path
+    files: dict[str, Path]
+    is_archive: bool = False
 
     @property
-    def paths(self) -> list[Path]:
-        """Every file that holds weights or options."""
-        paths = [self.options, self.weights]
-        if not self._is_hdf5:
-            shards = f"{self.weights.stem}.data-"
-            paths += sorted(path for path in self.weights.parent.iterdir() if path.name.startswith(shards))
-        return paths if self.softmax is None else [*paths, self.softmax]
+    def listing(self) -> str:
+        """The names, for messages."""
+        names = sorted(self.files)
+        return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "") or "nothing"
 
-    @property
-    def _is_hdf5(self) -> bool:
-        return self.weights.suffix != ".index"
+    def fingerprinted(self, *paths: Path) -> dict[str, Path]:
+        """By name, the files to take fingerprints of: those given, or for those of an archive the archive."""
+        inside = set(self.files.values()) if self.is_archive else set()
+        return {path.name: path for path in (self.path if path in inside else path for path in paths)}
 
 
-def _preferred(paths: list[Path], name: str) -> list[Path]:
-    """The file of the usual name alone, if there is one."""
-    files = [path for path in paths if path.is_file()]
-    return [path for path in files if path.name == name] or files
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Opens a folder, a file or an archive.
+
+    Raises:
+        ConversionError: if it is not there, or is an archive that is damaged or hostile.
+    """
+    if path.is_dir():
+        inside = [*path.iterdir(), *(path / "fta").glob("*")]
+        yield Source(path, {file.relative_to(path).as_posix(): file for file in inside if file.is_file()})
+    elif not path.is_file():
+        raise ConversionError(f"there is no file or folder {path}.")
+    elif _is_archive(path):
+        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary:
+            # The archive's name stands in every path, and so in every message.
+            folder = Path(temporary) / path.name
+            folder.mkdir()
+            yield Source(path, unpack(path, folder), is_archive=True)
+    else:
+        yield Source(path, {path.name: path})
+
+
+def unpack(archive: Path, folder: Path) -> dict[str, Path]:
+    """Unpacks an archive.
+
+    Args:
+        archive: a zip or a compressed tar file.
+        folder: an empty folder.
+
+    Returns:
+        paths by name; folders around everything are left out of the names.
+
+    Raises:
+        ConversionError: if the archive is damaged, would unpack to too much, or holds anything but plain files with
+            names that stay inside the folder.
+    """
+    try:
+        names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
+    except DAMAGE as error:
+        raise ConversionError(f"{archive} cannot be unpacked, it may be truncated: {error}. Get it again.") from error
+    prefix = os.path.commonpath([PurePosixPath(name).parent for name in names]) if names else ""
+    return {str(PurePosixPath(name).relative_to(prefix)): folder / name for name in names}
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(ZIP_MAGIC))
+
+
+def _is_archive(path: Path) -> bool:
+    magic = _magic(path)
+    if magic == ZIP_MAGIC:
+        # torch's own files are zip files too; they are read by torch.
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return not any(name.endswith("/data.pkl") for name in archive.namelist())
+        except DAMAGE as error:
+            raise ConversionError(f"{path} is a damaged zip file, it may be truncated: {error}.") from error
+    return magic.startswith(tuple(TAR_OPENERS))
+
+
+def _unpack_zip(path: Path, folder: Path) -> list[str]:
+    with zipfile.ZipFile(path) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        refuse_bomb(sum(member.file_size for member in members), path.stat().st_size, str(path))
+        for member in members:
+            mode = member.external_attr >> 16
+            _check_member(path, member.filename, is_plain=stat.S_IFMT(mode) in (0, stat.S_IFREG))
+        for member in members:
+            with archive.open(member) as packed:
+                _copy(packed, folder / member.filename)
+        return [member.filename for member in members]
+
+
+def _unpack_tar(path: Path, folder: Path) -> list[str]:
+    size = path.stat().st_size
+    opener = next(opener for start, opener in TAR_OPENERS.items() if _magic(path).startswith(start))
+    names = []
+    with opener(path, "rb") as packed:
+        stream = _Bounded(packed, size, str(path))
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in archive:
+                if member.isdir():
+                    continue
+                _check_member(path, member.name, is_plain=member.isreg() and not member.issparse())
+                refuse_bomb(member.size, size, str(path))
+                content = archive.extractfile(member)
+                assert content is not None
+                _copy(content, folder / member.name)
+                names.append(member.name)
+        # The checksum stands at the end of the stream.
+        while stream.read(BLOCK):
+            pass
+    return names
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that is read from its begin, and no further than a checkpoint is long."""
+
+    def __init__(self, stream: Any, packed: int, where: str) -> None:
+        super().__init__()
+        self.stream, self.packed, self.where = stream, packed, where
+
+    def read(self, size: int = -1) -> bytes:
+        # tarfile reads an extended header at once, as long as it says that it is.
+        if size > MAX_HEADER:
+            raise ConversionError(f"{self.where} has an entry with a header of {size:,} bytes; it is not unpacked.")
+        refuse_bomb(self.stream.tell(), self.packed, self.where)
+        return self.stream.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        refuse_bomb(offset, self.packed, self.where)
+        return self.stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+
+def _check_member(archive: Path, name: str, is_plain: bool) -> None:
+    parts = PurePosixPath(name).parts
+    is_inside = bool(parts) and not name.startswith("/") and ".." not in parts and "\\" not in name and "\0" not in name
+    if not is_inside:
+        raise ConversionError(f"{archive} holds an entry {name!r} that points outside the archive; it is not unpacked.")
+    if not is_plain:
+        raise ConversionError(f"{archive} holds an entry {name!r} that is no plain file; it is not unpacked.")
+
+
+def _copy(packed: IO[bytes], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        while block := packed.read(BLOCK):
+            file.write(block)

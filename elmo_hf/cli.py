@@ -57,7 +57,9 @@ class Dtype(str, Enum):
 )
 def convert(
     paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Source folder, and the new folder.")],
-    options: Annotated[Path | None, typer.Option(help="AllenNLP's options file, in place of SOURCE.")] = None,
+    options: Annotated[
+        Path | None, typer.Option(help="AllenNLP's options file, where SOURCE lacks it, or with --weights.")
+    ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="AllenNLP's hdf5 file, or a TensorFlow checkpoint's .index, in place of SOURCE.")
     ] = None,
@@ -65,6 +67,9 @@ def convert(
         Path | None, typer.Option(help="The released softmax of the language models, an hdf5 file.")
     ] = None,
     vocabulary: Annotated[Path | None, typer.Option(help="Words of word input and of the softmax, one a line.")] = None,
+    token_embeddings: Annotated[
+        Path | None, typer.Option(help="bilm-tf's dump of that vocabulary's vectors, in place of the character CNN.")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -73,55 +78,70 @@ def convert(
     ] = None,
     to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
     word_splitter: Annotated[
-        Splitter, typer.Option(help="How the tokenizer splits raw text: as the Treebank, or on white space.")
-    ] = Splitter.ptb,
+        Splitter | None,
+        typer.Option(
+            help="How the tokenizer splits raw text: as the Treebank (default), or on white space (default for "
+            "ELMoForManyLangs).",
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Embed sentences before and after; print the largest difference.")
     ] = False,
 ) -> None:
     """Convert a checkpoint.
 
-    SOURCE is a folder with `options.json` and one `.hdf5` file, or a save directory of bilm-tf with a TensorFlow
-    checkpoint. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With a softmax,
+    SOURCE is a folder, a file, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf (its TensorFlow
+    checkpoints too), simple_elmo or ELMoForManyLangs, or a trained AllenNLP model with ELMo inside; what it is, is
+    recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With a softmax,
     found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such a
     repository and DEST gets AllenNLP's files, bit for bit those it was made of.
     """
+    from elmo_hf.conversion.checkpoint import Given
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
     from elmo_hf.conversion.errors import ConversionError
+    from elmo_hf.conversion.formats import convert_source
     from elmo_hf.conversion.published import download
     from elmo_hf.conversion.published_cards import facts_of
 
-    has_files = options is not None or weights is not None
-    if has_files and (options is None or weights is None):
+    if (weights is not None and options is None) or (options is not None and weights is None and len(paths) == 1):
         raise typer.BadParameter("--options and --weights go together.")
-    if len(paths) != (1 if has_files or model is not None else 2) or (has_files and model is not None):
+    has_files = weights is not None
+    if len(paths) != (1 if has_files or model is not None else 2) or (options is not None and model is not None):
         raise typer.BadParameter("give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.")
     destination = paths[-1]
     try:
         if to is Format.allennlp:
-            has_options = check or vocabulary is not None or softmax is not None or word_splitter is not Splitter.ptb
-            if len(paths) != 2 or has_options:
+            if len(paths) != 2 or check or any((options, vocabulary, softmax, token_embeddings, word_splitter)):
                 raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
             for note in folder_to_allennlp(paths[0], destination):
                 typer.echo(f"Note: {note}")
             *written, last = sorted(destination.iterdir())
             typer.echo(f"Wrote {', '.join(map(str, written))} and {last}.")
             return
-        if model is not None:
-            files, source_name = download(model), f"the published {model} model"
-        elif options is not None and weights is not None:
-            files, source_name = AllenNlpFiles(options, weights), weights.stem
+        splitter = word_splitter.value if word_splitter is not None else None
+        if len(paths) == 2:
+            given = Given(options, vocabulary, softmax, token_embeddings, splitter)
+            difference = convert_source(paths[0], destination, given, check=check, tell=typer.echo)
         else:
-            files, source_name = AllenNlpFiles.in_folder(paths[0]), paths[0].resolve().name
-        files = replace(files, vocabulary=vocabulary or files.vocabulary, softmax=softmax or files.softmax)
-        difference = allennlp_to_folder(
-            files,
-            destination,
-            source_name=source_name,
-            word_splitter=word_splitter.value,
-            check=check,
-            facts=None if model is None else facts_of(model),
-        )
+            if options is not None and weights is not None:
+                files, source_name = AllenNlpFiles(options, weights), weights.stem
+            else:
+                assert model is not None
+                files, source_name = download(model), f"the published {model} model"
+            difference = allennlp_to_folder(
+                replace(
+                    files,
+                    vocabulary=vocabulary or files.vocabulary,
+                    softmax=softmax or files.softmax,
+                    token_embeddings=token_embeddings,
+                ),
+                destination,
+                source_name=source_name,
+                word_splitter=splitter or "ptb",
+                check=check,
+                facts=None if model is None else facts_of(model),
+                tell=lambda note: typer.echo(f"Note: {note}"),
+            )
     except (ConversionError, OSError) as error:
         fail(error)
     if difference is not None:

@@ -6,8 +6,8 @@ on top. The defaults are the original model of 93.6 million parameters.
 
 Glossary, used in every file of the package:
     B batch, T words of the longest sentence, C characters per word (`max_word_length`),
-    E character embedding (`char_embedding_size`), F filters in total, P projection (`projection_size`),
-    H memory cell (`cell_size`), L layers (`num_hidden_layers`).
+    E character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`),
+    P projection (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`).
 
 Deliberate differences from bilm-tf's `options.json`:
     a clip that is off is `None` (never 0); presence of the two linear projections is a recorded fact
@@ -24,6 +24,7 @@ from transformers import PreTrainedConfig
 from .word_codec import BEGIN_SENTENCE_ID, END_SENTENCE_ID, NUM_CHARACTER_IDS
 
 TOKEN_ENCODERS = ("char_cnn", "word_embedding")
+ALPHABETS = ("bytes", "code_points")
 CHAR_ACTIVATIONS = ("relu", "tanh")
 SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
 LAYER_MIXES = ("scalar", "linear")
@@ -48,13 +49,20 @@ class ElmoConfig(PreTrainedConfig):
 
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
-        vocab_size: number of input ids, the padding id 0 included: 262 characters, or words + 1.
+        alphabet: what a character is: `"bytes"`, whose ids are the same in every model, or `"code_points"`, whose ids
+            are those of the tokenizer's vocabulary (ELMoForManyLangs).
+        vocab_size: number of input ids, the padding id 0 included: 262 characters, or words + 1, or both.
+        num_input_words: with `"char_cnn"`, how many of the ids, the last ones, are words. Where there are any, the id
+            of the word ends its row (ids of shape (B, T, C + 1)) and its vector stands before the CNN's features.
+        word_embedding_size: W, width of those word vectors. With `"word_embedding"`: width of the table where a linear
+            layer maps W to P; None where the table is P wide and there is no such layer (bilm-tf).
         max_word_length: C, length of a word's row of character ids, its begin and end marks included.
         char_embedding_size: E.
         char_filters: [width, count] of each convolution, in order; widths are in characters.
         char_activation: `"relu"` or `"tanh"`, applied to the convolutions only.
         num_highway_layers: highway layers between convolutions and projection, 0 or more.
-        char_projection: whether a linear layer maps F to P. None: exactly when F and P differ (bilm-tf's rule).
+        char_projection: whether a linear layer maps F (with word vectors: W + F) to P. None: exactly when the two
+            differ (bilm-tf's rule).
         projection_size: P, width of a token vector, of one direction's output and of its recurrent state.
         cell_size: H, width of the memory cell.
         num_hidden_layers: L.
@@ -94,8 +102,8 @@ class ElmoConfig(PreTrainedConfig):
         share_embedding_softmax: with word input, whether the softmax's matrix is the word embedding.
         lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
         pad_token_id: always 0.
-        bos_token_id: id that marks `<S>`; None: 257 for characters, 1 for words.
-        eos_token_id: id that marks `</S>`; None: 258 for characters, 2 for words.
+        bos_token_id: id that marks `<S>`; None: 257 for bytes, 1 for words; code points have no default.
+        eos_token_id: id that marks `</S>`; None: 258 for bytes, 2 for words; code points have no default.
 
     Raises:
         ValueError: naming the field, the legal values and the value found.
@@ -105,7 +113,10 @@ class ElmoConfig(PreTrainedConfig):
     keys_to_ignore_at_inference = ["state"]
 
     token_encoder: str = "char_cnn"
+    alphabet: str = "bytes"
     vocab_size: int = NUM_CHARACTER_IDS
+    num_input_words: int = 0
+    word_embedding_size: int | None = None
     max_word_length: int = 50
     char_embedding_size: int = 16
     char_filters: Sequence[Sequence[int]] = ORIGINAL_FILTERS
@@ -160,6 +171,7 @@ class ElmoConfig(PreTrainedConfig):
             ValueError: naming the field, the legal values and the value found.
         """
         self._one_of("token_encoder", TOKEN_ENCODERS)
+        self._one_of("alphabet", ALPHABETS)
         self._one_of("char_activation", CHAR_ACTIVATIONS)
         self._one_of("scalar_mix_layer_norm", SCALAR_MIX_LAYER_NORMS)
         self._one_of("softmax", SOFTMAXES)
@@ -180,7 +192,8 @@ class ElmoConfig(PreTrainedConfig):
         self._rate("representation_dropout")
         self._rate("lm_dropout")
         self._validate_filters()
-        self.char_projection = self._projection("char_projection", self.num_filters)
+        self._validate_word_vectors()
+        self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
         self.cell_projection = self._projection("cell_projection", self.cell_size)
         self._validate_hidden_size()
         self._validate_special_ids()
@@ -192,6 +205,18 @@ class ElmoConfig(PreTrainedConfig):
     def num_filters(self) -> int:
         """F, the sum of the filter counts."""
         return sum(count for _, count in self.char_filters)
+
+    @property
+    def num_characters(self) -> int:
+        """How many of the input ids are characters; they follow the padding id, and words follow them."""
+        return self.vocab_size - 1 - self.num_input_words
+
+    @property
+    def id_shape(self) -> tuple[int, ...]:
+        """Shape of one word's ids: `()`, `(C,)` or `(C + 1,)`."""
+        if self.token_encoder == "word_embedding":
+            return ()
+        return (self.max_word_length + (self.num_input_words > 0),)
 
     @property
     def bilm_parts(self) -> list[str]:
@@ -242,6 +267,22 @@ class ElmoConfig(PreTrainedConfig):
                 )
         self.char_filters = [list(pair) for pair in filters]
 
+    def _validate_word_vectors(self) -> None:
+        self._whole("num_input_words", least=0)
+        if self.word_embedding_size is not None:
+            self._whole("word_embedding_size", least=1)
+        if self.token_encoder == "word_embedding" and self.num_input_words > 0:
+            raise ValueError(f"`num_input_words` is for character models, found {self.num_input_words} for word input.")
+        if self.token_encoder == "char_cnn" and (self.num_input_words > 0) != (self.word_embedding_size is not None):
+            raise ValueError(
+                "`num_input_words` and `word_embedding_size` go together in a character model, found "
+                f"{self.num_input_words} and {self.word_embedding_size}."
+            )
+        if self.num_input_words >= self.vocab_size:
+            raise ValueError(
+                f"`num_input_words` must be below `vocab_size` = {self.vocab_size}, found {self.num_input_words}."
+            )
+
     def _projection(self, name: str, input_size: int) -> bool:
         value = getattr(self, name)
         if value is None:
@@ -266,6 +307,8 @@ class ElmoConfig(PreTrainedConfig):
     def _validate_special_ids(self) -> None:
         defaults = {"bos_token_id": (BEGIN_SENTENCE_ID, 1), "eos_token_id": (END_SENTENCE_ID, 2)}
         for name, (character_id, word_id) in defaults.items():
+            if getattr(self, name) is None and self.alphabet == "code_points":
+                raise ValueError(f"`{name}` depends on the vocabulary where `alphabet` is 'code_points'; give it.")
             if getattr(self, name) is None:
                 setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)
             self._whole(name, least=0)
@@ -289,6 +332,11 @@ class ElmoConfig(PreTrainedConfig):
                 raise ValueError(
                     "`share_embedding_softmax` needs `token_encoder` 'word_embedding' and a `softmax` that is not "
                     f"'adaptive', found {self.token_encoder!r} and {self.softmax!r}."
+                )
+            if self.word_embedding_size is not None:
+                raise ValueError(
+                    "`share_embedding_softmax` needs a word embedding as wide as `projection_size`, without a layer "
+                    f"between them: `word_embedding_size` must be None, found {self.word_embedding_size}."
                 )
             if self.num_softmax_words not in (None, self.vocab_size - 1):
                 raise ValueError(

@@ -175,5 +175,6 @@ def _features(
     features = datasets.Features(dataset.features)
     features["bilm_layers"] = datasets.Array3D((None, *layer_shape), dtype)
     if model.config.token_encoder == "char_cnn":
-        features["input_ids"] = datasets.Array2D((None, model.config.max_word_length), "int16")
+        id_type = "int16" if model.config.vocab_size <= 1 << 15 else "int32"
+        features["input_ids"] = datasets.Array2D((None, *model.config.id_shape), id_type)
     return features

@@ -121,6 +121,7 @@ def render_card(
     command: str | None = None,
     conversion: Conversion | None = None,
     run: TrainingRun | None = None,
+    word_splitter: str = "ptb",
     **labels: Any,
 ) -> str:
     """Renders a card.
@@ -135,6 +136,7 @@ def render_card(
         command: what converts the published files.
         conversion: how the folder came from a checkpoint.
         run: how the model was trained.
+        word_splitter: how the folder's tokenizer splits raw text; where `facts` tell more of words, that is told.
         **labels: further metadata of `ModelCardData`, such as `license`; they win over those of `facts`.
     """
     fields: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
@@ -153,7 +155,7 @@ def render_card(
         architecture=[] if config is None else architecture(config, num_parameters),
         hidden_size="2P" if config is None else config.hidden_size,
         word_limit=word_limit(config, facts),
-        word_splitter_matters=facts is None or facts.words is None,
+        word_splitter=word_splitter if facts is None or facts.words is None else None,
         auto_class=auto_class,
         task=task,
         facts=facts,
@@ -170,12 +172,17 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
     """Rows of the table of sizes."""
     if config.token_encoder == "char_cnn":
         filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
+        words = (
+            f"{config.word_embedding_size}-d words ({config.num_input_words}) and " if config.num_input_words else ""
+        )
+        kind = "characters" if config.alphabet == "bytes" else f"code points ({config.num_characters})"
         encoder = (
-            f"{config.char_embedding_size}-d characters, filters {filters} ({config.char_activation}), "
+            f"{words}{config.char_embedding_size}-d {kind}, filters {filters} ({config.char_activation}), "
             f"{config.num_highway_layers} highway layers"
         )
     else:
-        encoder = f"word embedding, {config.vocab_size - 1} words"
+        width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""
+        encoder = f"{width}word embedding, {config.vocab_size - 1} words"
     skip = "with" if config.use_skip_connections else "without"
     return [
         ("parameters", "not counted" if num_parameters is None else f"{num_parameters:,}"),
@@ -191,4 +198,7 @@ def word_limit(config: ElmoConfig | None, facts: Facts | None) -> str | None:
     """How much of a word is read, or None where words are looked up whole."""
     if config is None:
         return None if facts is None else facts.word_limit
-    return f"{config.max_word_length - 2} bytes of UTF-8" if config.token_encoder == "char_cnn" else None
+    if config.token_encoder == "word_embedding" and config.alphabet == "bytes":
+        return None
+    unit = {"bytes": "bytes of UTF-8", "code_points": "code points"}[config.alphabet]
+    return f"{config.max_word_length - 2} {unit}"

@@ -114,8 +114,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
         """Two texts of three words, for tracing."""
-        shape = (2, 3, self.config.max_word_length) if self.config.token_encoder == "char_cnn" else (2, 3)
-        return {"input_ids": torch.ones(shape, dtype=torch.long, device=self.device)}
+        return {"input_ids": torch.ones((2, 3, *self.config.id_shape), dtype=torch.long, device=self.device)}
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
         """Lets every module through to `_init_weights`.
@@ -139,9 +138,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
                     fan_in = convolution.in_channels * convolution.kernel_size[0]
                     init.normal_(convolution.weight, std=1 / math.sqrt(fan_in))
                 init.zeros_(convolution.bias)
-            if module.projection is not None:
-                init.normal_(module.projection.weight, std=1 / math.sqrt(module.projection.in_features))
-                init.zeros_(module.projection.bias)
+            if module.word_embedding is not None:
+                init.xavier_uniform_(module.word_embedding.weight)
+                self._init_padding_row(module.word_embedding)
+            self._init_projection(module.projection)
         elif isinstance(module, Highway):
             for linear, bias in ((module.transform, 0.0), (module.gate, -2.0)):
                 init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
@@ -149,6 +149,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, WordEmbedding):
             init.xavier_uniform_(module.embedding.weight)
             self._init_padding_row(module.embedding)
+            self._init_projection(module.projection)
         elif isinstance(module, LSTMP):
             # TensorFlow holds both products in one kernel of [input + projection, 4 * cell].
             linear = module.input_linear
@@ -180,6 +181,11 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def _init_padding_row(self, embedding: nn.Embedding) -> None:
         if not getattr(embedding.weight, "_is_hf_initialized", False):
             init.zeros_(embedding.weight[embedding.padding_idx])
+
+    def _init_projection(self, projection: nn.Linear | None) -> None:
+        if projection is not None:
+            init.normal_(projection.weight, std=1 / math.sqrt(projection.in_features))
+            init.zeros_(projection.bias)
 
 
 class ElmoModel(ElmoPreTrainedModel):
@@ -223,11 +229,13 @@ class ElmoModel(ElmoPreTrainedModel):
         """Embeds a batch of texts.
 
         Args:
-            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for a word-embedding model; any integer type.
+            input_ids: `(B, T, C)` character ids, `(B, T, C + 1)` if the model has word vectors beside them, or
+                `(B, T)` word ids for a word-embedding model; any integer type.
             attention_mask: `(B, T)`, 1 on words (boundaries included) and 0 on padding, which may stand on either
                 side. None: every position that has an id above 0.
             state: from the batch before, or None to start from zeros.
-            inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`.
+            inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
+                if characters are all that the model reads.
             output_hidden_states: whether to return all layers.
             return_dict: False for a plain tuple.
             **kwargs: accepted and ignored, as every transformers model does.
@@ -294,9 +302,9 @@ class ElmoModel(ElmoPreTrainedModel):
             if input_ids.dim() != 2:
                 raise ValueError(f"`input_ids` must be word ids of shape (batch, words), found {_shape(input_ids)}.")
             return input_ids > 0
-        if input_ids.dim() != 3 or input_ids.shape[-1] != self.config.max_word_length:
+        if input_ids.dim() != 3 or input_ids.shape[2:] != self.config.id_shape:
             raise ValueError(
-                f"`input_ids` must be character ids of shape (batch, words, {self.config.max_word_length}), "
+                f"`input_ids` must be character ids of shape (batch, words, {self.config.id_shape[0]}), "
                 f"found {_shape(input_ids)}; `ElmoTokenizer` makes them."
             )
         return (input_ids > 0).any(dim=-1)
@@ -327,7 +335,12 @@ class ElmoModel(ElmoPreTrainedModel):
     def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding, from word vectors or from embedded characters."""
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
-        if isinstance(self.token_encoder, CharacterCNN) and _shape(inputs_embeds)[2:] == character_shape:
+        has_word_vectors = self.config.num_input_words > 0
+        if (
+            isinstance(self.token_encoder, CharacterCNN)
+            and not has_word_vectors
+            and _shape(inputs_embeds)[2:] == character_shape
+        ):
             inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
         if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
             raise ValueError(

@@ -8,13 +8,15 @@ widths, keep each filter's maximum over positions, refine with highway layers (S
     m  <- g . relu(W_t m + b_t) + (1 - g) . m                 `num_highway_layers` times
     v   = W_p m + b_p                                         in R^P
 
-The word embedding is a table with one row of P numbers for each word id.
+With word vectors beside the characters (ELMoForManyLangs), v = W_p [u, m] + b_p, where u in R^W is the word's row of a
+second table. The word embedding alone is a table u with v = u, or v = W_p u + b_p.
 
-Glossary: N words, C characters per word, E character embedding, F filters in total, P projection.
+Glossary: N words, C characters per word, E character embedding, F filters in total, W word embedding, P projection.
 
 Deliberate differences from the original code: the highway `gate` multiplies the *new* value, as in bilm-tf's files
-(where it is called `W_carry`) and as in the equation above; AllenNLP's `Highway` gates the old value and flips the
-signs on load. Row 0 of every table is the zero vector of padding, which bilm-tf adds only when it reads a file.
+(where it is called `W_carry`) and as in the equation above; AllenNLP's and ELMoForManyLangs' `Highway` gates the old
+value, which is the opposite sign of W_g and b_g. Row 0 of every table is the zero vector of padding, which bilm-tf adds
+only when it reads a file.
 """
 
 import torch
@@ -44,45 +46,63 @@ class Highway(nn.Module):
 class CharacterCNN(nn.Module):
     """Character ids of words to word vectors; nothing depends on the neighbouring words.
 
-    Source: `_build_word_char_embeddings` in bilm-tf, `_ElmoCharacterEncoder` in AllenNLP.
+    Source: `_build_word_char_embeddings` in bilm-tf, `_ElmoCharacterEncoder` in AllenNLP; with word vectors,
+    `ConvTokenEmbedder` in ELMoForManyLangs.
     """
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Reads `vocab_size`, `char_*`, `num_highway_layers` and `projection_size` of `config`."""
+        """Reads `vocab_size`, `num_input_words`, `char_*`, `word_*`, `num_highway_layers`, `projection_size`."""
         super().__init__()
-        self.embedding = nn.Embedding(config.vocab_size, config.char_embedding_size, padding_idx=0)
+        self.max_word_length = config.max_word_length
+        self.num_characters = config.num_characters
+        self.embedding = nn.Embedding(config.num_characters + 1, config.char_embedding_size, padding_idx=0)
+        self.word_embedding = (
+            nn.Embedding(config.num_input_words + 1, config.word_embedding_size, padding_idx=0)
+            if config.word_embedding_size is not None
+            else None
+        )
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.char_embedding_size, count, kernel_size=width) for width, count in config.char_filters
         )
         self.activation = {"relu": torch.relu, "tanh": torch.tanh}[config.char_activation]
         self.highways = nn.ModuleList(Highway(config.num_filters) for _ in range(config.num_highway_layers))
-        self.projection = nn.Linear(config.num_filters, config.projection_size) if config.char_projection else None
+        num_features = config.num_filters + (config.word_embedding_size or 0)
+        self.projection = nn.Linear(num_features, config.projection_size) if config.char_projection else None
 
-    def forward(self, character_ids: Tensor) -> Tensor:
-        """Maps `(N, C)` character ids to `(N, P)` word vectors."""
-        return self.encode(self.embedding(character_ids))
+    def forward(self, ids: Tensor) -> Tensor:
+        """Maps ids `(N, C)` of characters, or `(N, C + 1)` with that of the word last, to `(N, P)` word vectors."""
+        word_vectors = None
+        if self.word_embedding is not None:
+            # Word ids follow those of the characters; padding, id 0, stays row 0.
+            word_vectors = self.word_embedding((ids[:, -1] - self.num_characters).clamp(min=0))
+        return self.encode(self.embedding(ids[:, : self.max_word_length]), word_vectors)
 
-    def encode(self, characters: Tensor) -> Tensor:
-        """Maps `(N, C, E)` character embeddings to `(N, P)` word vectors."""
+    def encode(self, characters: Tensor, word_vectors: Tensor | None = None) -> Tensor:
+        """Maps `(N, C, E)` character embeddings, and `(N, W)` word vectors if the model has them, to `(N, P)`."""
         characters = characters.transpose(1, 2)  # (N, E, C)
         features = [self.activation(convolution(characters).amax(dim=-1)) for convolution in self.convolutions]
         words = torch.cat(features, dim=-1)  # (N, F)
         for highway in self.highways:
             words = highway(words)
+        if word_vectors is not None:
+            words = torch.cat([word_vectors, words], dim=-1)  # (N, W + F)
         return words if self.projection is None else self.projection(words)
 
 
 class WordEmbedding(nn.Module):
-    """Word ids to word vectors: one table, for biLMs trained without characters.
+    """Word ids to word vectors, for biLMs trained without characters.
 
-    Source: `_build_word_embeddings` in bilm-tf.
+    Source: `_build_word_embeddings` in bilm-tf; with the linear layer, `ConvTokenEmbedder` in ELMoForManyLangs.
     """
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Reads `vocab_size` and `projection_size` of `config`."""
+        """Reads `vocab_size`, `word_embedding_size` and `projection_size` of `config`."""
         super().__init__()
-        self.embedding = nn.Embedding(config.vocab_size, config.projection_size, padding_idx=0)
+        width = config.word_embedding_size
+        self.embedding = nn.Embedding(config.vocab_size, width or config.projection_size, padding_idx=0)
+        self.projection = None if width is None else nn.Linear(width, config.projection_size)
 
     def forward(self, word_ids: Tensor) -> Tensor:
         """Maps `(N,)` word ids to `(N, P)` word vectors."""
-        return self.embedding(word_ids)
+        words = self.embedding(word_ids)
+        return words if self.projection is None else self.projection(words)

@@ -23,7 +23,8 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType, logging
 
-from .configuration_elmo import TOKEN_ENCODERS
+from .code_point_codec import CodePointCodec
+from .configuration_elmo import ALPHABETS, TOKEN_ENCODERS
 from .padding import (
     PADDING_VALUES,
     as_array,
@@ -37,8 +38,6 @@ from .padding import (
     tensor_type_of,
 )
 from .word_codec import (
-    BEGIN_SENTENCE,
-    END_SENTENCE,
     PADDING,
     UNKNOWN_WORD,
     CharacterCodec,
@@ -56,10 +55,13 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     Args:
         token_encoder: `"char_cnn"` for rows of characters, `"word_embedding"` for word ids.
-        max_word_length: C; a word is cut after C - 2 bytes.
+        max_word_length: C; a word is cut after C - 2 bytes, or code points.
         word_splitter: how raw text becomes words, `"ptb"` or `"whitespace"`.
         vocab_file: for `"word_embedding"`, a text file with one word a line, `<S>`, `</S>` and `<UNK>` among them.
-        words_file: for `"char_cnn"`, such a file with the words that the model's softmax predicts, if it has one.
+        words_file: where there is no `vocab_file`, such a file with the words that the model's softmax predicts, if it
+            has one.
+        alphabet: `"bytes"`, or `"code_points"`: ids are then those of the vocabulary `vocab` (`code_point_codec.py`),
+            which a saved tokenizer carries, whatever the token encoder.
         **kwargs: of every transformers tokenizer, such as `padding_side`.
 
     Raises:
@@ -76,19 +78,23 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         word_splitter: str = "ptb",
         vocab_file: str | None = None,
         words_file: str | None = None,
+        alphabet: str = "bytes",
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer anew from plain arguments, whatever a saved `tokenizer.json` may say of it."""
         saved_vocabulary = _pop_saved_vocabulary(kwargs)
-        if token_encoder == "char_cnn":
-            if not isinstance(max_word_length, int) or max_word_length < 3:
-                raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
-            self._codec: CharacterCodec | VocabularyCodec = CharacterCodec(max_word_length)
-        elif token_encoder == "word_embedding":
-            self._codec = VocabularyCodec(_load_vocabulary(vocab_file, saved_vocabulary))
+        for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
+            if value not in legal:
+                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
+        if not isinstance(max_word_length, int) or max_word_length < 3:
+            raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
+        self._codec: CharacterCodec | VocabularyCodec | CodePointCodec
+        if alphabet == "code_points":
+            self._codec = CodePointCodec(saved_vocabulary or {}, max_word_length, token_encoder == "char_cnn")
+        elif token_encoder == "char_cnn":
+            self._codec = CharacterCodec(max_word_length)
         else:
-            legal = ", ".join(map(repr, TOKEN_ENCODERS))
-            raise ValueError(f"`token_encoder` must be one of {legal}, found {token_encoder!r}.")
+            self._codec = VocabularyCodec(_load_vocabulary(vocab_file, saved_vocabulary))
         self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
         if words_file is not None:
             if self._output_codec is not None:
@@ -97,20 +103,25 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
                 )
             self._output_codec = VocabularyCodec(_read_vocabulary_file(words_file))
         self.token_encoder = token_encoder
+        self.alphabet = alphabet
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
-        _check_special_tokens(kwargs)
-        unknown = UNKNOWN_WORD if token_encoder == "word_embedding" else PADDING
+        begin, end = self._codec.boundaries
+        special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
+        _check_special_tokens(kwargs, special_tokens)
+        has_unknown_word = isinstance(self._codec, VocabularyCodec)
+        unknown = UNKNOWN_WORD if has_unknown_word else PADDING
         backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
         backend.pre_tokenizer = make_word_splitter(word_splitter)
-        kwargs = {"pad_token": PADDING, "bos_token": BEGIN_SENTENCE, "eos_token": END_SENTENCE} | kwargs
-        if token_encoder == "word_embedding":
+        kwargs = special_tokens | kwargs
+        if has_unknown_word:
             kwargs.setdefault("unk_token", UNKNOWN_WORD)
         super().__init__(
             tokenizer_object=backend,
             token_encoder=token_encoder,
             max_word_length=max_word_length,
             word_splitter=word_splitter,
+            alphabet=alphabet,
             **kwargs,
         )
 
@@ -145,7 +156,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             sequences = tuple(self._words(part, is_split_into_words) for part in (first, second) if part is not None)
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 sequences = self._truncate(sequences, max_length, truncation_strategy, add_special_tokens)
-            encodings.append(WordEncoding(sequences, add_special_tokens))
+            encodings.append(WordEncoding(sequences, add_special_tokens, boundaries=self._codec.boundaries))
             self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
 
         side = padding_side or self.padding_side
@@ -200,7 +211,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Takes words off until the texts and their boundaries fit into `max_length` positions."""
         room = max_length - (self.num_special_tokens_to_add(len(sequences) == 2) if has_boundaries else 0)
         if room < 0:
-            raise ValueError(f"`max_length` = {max_length} leaves no room for the boundaries `<S>` and `</S>`.")
+            begin, end = self._codec.boundaries
+            raise ValueError(f"`max_length` = {max_length} leaves no room for the boundaries `{begin}` and `{end}`.")
         lengths = [len(sequence.words) for sequence in sequences]
         excess = sum(lengths) - room
         if excess <= 0:
@@ -433,9 +445,9 @@ def _pop_saved_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
     return vocabulary if isinstance(vocabulary, dict) else None
 
 
-def _check_special_tokens(kwargs: dict[str, Any]) -> None:
+def _check_special_tokens(kwargs: dict[str, Any], special_tokens: dict[str, str]) -> None:
     """Refuses settings of other tokenizers that would silently do nothing here."""
-    for name, token in (("pad_token", PADDING), ("bos_token", BEGIN_SENTENCE), ("eos_token", END_SENTENCE)):
+    for name, token in special_tokens.items():
         if str(kwargs.get(name, token)) != token:
             raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {kwargs[name]!r}.")
     for name in ("add_bos_token", "add_eos_token"):

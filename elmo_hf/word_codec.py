@@ -37,8 +37,11 @@ class CharacterCodec:
 
     Attributes:
         id_shape: `(C,)`, the shape of one word's ids.
+        boundaries: the two words that stand around a text.
         symbols: a name for each single id, `<pad>`, `<S>` and `</S>` among them.
     """
+
+    boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
     def __init__(self, max_word_length: int) -> None:
         """`max_word_length` is C, the two marks included."""
@@ -89,10 +92,12 @@ class VocabularyCodec:
 
     Attributes:
         id_shape: `()`, since one word has one id.
+        boundaries: the two words that stand around a text.
         symbols: the vocabulary itself.
     """
 
     id_shape: tuple[int, ...] = ()
+    boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         """`vocabulary` maps words to ids, `<pad>` to 0; `<S>`, `</S>` and `<UNK>` must be in it.

@@ -50,11 +50,17 @@ class WordEncoding:
     overflowing: tuple["WordEncoding", ...] = ()
 
     def __init__(
-        self, sequences: tuple[Words, ...], has_boundaries: bool, padding: int = 0, padding_side: str = "right"
+        self,
+        sequences: tuple[Words, ...],
+        has_boundaries: bool,
+        padding: int = 0,
+        padding_side: str = "right",
+        boundaries: tuple[str, str] = (BEGIN_SENTENCE, END_SENTENCE),
     ) -> None:
-        """Describes one or two texts, with or without boundaries, and `padding` positions on one side."""
+        """Describes one or two texts, with or without the `boundaries`, and `padding` positions on one side."""
         self.sequences = sequences
         self.has_boundaries = has_boundaries
+        self.boundaries = boundaries
         self.padding = padding
         self.padding_side = padding_side
 
@@ -76,21 +82,23 @@ class WordEncoding:
     def flat_words(self) -> list[str]:
         """The words in order, boundaries among them, without padding."""
         flat: list[str] = []
+        begin, end = self.boundaries
         for sequence in self.sequences:
-            flat += [BEGIN_SENTENCE, *sequence.words, END_SENTENCE] if self.has_boundaries else sequence.words
+            flat += [begin, *sequence.words, end] if self.has_boundaries else sequence.words
         return flat
 
     @cached_property
     def positions(self) -> list[Position]:
         """Every position, padding included."""
         positions = []
+        begin, end = self.boundaries
         for index, (words, offsets, numbers) in enumerate(self.sequences):
             inner = [
                 Position(word, offset, index, number, index)
                 for word, offset, number in zip(words, offsets, numbers, strict=True)
             ]
             if self.has_boundaries:
-                inner = [Position(BEGIN_SENTENCE, type_id=index), *inner, Position(END_SENTENCE, type_id=index)]
+                inner = [Position(begin, type_id=index), *inner, Position(end, type_id=index)]
             positions += inner
         pads = [Position(PADDING, is_padding=True)] * self.padding
         return pads + positions if self.padding_side == "left" else positions + pads

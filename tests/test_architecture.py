@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 # Each module may import those before it in its list; see docs/architecture.md.
 LAYERS = [
     ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest", "bilm_scan", "text_rows", "crf"],
-    ["configuration_elmo", "word_encoding", "vector_files", "corpus", "corpora"],
+    ["configuration_elmo", "word_encoding", "code_point_codec", "vector_files", "corpus", "corpora"],
     ["token_encoder", "lstmp", "scalar_mix", "task_encoder", "softmax", "streams"],
     ["modeling_elmo", "tokenization_elmo", "scoring"],
     ["pretraining", "task_model", "word_tables"],
@@ -26,12 +26,13 @@ LAYERS = [
 # Saved folders carry the files of the heads, whichever class was saved; see `modeling_elmo._heads`.
 UPWARD = {"modeling_elmo": {".pretraining", ".sequence_classification", ".token_classification", ".question_answering"}}
 CONVERSION_LAYERS = [
-    ["errors", "reference", "reference_outputs"],
-    ["rules", "files", "tensor_bundle"],
-    ["allennlp", "bilm_tf"],
-    ["sources"],
-    ["convert", "load"],
-    ["published", "published_cards"],
+    ["errors", "reference", "reference_outputs", "checkpoint"],
+    ["limits", "rules", "options", "reference_torch"],
+    ["files", "sources", "state_dicts", "tensor_bundle", "allennlp", "torch_layout"],
+    ["bilm_tf", "trained_allennlp", "manylangs"],
+    ["allennlp_files", "load"],
+    ["convert"],
+    ["formats", "published", "published_cards"],
     ["verify"],
     ["__init__"],
 ]

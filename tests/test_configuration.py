@@ -12,7 +12,10 @@ from elmo_hf import ElmoConfig, ElmoModel
 # Promises: renaming a key breaks every saved folder.
 CONFIG_KEYS = {
     "token_encoder",
+    "alphabet",
     "vocab_size",
+    "num_input_words",
+    "word_embedding_size",
     "max_word_length",
     "char_embedding_size",
     "char_filters",
@@ -88,6 +91,9 @@ def test_json_keys_are_the_promised_ones() -> None:
         {"token_encoder": "word_embedding", "vocab_size": 801, "num_hidden_layers": 3, "forget_bias": 0.0},
         {"num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5], "scalar_mix_trainable": False},
         {"max_word_length": 7, "scalar_mix_layer_norm": "word"},
+        {"alphabet": "code_points", "vocab_size": 90, "bos_token_id": 28, "eos_token_id": 29}
+        | {"num_input_words": 50, "word_embedding_size": 6, "forget_bias": 0.0},
+        {"token_encoder": "word_embedding", "vocab_size": 90, "word_embedding_size": 6},
         {"num_softmax_words": 50, "softmax": "sampled", "num_softmax_samples": 50, "lm_dropout": 0.0},
         ADAPTIVE | {"softmax_cutoffs": (4, 9)},
         WORDS | {"share_embedding_softmax": True, "num_softmax_words": 9},
@@ -100,6 +106,8 @@ def test_json_keys_are_the_promised_ones() -> None:
         "words",
         "two mixes",
         "short words",
+        "both",
+        "projected words",
         "sampled softmax",
         "adaptive softmax",
         "shared softmax",
@@ -133,6 +141,24 @@ def test_a_word_embedding_has_the_vocabularys_boundary_ids() -> None:
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 257, 258)
 
 
+def test_code_points_have_no_boundary_ids_of_their_own() -> None:
+    with pytest.raises(ValueError, match="`bos_token_id` depends on the vocabulary where `alphabet` is 'code_points'"):
+        ElmoConfig(alphabet="code_points", vocab_size=90)
+
+
+def test_ids_are_the_padding_then_characters_then_words() -> None:
+    config = ElmoConfig(vocab_size=90, num_input_words=50, word_embedding_size=6, max_word_length=9)
+    assert (config.num_characters, config.id_shape) == (39, (10,))
+    assert (ElmoConfig().num_characters, ElmoConfig().id_shape) == (261, (50,))
+    assert ElmoConfig(token_encoder="word_embedding", vocab_size=90).id_shape == ()
+
+
+def test_word_vectors_count_as_features_before_the_projection() -> None:
+    fields = {"projection_size": 6, "cell_size": 7, "vocab_size": 90, "num_input_words": 50}
+    assert ElmoConfig(**fields, word_embedding_size=2, char_filters=[[1, 4]]).char_projection is False
+    assert ElmoConfig(**fields, word_embedding_size=3, char_filters=[[1, 6]]).char_projection is True
+
+
 def test_every_config_names_every_auto_class() -> None:
     assert ElmoConfig().auto_map == {
         "AutoConfig": "configuration_elmo.ElmoConfig",
@@ -148,6 +174,19 @@ def test_every_config_names_every_auto_class() -> None:
     ("fields", "message"),
     [
         ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
+        ({"alphabet": "letters"}, r"`alphabet` must be one of 'bytes', 'code_points', found 'letters'"),
+        ({"num_input_words": -1}, r"`num_input_words` must be a whole number of at least 0, found -1"),
+        ({"word_embedding_size": 0}, r"`word_embedding_size` must be a whole number of at least 1, found 0"),
+        ({"num_input_words": 8}, r"`num_input_words` and `word_embedding_size` go together .*, found 8 and None"),
+        ({"word_embedding_size": 6}, r"`num_input_words` and `word_embedding_size` go together .*, found 0 and 6"),
+        (
+            {"num_input_words": 262, "word_embedding_size": 6},
+            r"`num_input_words` must be below `vocab_size` = 262, found 262",
+        ),
+        (
+            {"token_encoder": "word_embedding", "num_input_words": 8, "word_embedding_size": 6},
+            r"`num_input_words` is for character models, found 8 for word input",
+        ),
         ({"char_activation": "gelu"}, r"`char_activation` must be one of 'relu', 'tanh', found 'gelu'"),
         ({"scalar_mix_layer_norm": "yes"}, r"`scalar_mix_layer_norm` must be one of 'none', 'batch', 'word'"),
         ({"vocab_size": 0}, r"`vocab_size` must be a whole number of at least 1, found 0"),

@@ -15,6 +15,7 @@ from checkpoints import (
     read_datasets,
     write_checkpoint,
 )
+from conftest import assert_outputs_close, random_inputs, word_config
 from safetensors.numpy import load_file, save_file
 from transformers import BertConfig, BertModel
 
@@ -31,10 +32,41 @@ def assert_export_refused(source: Path, work: Path, message: str) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_a_model_without_the_forget_bias_cannot_be_exported(tiny_config: ElmoConfig, tmp_path: Path) -> None:
-    tiny_config.forget_bias = 0.0
-    ElmoModel(tiny_config).save_pretrained(tmp_path / "source")
-    message = "AllenNLP's format always adds 1.0 to the forget gate; this model has `forget_bias` 0.0."
+@pytest.mark.parametrize("forget_bias", [0.0, 0.25, 2.5])
+def test_a_forget_bias_that_the_format_does_not_add_goes_into_the_biases(
+    forget_bias: float, tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    tiny_model.config.forget_bias = forget_bias
+    with torch.no_grad():
+        for layer in tiny_model.bilm.layers:
+            torch.nn.init.normal_(layer.forward_lstm.input_linear.bias)
+    tiny_model.save_pretrained(tmp_path / "source")
+    notes = folder_to_allennlp(tmp_path / "source", tmp_path / "to")
+    assert notes[0] == "the format adds 1.0 to the forget gate; its biases are that much smaller, some of them rounded."
+    allennlp_to_folder(AllenNlpFiles.in_folder(tmp_path / "to"), tmp_path / "again", source_name="any")
+    bias = read_datasets(tmp_path / "to" / "weights.hdf5")[f"{CELL}/B"].reshape(4, -1)
+    ours = tiny_model.bilm.layers[0].forward_lstm.input_linear.bias.detach().numpy().reshape(4, -1)
+    np.testing.assert_array_equal(bias[[0, 1, 3]], ours[[0, 2, 3]])
+    np.testing.assert_allclose(bias[2] + 1, ours[1] + forget_bias, rtol=0, atol=1e-6)
+
+    again = ElmoModel.from_pretrained(tmp_path / "again")
+    assert again.config.forget_bias == 1.0
+    inputs = random_inputs(tiny_model.config, [3, 5])
+    source = ElmoModel.from_pretrained(tmp_path / "source")
+    assert_outputs_close(again(**inputs).last_hidden_state, source(**inputs).last_hidden_state)
+
+
+def test_a_model_of_code_points_cannot_be_exported(tmp_path: Path) -> None:
+    fields = {"alphabet": "code_points", "bos_token_id": 4, "eos_token_id": 5, "projection_size": 6, "cell_size": 7}
+    config = ElmoConfig(vocab_size=29, num_input_words=8, word_embedding_size=3, char_filters=[[1, 2]], **fields)
+    ElmoModel(config).save_pretrained(tmp_path / "source")
+    message = "this one has `alphabet` 'code_points', `word_embedding_size` 3."
+    assert_export_refused(tmp_path / "source", tmp_path, message)
+
+
+def test_a_word_table_that_is_projected_cannot_be_exported(tmp_path: Path) -> None:
+    ElmoModel(word_config(word_embedding_size=4)).save_pretrained(tmp_path / "source")
+    message = "this one has `alphabet` 'bytes', `word_embedding_size` 4."
     assert_export_refused(tmp_path / "source", tmp_path, message)
 
 

@@ -1,0 +1,23 @@
+"""How much a file may unpack to: a small file that fills memory or disk is a bomb, not a checkpoint.
+
+Weights are noise and hardly compress, texts to a tenth. Compression reaches a thousand, and a file may simply say that
+it holds more than it does.
+"""
+
+from .errors import ConversionError
+
+MAX_RATIO = 100
+ALLOWANCE = 16 << 20  # bytes that any file may unpack to
+MAX_TEXT = 64 << 20  # bytes of an options file or a list of words
+
+
+def refuse_bomb(unpacked: int, packed: int, where: str) -> None:
+    """Checks what a file says of itself, before any of it is unpacked.
+
+    Raises:
+        ConversionError: if `packed` bytes would become too many.
+    """
+    if unpacked > MAX_RATIO * packed + ALLOWANCE:
+        raise ConversionError(
+            f"{where} has {packed:,} bytes and would unpack to {unpacked:,}, as no checkpoint does; it is not unpacked."
+        )

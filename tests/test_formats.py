@@ -1,0 +1,193 @@
+"""What `convert` recognises, what it says of it, and what it explains instead of converting."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from archives import MANYLANGS, archive_files, manylangs_files, nlpl_files, write_files, write_tar, write_zip
+from checkpoints import BASE, EDGES, FIXTURES, GOLDEN_CASES, VOCABULARY
+from typer.testing import CliRunner, Result
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.cli import app
+from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.formats import convert_source, recognise
+from elmo_hf.conversion.sources import open_source
+
+HDF5 = "options and weights of AllenNLP, bilm-tf or simple_elmo"
+TRAINED = "a trained AllenNLP model"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["convert", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES)
+def test_a_zip_of_nlpl_gives_the_golden_cases_numbers(case: str, tmp_path: Path) -> None:
+    source = write_zip(tmp_path / "212.zip", nlpl_files(case))
+    difference = convert_source(source, tmp_path / "to", Given(), check=True)
+    assert difference is not None
+    assert difference < 1e-5
+    model, tokenizer = ElmoModel.from_pretrained(tmp_path / "to"), ElmoTokenizer.from_pretrained(tmp_path / "to")
+    sentences = json.loads((FIXTURES / case / "sentences.json").read_text())["call1"]
+    with torch.no_grad():
+        inputs = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+        layers = torch.stack(model(**inputs, output_hidden_states=True).hidden_states).numpy()
+    expected = np.load(FIXTURES / case / "expected.npz")["layers_with_boundaries"]
+    np.testing.assert_allclose(layers, expected, rtol=0, atol=2e-5)
+
+
+def test_the_zip_and_the_folder_it_was_made_of_become_the_same_model(tiny_folder: Path, tmp_path: Path) -> None:
+    for name, compression in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+        source = write_zip(tmp_path / f"{name}.zip", nlpl_files("base_2l_relu"), compression)
+        convert_source(source, tmp_path / name, Given())
+        for file in ("model.safetensors", "config.json", "tokenizer_config.json"):
+            assert (tmp_path / name / file).read_bytes() == (tiny_folder / file).read_bytes()
+    text = (tmp_path / "stored" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", text, re.MULTILINE) == ["stored.zip"]
+
+
+def test_a_folder_that_was_written_back_is_one_that_simple_elmo_reads(tiny_folder: Path, tmp_path: Path) -> None:
+    folder_to_allennlp(tiny_folder, tmp_path / "back")
+    options = json.loads((tmp_path / "back" / "options.json").read_text(encoding="utf-8"))
+    # It wants options.json, the first *.hdf5, and 262 characters for inference.
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["options.json", "weights.hdf5"]
+    assert options["char_cnn"]["n_characters"] == 262
+
+
+def make(name: str, folder: Path) -> Path:
+    """One source of each kind."""
+    if name.endswith(".zip"):
+        return write_zip(folder / name, {"elmo.zip": manylangs_files(), "nlpl.zip": nlpl_files("char_edges")}[name])
+    if name.endswith(".gz"):
+        return write_tar(folder / name, archive_files("char_edges"))
+    if name == "weights.hdf5":
+        return write_files(folder, {name: (BASE / name).read_bytes()}) / name
+    if name == "task.th":
+        return write_files(folder, {name: archive_files("char_edges")["weights.th"]}) / name
+    return {"golden": BASE, "words": EDGES / "bi_word_2", "manylangs": MANYLANGS}[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("golden", HDF5),
+        ("words", HDF5),
+        ("weights.hdf5", HDF5),
+        ("nlpl.zip", HDF5),
+        ("manylangs", "an ELMoForManyLangs model"),
+        ("elmo.zip", "an ELMoForManyLangs model"),
+        ("model.tar.gz", TRAINED),
+        ("task.th", TRAINED),
+    ],
+)
+def test_each_kind_is_recognised(name: str, kind: str, tmp_path: Path) -> None:
+    with open_source(make(name, tmp_path)) as source:
+        assert recognise(source).name == kind
+
+
+def test_convert_says_what_it_found_and_what_it_leaves(tmp_path: Path) -> None:
+    source = write_tar(tmp_path / "ner.tar.gz", archive_files("base_2l_relu"))
+    result = run(source, tmp_path / "to", "--check")
+    assert result.exit_code == 0
+    found, note, difference, wrote = result.stdout.splitlines()
+    assert found == f"Found a trained AllenNLP model in {source}."
+    assert note.startswith("Note: 3 arrays of the task's model are not carried: ")
+    assert difference.startswith("Largest difference from the checkpoint, all layers: ")
+    assert wrote.startswith(f"Wrote {tmp_path / 'to'}. Load it: ")
+
+
+def test_convert_says_what_it_found_when_it_cannot_convert_it(tmp_path: Path) -> None:
+    result = run(EDGES / "uni_char_2", tmp_path / "to")
+    assert result.exit_code == 1
+    assert result.stdout == f"Found {HDF5} in {EDGES / 'uni_char_2'}.\n"
+    assert "Error: these weights are of a one-direction language model" in result.stderr
+
+
+def test_options_may_stand_elsewhere(tmp_path: Path) -> None:
+    weights = write_files(tmp_path, {"weights.hdf5": (BASE / "weights.hdf5").read_bytes()}) / "weights.hdf5"
+    result = run(weights, tmp_path / "to", "--options", BASE / "options.json")
+    assert result.exit_code == 0, result.output
+    assert ElmoModel.from_pretrained(tmp_path / "to").config.cell_size == 32
+
+
+def test_word_input_takes_its_vocabulary_and_its_dump(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    result = run(EDGES / "bi_word_2", tmp_path / "to", "--vocabulary", tmp_path / "words.txt")
+    assert result.exit_code == 0, result.output
+    result = run(EDGES / "bi_word_2", tmp_path / "no", "--token-embeddings", tmp_path / "none.hdf5")
+    assert "Error: there is no weights file" in result.stderr
+
+
+def test_convert_writes_the_splitter_that_is_asked_for(tmp_path: Path) -> None:
+    assert run(MANYLANGS, tmp_path / "to", "--word-splitter", "ptb").exit_code == 0
+    assert ElmoTokenizer.from_pretrained(tmp_path / "to").tokenize("Don't go.") == ["Do", "n't", "go", "."]
+
+
+UNUSED = {
+    "vocabulary of ManyLangs": (
+        MANYLANGS,
+        Given(vocabulary=Path("x"), options=Path("y")),
+        "an ELMoForManyLangs model has no use for `--options`, `--vocabulary`.",
+    ),
+    "dump of an archive": (
+        None,
+        Given(token_embeddings=Path("x")),
+        "a trained AllenNLP model has no use for `--token-embeddings`.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "given", "message"), UNUSED.values(), ids=UNUSED)
+def test_what_a_format_has_no_use_for_is_refused(
+    source: Path | None, given: Given, message: str, tmp_path: Path
+) -> None:
+    source = source or write_tar(tmp_path / "model.tar.gz", archive_files("base_2l_relu"))
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        convert_source(source, tmp_path / "to", given)
+
+
+def test_a_folder_for_transformers_is_explained(tiny_folder: Path, tmp_path: Path) -> None:
+    message = "tiny is converted already: load it with `from_pretrained`, or write it back with `--to allennlp`."
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        convert_source(tiny_folder, tmp_path / "to", Given())
+
+
+def test_a_tensorflow_hub_module_is_explained(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "source", {"saved_model.pb": b"x", "variables/variables.index": b"x"})
+    with pytest.raises(ConversionError, match="is a TensorFlow program"):
+        convert_source(source, tmp_path / "to", Given())
+
+
+def test_something_else_is_refused_with_what_is_known(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "source", {f"{number:02}.txt": b"" for number in range(22)})
+    with pytest.raises(ConversionError) as caught:
+        convert_source(source, tmp_path / "to", Given())
+    message = str(caught.value)
+    assert message.startswith(f"{source} holds 00.txt, 01.txt, ")
+    assert "19.txt and 2 more, which is none of: an ELMoForManyLangs model; a trained AllenNLP model; " in message
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    with pytest.raises(ConversionError, match=r"source holds nothing, which is none of: "):
+        convert_source(tmp_path / "source", tmp_path / "to", Given())
+
+
+def test_weights_without_options_are_refused(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "source", {"weights.hdf5": (BASE / "weights.hdf5").read_bytes()})
+    message = "must hold `options.json` and exactly one `.hdf5` file, found weights.hdf5; name the files with"
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        convert_source(source, tmp_path / "to", Given())
+
+
+def test_a_destination_that_exists_is_left_before_anything_is_read(tmp_path: Path) -> None:
+    precious = write_files(tmp_path / "to", {"precious.txt": b"mine"})
+    with pytest.raises(ConversionError, match="to exists already; remove it or choose another place"):
+        convert_source(tmp_path / "nowhere", precious, Given())
