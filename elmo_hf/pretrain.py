@@ -122,6 +122,8 @@ def pretrain(
     elif trainer.is_world_process_zero():
         _write_json(output / "run.json", description)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
+        trainer.evaluate()  # no schedule asked for scores on the way
     if trainer.is_world_process_zero():
         log = trainer.state.log_history
         _write_json(output / "log.json", log)

@@ -94,7 +94,7 @@ class WordSoftmax(nn.Module):
             self.weight = nn.Parameter(torch.empty(config.num_softmax_words, config.projection_size))
 
     def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Sum of the exact cross-entropies of `hidden` `(N, P)` and `targets` `(N,)`: a number in float32."""
+        """Sum of the exact cross-entropies of `hidden` `(N, P)` and `targets` `(N,)`: a number, in float32 at least."""
         # Without gradients the function below would make them all the same.
         if torch.compiler.is_compiling() or not torch.is_grad_enabled():
             return -self.log_probs(hidden, targets, shared_weight).sum()

@@ -50,7 +50,7 @@ def test_full_losses_and_gradients_are_those_of_all_logits_at_once(
     module, hidden = word_softmax(dtype), hidden_vectors(dtype)
     loss = module(hidden, TARGETS)
     expected = cross_entropy(linear(hidden, module.weight, module.bias), TARGETS, reduction="sum")
-    assert loss.dtype == torch.float32
+    assert loss.dtype == dtype
     assert_close(loss, expected, 2e-5)
     # The factor is that of a mean over the predictions and of bilm-tf's steps.
     factor = 20 / N
