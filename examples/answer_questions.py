@@ -4,7 +4,7 @@
 
 XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to see that everything
 runs, far too little to learn the task well. With SQuAD itself, change `load("xquad")`. Question and context are two
-texts, each run through the biLM on its own; the biLM runs once. MODEL is a folder or a Hub name.
+texts, each run through the biLM on its own; the biLM runs once. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 import collections
@@ -19,6 +19,7 @@ from task_data import load
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
+from elmo_hf.loading import model_folder
 
 
 def encode(rows: dict[str, list[Any]], tokenizer: ElmoTokenizer) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def overlap(found: str, right: str) -> float:
 
 
 def main(
-    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("answerer"),
     rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
     epochs: int = 20,
@@ -52,10 +53,11 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show what was learned."""
     torch.manual_seed(seed)
+    source = model_folder(name)
     data = load("xquad", rows)
-    tokenizer = ElmoTokenizer.from_pretrained(model_name)
+    tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForQuestionAnswering.from_pretrained(
-        model_name, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2
+        source, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2
     )
     encoded = data.map(encode, batched=True, fn_kwargs={"tokenizer": tokenizer})
     encoded = recipe.keep_layers(

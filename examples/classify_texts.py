@@ -5,7 +5,7 @@
 The paper's recipe (Peters et al. 2018, §3.3): the biLM frozen, its layers mixed with learned weights, ELMo at the input
 and the output of a bidirectional LSTM, dropout 0.5. The biLM runs once; its layers are kept in a file for all epochs.
 `--learn layer_2` (more than once, for more parts) fine-tunes parts of the biLM as well, slowly, and then it runs in
-every epoch. MODEL is a folder or a Hub name.
+every epoch. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 from pathlib import Path
@@ -18,10 +18,11 @@ from task_data import label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
+from elmo_hf.loading import model_folder
 
 
 def main(
-    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     task: Annotated[str, typer.Argument(help="trec, sst2, sst5, ag_news or sick")],
     output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("classifier"),
     rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
@@ -31,12 +32,13 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show what was learned."""
     torch.manual_seed(seed)
+    source = model_folder(name)
     data = load(task, rows)
     names = label_names(data)
-    tokenizer = ElmoTokenizer.from_pretrained(model_name)
-    parts = ElmoConfig.from_pretrained(model_name).bilm_parts
+    tokenizer = ElmoTokenizer.from_pretrained(source)
+    parts = ElmoConfig.from_pretrained(source).bilm_parts
     model = ElmoForSequenceClassification.from_pretrained(
-        model_name,
+        source,
         freeze_bilm=[part for part in parts if part not in (learn or [])],
         text_pairs="text_pair" in data["train"].column_names,
         task_encoder="lstm",

@@ -28,6 +28,7 @@ from task_data import label_names, load
 from word_vectors import WordsForSequenceClassification, WordsForTokenClassification
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoTokenizer
+from elmo_hf.loading import model_folder
 from elmo_hf.task_model import ElmoTaskModel
 
 FEATURES = ("ELMo", "random ELMo", "word embeddings")
@@ -43,7 +44,7 @@ def make_vocabulary(texts: Iterable[list[str]], path: Path) -> int:
 
 
 def make_model(
-    features: str, model_name: str, task: str, data: DatasetDict, folder: Path
+    features: str, model_name: str | Path, task: str, data: DatasetDict, folder: Path
 ) -> tuple[ElmoTaskModel, ElmoTokenizer]:
     """A new model over features of a kind, and its tokenizer; random weights are drawn from torch's generator."""
     names, tokenizer = label_names(data), ElmoTokenizer.from_pretrained(model_name)
@@ -73,7 +74,7 @@ def make_model(
 
 
 def run(
-    features: str, model_name: str, task: str, rows: int | None, seed: int, epochs: int, work: Path
+    features: str, model_name: str | Path, task: str, rows: int | None, seed: int, epochs: int, work: Path
 ) -> dict[str, Any]:
     """Trains and tests once."""
     start = time.perf_counter()
@@ -116,7 +117,7 @@ def print_results(results: list[dict[str, Any]]) -> None:
 
 
 def main(
-    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     task: Annotated[
         list[str] | None, typer.Option(help="One of the tasks; more than once for more. Default: all.")
     ] = None,
@@ -134,7 +135,7 @@ def main(
         for seed in range(seeds):
             for features in FEATURES:
                 if (name, features, seed) not in done:
-                    results.append(run(features, model_name, name, rows, seed, epochs, output / "work"))
+                    results.append(run(features, model_folder(model), name, rows, seed, epochs, output / "work"))
                     with path.open("a") as file:
                         file.write(json.dumps(results[-1]) + "\n")
         shutil.rmtree(output / "work", ignore_errors=True)

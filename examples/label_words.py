@@ -4,7 +4,7 @@
 
 The paper's recipe (Peters et al. 2018, §3.3 and §4): the biLM frozen, its layers mixed with learned weights, ELMo at
 the input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM
-runs once; its layers are kept in a file for all epochs. MODEL is a folder or a Hub name.
+runs once; its layers are kept in a file for all epochs. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 from itertools import chain
@@ -19,10 +19,11 @@ from task_data import label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer
+from elmo_hf.loading import model_folder
 
 
 def main(
-    model_name: Annotated[str, typer.Argument(metavar="MODEL")],
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     task: Annotated[str, typer.Argument(help="wnut17 or ewt")],
     output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("labeller"),
     rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
@@ -31,13 +32,14 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show what was learned."""
     torch.manual_seed(seed)
+    source = model_folder(name)
     data = load(task, rows)
     names = label_names(data)
     has_entities = "O" in names
     best = "entity_f1" if has_entities else "accuracy"
-    tokenizer = ElmoTokenizer.from_pretrained(model_name)
+    tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForTokenClassification.from_pretrained(
-        model_name,
+        source,
         task_encoder="lstm",
         use_crf=has_entities,
         classifier_dropout=0.2,

@@ -111,7 +111,7 @@ def train(
     seed: int,
     learning_rate: float = 1e-3,
     rates: dict[str, float] | None = None,
-    patience: int = 3,
+    patience: int = 5,
 ) -> Trainer:
     """Trains with early stopping on the validation set; the model is then the best one.
 
