@@ -207,7 +207,8 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
             config.token_encoder,
             max_word_length=config.max_word_length,
             word_splitter=word_splitter,
-            **{"vocab_file" if reads_words else "words_file": vocabulary},
+            vocab_file=vocabulary if reads_words else None,
+            words_file=None if reads_words else vocabulary,
         )
     except (OSError, ValueError) as error:
         raise ConversionError(f"{files.vocabulary}: {error}") from error

@@ -1,7 +1,7 @@
 """A corpus for language models: sentences as numbers, each distinct word encoded once.
 
-The table has one row for each distinct word, with its input ids and its class of the softmax; rows 0 and 1 are `<S>`
-and `</S>`. The text is one long array of row numbers, 4 bytes a word, cut into sentences. Corpus length is counted
+The table has one row for each distinct word, with its input ids and its class of the softmax; rows 0 and 1 are the
+boundaries. The text is one long array of row numbers, 4 bytes a word, cut into sentences. Corpus length is counted
 while it is read.
 
 Glossary: U distinct words, C characters per word, W words of the text, M sentences.
@@ -14,14 +14,16 @@ from typing import Protocol
 
 import numpy as np
 
-from .word_codec import BEGIN_SENTENCE, END_SENTENCE
-
 BEGIN_ROW = 0
 END_ROW = 1
 
 
 class WordTokenizer(Protocol):
     """What of `ElmoTokenizer` a corpus needs."""
+
+    @property
+    def boundaries(self) -> tuple[str, str]:
+        """The words that stand around a sentence."""
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list:
         """Words to their input ids."""
@@ -37,7 +39,7 @@ class Corpus:
     Attributes:
         rows: `(W,)` int32, the row of each word of the text.
         starts: `(M + 1,)` int64, where each sentence starts in `rows`, and where the last one ends.
-        ids: `(U, C)` int16 character ids, or `(U,)` int64 word ids, of each distinct word.
+        ids: `(U, C)` int16 or int32 character ids, or `(U,)` int64 word ids, of each distinct word.
         classes: `(U,)` int64, the class of each distinct word.
     """
 
@@ -49,7 +51,8 @@ class Corpus:
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: WordTokenizer) -> "Corpus":
         """Reads sentences, each a list of words without boundaries; one without words counts as a sentence."""
-        row_of = {BEGIN_SENTENCE: BEGIN_ROW, END_SENTENCE: END_ROW}
+        begin, end = tokenizer.boundaries
+        row_of = {begin: BEGIN_ROW, end: END_ROW}
         rows, starts = array("i"), array("q", [0])
         for words in sentences:
             rows.extend([row_of.setdefault(word, len(row_of)) for word in words])
@@ -59,7 +62,7 @@ class Corpus:
         return cls(
             np.frombuffer(rows, dtype=np.int32) if rows else np.zeros(0, dtype=np.int32),
             np.frombuffer(starts, dtype=np.int64),
-            ids.astype(np.int16) if ids.ndim == 2 else ids,
+            ids.astype(np.int16 if ids.max() <= np.iinfo(np.int16).max else np.int32) if ids.ndim == 2 else ids,
             tokenizer.word_classes(distinct),
         )
 

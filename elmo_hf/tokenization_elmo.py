@@ -330,15 +330,22 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         holds_only_empty_texts = is_sequence(ids) and len(ids) > 0 and all(is_sequence(i) and not i for i in ids)
         return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
 
+    @property
+    def boundaries(self) -> tuple[str, str]:
+        """The words that stand around a text: `<S>` and `</S>`, or those of the model's own alphabet."""
+        return self._codec.boundaries
+
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 classes of the softmax; a word outside its vocabulary becomes `<UNK>`.
 
-        Class k is the k-th line, from 0, of the vocabulary; `<S>` and `</S>` have classes like any word.
+        Class k is the k-th line, from 0, of the vocabulary; `<S>` and `</S>` have classes like any word, and stand there
+        for the boundaries whatever they are called in the input.
 
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
         """
-        return self._words_codec.encode(words) - 1
+        names = dict(zip(self.boundaries, VocabularyCodec.boundaries, strict=True))
+        return self._words_codec.encode([names.get(word, word) for word in words]) - 1
 
     def class_words(self, classes: Sequence[int]) -> list[str]:
         """Maps classes of the softmax back to words.

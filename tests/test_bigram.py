@@ -12,6 +12,8 @@ from elmo_hf.corpus import Corpus
 class Letters:
     """A tokenizer of single letters: class and id are places in the alphabet."""
 
+    boundaries = ("<S>", "</S>")
+
     def word_classes(self, words: list[str]) -> np.ndarray:
         return np.array(["<S> </S> a b c".split().index(word) for word in words])
 

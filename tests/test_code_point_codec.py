@@ -153,6 +153,20 @@ def test_a_saved_tokenizer_gives_the_same_ids(vocabulary: dict[str, int], tmp_pa
     assert again.get_vocab() == vocabulary
 
 
+def test_words_that_a_softmax_predicts_stand_beside_the_alphabet(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("<S>\n</S>\n<UNK>\nthe\n", encoding="utf-8")
+    tokenizer = ElmoTokenizer(
+        max_word_length=C, alphabet="code_points", vocab=BOTH, words_file=str(tmp_path / "lines.txt")
+    )
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = ElmoTokenizer.from_pretrained(tmp_path / "saved")
+    assert again.predicted_words == ["<S>", "</S>", "<UNK>", "the"]
+    assert again.boundaries == ("<bos>", "<eos>")
+    assert again.word_classes(["<bos>", "the", "other", "<eos>"]).tolist() == [0, 3, 2, 1]
+    assert again.get_vocab() == BOTH
+    assert again("the other")["input_ids"] == tokenizer("the other")["input_ids"]
+
+
 def test_code_points_need_their_vocabulary() -> None:
     with pytest.raises(ValueError, match="the vocabulary of code points lacks character <bos>"):
         ElmoTokenizer(alphabet="code_points")

@@ -250,6 +250,10 @@ def test_every_config_names_every_auto_class() -> None:
             WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
             r"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = 9, found 10",
         ),
+        (
+            WORDS | {"share_embedding_softmax": True, "word_embedding_size": 6},
+            r"`share_embedding_softmax` needs .*: `word_embedding_size` must be None, found 6",
+        ),
         (ADAPTIVE, r"rising whole numbers between 0 and `num_softmax_words` = 50, found None"),
         (ADAPTIVE | {"softmax_cutoffs": []}, r"rising whole numbers between 0 and .* found \[\]"),
         (ADAPTIVE | {"softmax_cutoffs": [0, 4]}, r"rising whole numbers between 0 and .* found \[0, 4\]"),

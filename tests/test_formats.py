@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from archives import MANYLANGS, archive_files, manylangs_files, nlpl_files, write_files, write_tar, write_zip
-from checkpoints import BASE, EDGES, FIXTURES, GOLDEN_CASES, VOCABULARY
+from checkpoints import BASE, EDGES, FIXTURES, GOLDEN_CASES, SAVES, TINY_LM, VOCABULARY, bits, write_datasets
+from language_models import state_of, words_file
 from typer.testing import CliRunner, Result
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 from elmo_hf.conversion.checkpoint import Given
 from elmo_hf.conversion.convert import folder_to_allennlp
@@ -21,6 +22,7 @@ from elmo_hf.conversion.formats import convert_source, recognise
 from elmo_hf.conversion.sources import open_source
 
 HDF5 = "options and weights of AllenNLP, bilm-tf or simple_elmo"
+TENSORFLOW = "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)"
 TRAINED = "a trained AllenNLP model"
 
 
@@ -63,6 +65,8 @@ def test_a_folder_that_was_written_back_is_one_that_simple_elmo_reads(tiny_folde
 
 def make(name: str, folder: Path) -> Path:
     """One source of each kind."""
+    if name == "save.zip":
+        return write_zip(folder / name, save_files("bi_char_1layer"))
     if name.endswith(".zip"):
         return write_zip(folder / name, {"elmo.zip": manylangs_files(), "nlpl.zip": nlpl_files("char_edges")}[name])
     if name.endswith(".gz"):
@@ -71,7 +75,16 @@ def make(name: str, folder: Path) -> Path:
         return write_files(folder, {name: (BASE / name).read_bytes()}) / name
     if name == "task.th":
         return write_files(folder, {name: archive_files("char_edges")["weights.th"]}) / name
-    return {"golden": BASE, "words": EDGES / "bi_word_2", "manylangs": MANYLANGS}[name]
+    if name == "model.ckpt-6.index":
+        return write_files(folder, save_files("bi_char_1layer")) / name
+    return {"golden": BASE, "words": EDGES / "bi_word_2", "manylangs": MANYLANGS, "save": SAVES / "bi_char_1layer"}[
+        name
+    ]
+
+
+def save_files(name: str) -> dict[str, bytes]:
+    """A save directory of bilm-tf."""
+    return {path.name: path.read_bytes() for path in (SAVES / name).iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +94,9 @@ def make(name: str, folder: Path) -> Path:
         ("words", HDF5),
         ("weights.hdf5", HDF5),
         ("nlpl.zip", HDF5),
+        ("save", TENSORFLOW),
+        ("save.zip", TENSORFLOW),
+        ("model.ckpt-6.index", TENSORFLOW),
         ("manylangs", "an ELMoForManyLangs model"),
         ("elmo.zip", "an ELMoForManyLangs model"),
         ("model.tar.gz", TRAINED),
@@ -101,6 +117,52 @@ def test_convert_says_what_it_found_and_what_it_leaves(tmp_path: Path) -> None:
     assert note.startswith("Note: 3 arrays of the task's model are not carried: ")
     assert difference.startswith("Largest difference from the checkpoint, all layers: ")
     assert wrote.startswith(f"Wrote {tmp_path / 'to'}. Load it: ")
+
+
+def test_a_save_directory_its_zip_and_its_index_become_the_same_language_model(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "save", save_files("bi_char_1layer"))
+    words = words_file(tmp_path, VOCABULARY)
+    sources = {"a": folder, "b": write_zip(tmp_path / "save.zip", save_files("bi_char_1layer"))}
+    for name, source in sources.items():
+        result = run(source, tmp_path / name, "--vocabulary", words, "--check")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines()[0] == f"Found {TENSORFLOW} in {source}."
+    options = ("--options", folder / "options.json", "--vocabulary", words)
+    assert run(folder / "model.ckpt-6.index", tmp_path / "c", *options).exit_code == 0
+    for name in "abc":
+        assert bits(state_of(tmp_path / name)) == bits(state_of(tmp_path / "a"))
+        assert ElmoTokenizer.from_pretrained(tmp_path / name).predicted_words == VOCABULARY
+        assert ElmoForPreTraining.from_pretrained(tmp_path / name).config.num_softmax_words == 32
+    text = (tmp_path / "b" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", text, re.MULTILINE) == ["save.zip"]
+
+
+def test_an_index_given_alone_is_not_another_checkpoint_beside_it(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "save", save_files("bi_char_1layer"))
+    for path in SAVES.glob("bi_word_shared/model.ckpt-6.*"):
+        (folder / path.name.replace("-6.", "-7.")).write_bytes(path.read_bytes())
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"', encoding="utf-8")
+    assert run(folder / "model.ckpt-6.index", tmp_path / "to", "--options", folder / "options.json").exit_code == 0
+
+
+def test_a_softmax_that_lies_beside_an_archive_has_its_own_fingerprint(tmp_path: Path) -> None:
+    with np.load(TINY_LM / "expected.npz") as archive:
+        arrays = {"softmax/W": archive["softmax_W"], "softmax/b": archive["softmax_b"]}
+    softmax = write_datasets(tmp_path / "released.hdf5", arrays)
+    members = {name: (TINY_LM / name).read_bytes() for name in ("options.json", "weights.hdf5", "vocab.txt")}
+    source = write_zip(tmp_path / "lm.zip", members)
+    assert run(source, tmp_path / "to", "--softmax", softmax).exit_code == 0
+    np.testing.assert_array_equal(state_of(tmp_path / "to")["softmax.weight"], arrays["softmax/W"])
+    assert ElmoTokenizer.from_pretrained(tmp_path / "to").num_word_classes == 28
+    text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", text, re.MULTILINE) == ["lm.zip", "released.hdf5"]
+
+
+def test_a_language_model_without_vocabulary_is_noted(tmp_path: Path) -> None:
+    result = run(SAVES / "bi_char_1layer", tmp_path / "to")
+    note = result.stdout.splitlines()[1]
+    assert note.startswith("Note: ")
+    assert "has a softmax over 32 words, but there is no vocabulary to say which" in note
 
 
 def test_convert_says_what_it_found_when_it_cannot_convert_it(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def test_a_real_dump_gives_tensorflows_token_vectors(tmp_path: Path) -> None:
     # The file's vocabulary lacks the boundaries, which the tokenizer needs: they stand for some of its words.
     words[:3] = ["<S>", "</S>", "<UNK>"]
     (tmp_path / "words.txt").write_text("\n".join(words), encoding="utf-8")
-    given = Given(source / "options.json", tmp_path / "words.txt", source / "elmo_token_embeddings.hdf5")
+    given = Given(
+        source / "options.json", tmp_path / "words.txt", token_embeddings=source / "elmo_token_embeddings.hdf5"
+    )
     convert_source(source / "lm_weights.hdf5", tmp_path / "to", given)
     vectors = layers_of(tmp_path / "to", words[3:])[0, 0, 1:-1, :16]
     table = read_datasets(source / "elmo_token_embeddings.hdf5")["embedding"]
@@ -124,6 +126,6 @@ def test_options_of_word_input_serve_as_well(given: Given, tmp_path: Path) -> No
     options, _ = base_checkpoint()
     del options["char_cnn"]
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    with_options = Given(tmp_path / "options.json", given.vocabulary, given.token_embeddings)
+    with_options = Given(tmp_path / "options.json", given.vocabulary, token_embeddings=given.token_embeddings)
     convert_source(BASE, tmp_path / "to", with_options)
     assert ElmoModel.from_pretrained(tmp_path / "to").config.vocab_size == 8
