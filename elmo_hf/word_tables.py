@@ -24,10 +24,12 @@ def check_table(path: Path) -> None:
     """Checks a table's name before the work begins.
 
     Raises:
-        ValueError: if the suffix is none of `SUFFIXES`.
+        ValueError: if the suffix is none of `SUFFIXES`, or there is no such folder.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path} must end in {' or '.join(SUFFIXES)}.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
 def write_table(
