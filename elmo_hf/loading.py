@@ -49,7 +49,8 @@ def load_for_pretraining(
         ValueError: if the folder cannot be loaded, has no softmax, or reads words, whose vocabulary is given already.
     """
     if vocabulary is None:
-        model = load_complete(source, ElmoForPreTraining, **fields)
+        # Training needs single precision, whatever a model was saved in.
+        model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
         return model, ElmoTokenizer.from_pretrained(source)
     encoder = load_complete(source)
     if encoder.config.token_encoder == "word_embedding":

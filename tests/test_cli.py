@@ -77,12 +77,15 @@ def test_the_examples_run_as_they_stand(tmp_path: Path, corpus: Path, monkeypatc
     assert [vectors.shape for vectors in read_hdf5(tmp_path / "vectors.hdf5")] == [(4, 16), (0, 16), (5, 16)]
 
 
-def test_help_lists_both_verbs() -> None:
+def test_help_lists_the_verbs() -> None:
     result = run("--help")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
         "embed",
+        "vocab",
+        "pretrain",
+        "score",
     ]
 
 
