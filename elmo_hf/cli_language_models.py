@@ -96,6 +96,7 @@ def pretrain(
     `torchrun` each process trains rows of its own.
     """
     need("accelerate", "datasets", "matplotlib", "tensorboard")
+    import torch
     from tqdm import tqdm
     from transformers import set_seed
 
@@ -124,6 +125,8 @@ def pretrain(
             frozen_steps=frozen_steps,
             bf16=bf16,
             seed=seed,
+            # Otherwise the Trainer takes bfloat16 to be for GPUs.
+            use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
             logging_steps=logging_steps,
             save_strategy="steps",
             save_steps=checkpoint_steps,

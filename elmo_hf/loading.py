@@ -59,7 +59,8 @@ def load_for_pretraining(
     """
     source = model_folder(source)
     if vocabulary is None:
-        model = load_complete(source, ElmoForPreTraining, **fields)
+        # Training needs single precision, whatever a model was saved in.
+        model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
         return model, ElmoTokenizer.from_pretrained(source)
     encoder = load_complete(source)
     if encoder.config.token_encoder == "word_embedding":

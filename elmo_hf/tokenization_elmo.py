@@ -463,8 +463,11 @@ def _check_special_tokens(kwargs: dict[str, Any], special_tokens: dict[str, str]
 
 
 def _read_vocabulary_file(path: str) -> dict[str, int]:
-    with open(path, encoding="utf-8") as lines:
-        return read_vocabulary(list(lines))
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return read_vocabulary(list(lines))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
 
 
 def _load_vocabulary(vocab_file: str | None, saved_vocabulary: dict[str, int] | None) -> dict[str, int]:

@@ -107,7 +107,7 @@ class VocabularyCodec:
         """
         missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
         if missing:
-            raise ValueError(f"the vocabulary lacks {', '.join(missing)}; a word-embedding ELMo needs them.")
+            raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
         self.symbols = dict(vocabulary)
         self._words = {word_id: word for word, word_id in vocabulary.items()}
         # The text "<pad>" is a word like any other; id 0 means that there is no word.

@@ -18,16 +18,29 @@ from .tokenization_elmo import ElmoTokenizer
 from .word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
 
 SUFFIXES = (".tsv", ".parquet")
+SCHEMA = pa.schema(
+    {
+        "sentence": pa.int64(),
+        "position": pa.int64(),
+        "word": pa.string(),
+        "is_unknown": pa.bool_(),
+        "forward_bits": pa.float32(),
+        "backward_bits": pa.float32(),
+    }
+)
+NOTHING, MISSING = np.zeros(0, dtype=np.float32), np.array([np.nan], dtype=np.float32)
 
 
 def check_table(path: Path) -> None:
     """Checks a table's name before the work begins.
 
     Raises:
-        ValueError: if the suffix is none of `SUFFIXES`.
+        ValueError: if the suffix is none of `SUFFIXES`, or there is no such folder.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path} must end in {' or '.join(SUFFIXES)}.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
 def write_table(
@@ -46,22 +59,20 @@ def write_table(
     """
     check_table(path)
     words = [word for _, sentence in sentences for word in (BEGIN_SENTENCE, *sentence, END_SENTENCE)]
-    lengths = [len(sentence) + 2 for _, sentence in sentences]
-    forward, backward = [], []
+    forward, backward = [NOTHING], [NOTHING]
     for index in range(len(sentences)):
         forward_bits, backward_bits = scores.surprisals(index)
-        forward.append(np.r_[np.float32(np.nan), forward_bits])
-        backward.append(np.r_[backward_bits, np.float32(np.nan)])
-    table = pa.table(
-        {
-            "sentence": np.repeat([number for number, _ in sentences], lengths),
-            "position": np.concatenate([np.arange(length) for length in lengths]),
-            "word": words,
-            "is_unknown": tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0],
-            "forward_bits": pa.array(np.concatenate(forward), from_pandas=True),
-            "backward_bits": pa.array(np.concatenate(backward), from_pandas=True),
-        }
-    )
+        forward += [MISSING, forward_bits]
+        backward += [backward_bits, MISSING]
+    columns = {
+        "sentence": [number for number, sentence in sentences for _ in range(len(sentence) + 2)],
+        "position": [position for _, sentence in sentences for position in range(len(sentence) + 2)],
+        "word": words,
+        "is_unknown": tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0],
+        "forward_bits": pa.array(np.concatenate(forward), from_pandas=True),
+        "backward_bits": pa.array(np.concatenate(backward), from_pandas=True),
+    }
+    table = pa.table(columns, schema=SCHEMA)
     partial = path.with_name(f".{path.name}.partial")
     if path.suffix == ".parquet":
         pa.parquet.write_table(table, partial)
