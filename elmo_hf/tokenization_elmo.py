@@ -338,8 +338,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 classes of the softmax; a word outside its vocabulary becomes `<UNK>`.
 
-        Class k is the k-th line, from 0, of the vocabulary; `<S>` and `</S>` have classes like any word, and stand there
-        for the boundaries whatever they are called in the input.
+        Class k is the k-th line, from 0, of the vocabulary; `<S>` and `</S>` have classes like any word, and stand
+        there for the boundaries whatever they are called in the input.
 
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
