@@ -162,7 +162,7 @@ class ElmoPretrainer(ElmoTrainer):
     def __init__(self, model: ElmoForPreTraining, args: PretrainingArguments, **kwargs: Any) -> None:
         """Takes the arguments of `Trainer`."""
         super().__init__(model, args, **kwargs)
-        # The Trainer divides by the number of accumulated windows; transformers 5.4 let Accelerate do it once more.
+        # The Trainer divides by the number of accumulated windows; older transformers let Accelerate do it once more.
         self.accelerator.gradient_accumulation_steps = 1
         self.bilm_state: BiLMState | None = None
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
