@@ -362,13 +362,6 @@ class ElmoConfig(PreTrainedConfig):
                 f"found {self.projection_size}."
             )
         self.softmax_cutoffs = list(cutoffs)
-        # torch gives each cluster vectors a quarter as long as those of the one before.
-        least_size = 4 ** len(self.softmax_cutoffs)
-        if self.projection_size < least_size:
-            raise ValueError(
-                f"{len(self.softmax_cutoffs)} `softmax_cutoffs` need a `projection_size` of at least {least_size}, "
-                f"found {self.projection_size}."
-            )
 
     def _validate_scalar_mix_weights(self) -> None:
         if self.scalar_mix_weights is not None:
