@@ -391,8 +391,8 @@ FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt o
         (
             ("--vocabulary", "words.txt", "--config", "deep.json"),
             1,
-            "`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, because each cluster's vectors are "
-            "a quarter as wide as those before it; found 15.",
+            "`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, because each cluster's "
+            "vectors are a quarter as wide as those before it; found 15.",
         ),
         (("--model", "nowhere"), 1, "there is no folder nowhere, and a Hub name looks like org/name."),
         (("--model", "word-model", "--vocabulary", "words.txt"), 1, "reads words by its own vocabulary"),
