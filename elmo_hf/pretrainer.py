@@ -260,7 +260,8 @@ class ElmoPretrainer(Trainer):
             path = self._state_file(checkpoint)
             if not path.is_file():
                 raise ValueError(f"{path} is not there; a run goes on with as many processes as it was begun with.")
-            self.bilm_state = BiLMState(**load_file(path, device=str(self.args.device)))
+            state = load_file(path)
+            self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
 
     def _state_file(self, folder: str) -> Path:
         return Path(folder) / f"bilm_state_{self.args.process_index}.safetensors"

@@ -1,0 +1,90 @@
+"""Two processes train as one does that has the rows of both, and go on where they were killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoints import bits
+from language_models import state_of
+from pretraining_runs import FIELDS, make_sentences, write_text
+from safetensors.numpy import load_file
+from test_cli import run
+from two_ranks import EXACT, arguments
+
+LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1")
+LAUNCH += ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}
+TIME_LIMIT = 900
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of two processes, and of one, in its folders `exact`, `random`, `resumed` and `alone`."""
+    folder = tmp_path_factory.mktemp("distributed")
+    write_text(folder / "corpus.txt", make_sentences(20))
+    write_text(folder / "held-out.txt", make_sentences(4, seed=2))
+    for name, dropout in (("exact", 0.0), ("alone", 0.0), ("random", 0.3)):
+        (folder / f"{name}.json").write_text(json.dumps(FIELDS | {"lm_dropout": dropout}))
+    alone = run(*arguments(folder, "alone", f"{EXACT} --rows 4"))
+    assert alone.exit_code == 0, alone.output
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    if sys.platform in LOOPBACK:
+        environment["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
+    script = Path(__file__).with_name("two_ranks.py")
+    with open(folder / "output", "w") as output:
+        process = subprocess.Popen(
+            [sys.executable, *LAUNCH, str(script), str(folder)],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(TIME_LIMIT)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, (folder / "output").read_text()[-5000:]
+    return folder
+
+
+def test_two_processes_equal_one_with_the_rows_of_both(folder: Path) -> None:
+    together, alone = state_of(folder / "exact"), state_of(folder / "alone")
+    assert set(together) == set(alone)
+    for name, array in alone.items():
+        np.testing.assert_allclose(together[name], array, atol=2e-5, rtol=0, err_msg=name)
+    logs = [json.loads((folder / name / "log.json").read_text()) for name in ("exact", "alone")]
+    numbers = ("loss", "forward_loss", "backward_loss", "grad_norm", "eval_perplexity", "eval_carried_perplexity")
+    for entries in zip(*logs, strict=True):
+        names = [name for name in numbers if name in entries[1]]
+        assert [entries[0][name] for name in names] == pytest.approx([entries[1][name] for name in names], abs=2e-4)
+    assert sum("forward_loss" in entry for entry in logs[0]) == 8
+
+
+def test_each_process_keeps_its_own_state_and_random_numbers(folder: Path) -> None:
+    checkpoints = [folder / name / "checkpoint-4" for name in ("exact", "alone")]
+    first, second = (load_file(checkpoints[0] / f"bilm_state_{rank}.safetensors") for rank in (0, 1))
+    whole = load_file(checkpoints[1] / "bilm_state_0.safetensors")
+    assert sorted(whole) == ["cell", "hidden"]
+    for name, array in whole.items():
+        np.testing.assert_allclose(np.concatenate([first[name], second[name]], axis=1), array, atol=2e-5, rtol=0)
+    generators = [(folder / "random" / "checkpoint-4" / f"rng_state_{rank}.pth").read_bytes() for rank in (0, 1)]
+    assert generators[0] != generators[1]
+
+
+def test_two_processes_go_on_bit_for_bit(folder: Path) -> None:
+    assert bits(state_of(folder / "resumed")) == bits(state_of(folder / "random"))
+    for rank in (0, 1):
+        states = [folder / name / "checkpoint-8" / f"bilm_state_{rank}.safetensors" for name in ("resumed", "random")]
+        assert states[0].read_bytes() == states[1].read_bytes()
+
+
+def test_one_process_alone_speaks(folder: Path) -> None:
+    output = (folder / "output").read_text()
+    assert output.count(f"Wrote {folder / 'exact'}.") == 1
+    assert output.count("training text: 20 sentences,") == 3

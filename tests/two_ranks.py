@@ -1,0 +1,42 @@
+"""What each of two processes does in `test_distributed.py`: `torchrun tests/two_ranks.py FOLDER`."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from language_models import words_file
+from pretraining_runs import VOCABULARY
+
+from elmo_hf.cli import app
+
+STEPS = "--max-steps 8 --checkpoint-steps 4 --logging-steps 1 --unroll-steps 5 --seed 4 --reset-probability 0.4"
+# Without dropout and sampling, two processes of 2 rows do what one process of 4 rows does.
+EXACT = f"{STEPS} --accumulate 2 --frozen-steps 2"
+RANDOM = f"{STEPS} --softmax sampled --samples 4"
+
+
+def arguments(folder: Path, name: str, options: str) -> list[str]:
+    """Of a run that writes `folder / name`; its config is `name.json`."""
+    vocabulary = words_file(folder, VOCABULARY, "words.txt") if not (folder / "words.txt").exists() else "words.txt"
+    options += f" --vocabulary {folder / vocabulary} --config {folder / name}.json --held-out {folder / 'held-out.txt'}"
+    return ["pretrain", str(folder / "corpus.txt"), "-o", str(folder / name), *options.split()]
+
+
+def main(folder: Path) -> None:
+    """Makes three runs: an exact one, one with dropout and sampling, and that one once more from its middle on."""
+    app(arguments(folder, "exact", f"{EXACT} --rows 2"), standalone_mode=False)
+    app(arguments(folder, "random", f"{RANDOM} --rows 2"), standalone_mode=False)
+    torch.distributed.barrier()
+    if torch.distributed.get_rank() == 0:
+        (folder / "resumed").mkdir()
+        shutil.copy(folder / "random.json", folder / "resumed.json")
+        shutil.copy(folder / "random" / "run.json", folder / "resumed")
+        shutil.copytree(folder / "random" / "checkpoint-4", folder / "resumed" / "checkpoint-4")
+    torch.distributed.barrier()
+    app(arguments(folder, "resumed", f"{RANDOM} --rows 2"), standalone_mode=False)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
