@@ -96,6 +96,12 @@ class PretrainingArguments(TrainingArguments):
         super().__post_init__()
 
     @property
+    def device(self) -> torch.device:
+        """Where this process trains; a processor has no number, which Accelerate gives it and torch cannot load to."""
+        device = super().device
+        return torch.device("cpu") if device.type == "cpu" else device
+
+    @property
     def n_gpu(self) -> int:
         """At most 1: each process trains on one device, and several GPUs are several processes (`torchrun`)."""
         return min(super().n_gpu, 1)
