@@ -76,6 +76,8 @@ class PretrainingArguments(TrainingArguments):
     lr_scheduler_type: str = field(default="constant")
     max_grad_norm: float = field(default=10.0)
     optim: str = field(default="adagrad")
+    # A loss that is not a number is logged as such.
+    logging_nan_inf_filter: bool = field(default=False)
     # The scalar mixes have no part in the loss.
     ddp_find_unused_parameters: bool | None = field(default=True)
 
@@ -95,6 +97,12 @@ class PretrainingArguments(TrainingArguments):
         super().__post_init__()
 
     @property
+    def device(self) -> torch.device:
+        """Where this process trains; a processor has no number, which Accelerate gives it and torch cannot load to."""
+        device = super().device
+        return torch.device("cpu") if device.type == "cpu" else device
+
+    @property
     def n_gpu(self) -> int:
         """At most 1: each process trains on one device, and several GPUs are several processes (`torchrun`)."""
         return min(super().n_gpu, 1)
@@ -106,12 +114,13 @@ class Windows(Dataset):
     def __init__(self, corpus: Corpus, num_rows: int, own_rows: range, args: PretrainingArguments) -> None:
         """Cuts `num_rows` rows of the corpus into windows, of which this process reads `own_rows`."""
         self._corpus, self._num_rows, self._own_rows, self._args = corpus, num_rows, own_rows, args
-        self._streams = self._start()
+        # Made where they are read, because workers of a DataLoader get this object pickled.
+        self._streams: list[Stream] = []
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """The window; going forward is cheap, going back starts anew."""
         step = index * self._args.unroll_steps
-        if step < self._streams[0].step:
+        if not self._streams or step < self._streams[0].step:
             self._streams = self._start()
         for stream in self._streams:
             stream.skip(step - stream.step)

@@ -51,17 +51,17 @@ class Scores:
     @property
     def forward_perplexity(self) -> float:
         """Of the forward language model."""
-        return math.exp(-self._mean(self.forward))
+        return _exp(-self._mean(self.forward))
 
     @property
     def backward_perplexity(self) -> float:
         """Of the backward language model."""
-        return math.exp(-self._mean(self.backward))
+        return _exp(-self._mean(self.backward))
 
     @property
     def perplexity(self) -> float:
         """Geometric mean of both."""
-        return math.exp(-(self._mean(self.forward) + self._mean(self.backward)) / 2)
+        return _exp(-(self._mean(self.forward) + self._mean(self.backward)) / 2)
 
     @property
     def num_scored(self) -> int:
@@ -171,6 +171,14 @@ def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
         size = max(int(np.searchsorted(widths, BATCH_WORDS, side="right")), 1)
         yield order[begin : begin + size]
         begin += size
+
+
+def _exp(value: float) -> float:
+    """The exponential, infinite where it is too large for a float, as after a training that diverged."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

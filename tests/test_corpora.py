@@ -164,7 +164,7 @@ def flip_gzip(path: Path) -> None:
             "PATH must hold strings or lists of words, found ['a', None].",
         ),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_read_is_named(name: str, make: Callable[[Path], object], message: str, tmp_path: Path) -> None:
     make(tmp_path / name)

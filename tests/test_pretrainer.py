@@ -1,6 +1,7 @@
 """The Trainer of language models: equal to a loop written out by hand, setting by setting."""
 
 import copy
+import pickle
 import re
 from collections.abc import Callable
 from itertools import islice
@@ -195,6 +196,11 @@ def test_the_loader_of_several_workers_reads_the_same_windows(corpus: Corpus, tm
         assert_outputs_close(actual, expected, 0)
 
 
+def test_windows_can_be_sent_to_a_worker_process(corpus: Corpus, tmp_path: Path) -> None:
+    windows = Windows(corpus, ROWS, range(ROWS), make_arguments(tmp_path))
+    assert_outputs_close(pickle.loads(pickle.dumps(windows))[1], windows[1], 0)
+
+
 def test_a_window_behind_is_read_again(corpus: Corpus, tmp_path: Path) -> None:
     windows = Windows(corpus, ROWS, range(ROWS), make_arguments(tmp_path, reset_probability=0.4))
     in_order = list(islice((windows[number] for number in range(4)), 4))
@@ -285,6 +291,21 @@ def test_other_text_is_scored_under_another_prefix(corpus: Corpus, tokenizer: El
     message = "there is no held-out text to score: give `eval_dataset`, a `Corpus`."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         trainer.evaluate()
+
+
+def test_a_model_that_diverges_is_logged_and_scored_as_such(
+    corpus: Corpus, tokenizer: ElmoTokenizer, tmp_path: Path
+) -> None:
+    model = make_model()
+    with torch.no_grad():
+        model.softmax.bias[0] = 5e4
+    trainer = train(corpus, tmp_path, model, max_steps=1, learning_rate=0)
+    metrics = trainer.evaluate(make_corpus(tokenizer, 4, seed=2))
+    names = ("eval_forward_perplexity", "eval_carried_backward_perplexity", "eval_perplexity", "eval_loss")
+    assert [metrics[name] for name in names] == [np.inf] * 4
+    with torch.no_grad():
+        model.softmax.bias[0] = np.nan
+    assert np.isnan(logged(train(corpus, tmp_path, model, max_steps=1, learning_rate=0), "loss")).all()
 
 
 def test_frozen_steps_train_the_softmax_alone_and_start_the_accumulators_late(corpus: Corpus, tmp_path: Path) -> None:

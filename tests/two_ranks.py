@@ -10,9 +10,10 @@ from pretraining_runs import VOCABULARY
 
 from elmo_hf.cli import app
 
+STEPS = "--max-steps 8 --checkpoint-steps 4 --logging-steps 1 --unroll-steps 5 --seed 4 --reset-probability 0.4"
 # Without dropout and sampling, two processes of 2 rows do what one process of 4 rows does.
-EXACT = "--max-steps 8 --checkpoint-steps 4 --logging-steps 1 --unroll-steps 5 --seed 4 --reset-probability 0.4"
-RANDOM = f"{EXACT} --softmax sampled --samples 4"
+EXACT = f"{STEPS} --accumulate 2 --frozen-steps 2"
+RANDOM = f"{STEPS} --softmax sampled --samples 4"
 
 
 def arguments(folder: Path, name: str, options: str) -> list[str]:
