@@ -217,7 +217,9 @@ class _Scan(torch.autograd.Function):
         (directions, num_words, size), width = inputs.shape, cell.shape[1]
         wide = inputs.new_empty(0, dtype=_wide(cell.dtype))
         trace = Trace(
-            *(wide.new_empty(directions * rows * num_words) for rows in (4 * width, width, width)),
+            wide.new_empty(directions * 4 * width * num_words),
+            wide.new_empty(directions * width * num_words),
+            wide.new_empty(directions * width * num_words),
             inputs.new_empty(directions * size * num_words),
         )
         weights = Weights(input_weight, bias, recurrent, projection)

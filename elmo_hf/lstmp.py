@@ -155,14 +155,13 @@ class LSTMP(nn.Module):
             + self.input_linear.bias
         )
 
-    @property
-    def weights(self) -> Weights:
+    def weights(self, dtype: torch.dtype) -> Weights:
         """The parameters as the packed scan takes them."""
         return Weights(
-            self.input_linear.weight,
-            self.gate_bias,
-            self.recurrent_linear.weight,
-            None if self.projection is None else self.projection.weight,
+            self.input_linear.weight.to(dtype),
+            self.gate_bias.to(dtype),
+            self.recurrent_linear.weight.to(dtype),
+            None if self.projection is None else self.projection.weight.to(dtype),
         )
 
     def masked_step(
@@ -246,22 +245,20 @@ class BiLMLayer(GradientCheckpointingLayer):
         keeps = keeps_after_last = None
         if forward_resets is not None and backward_resets is not None:
             keeps, keeps_after_last = keeps_in_order(order, mask, (forward_resets, backward_resets))
-        halves = inputs.flatten(0, 1).chunk(2, dim=-1)
         lstms = (self.forward_lstm, self.backward_lstm)
         has_projection = self.forward_lstm.projection is not None
-        limits = Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None)
         device = inputs.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
         with torch.autocast(device, enabled=False):
             outputs, *last = scan_words(
-                torch.stack(
-                    [half.index_select(0, places) for half, places in zip(halves, order.places, strict=True)]
-                ).to(dtype),
+                torch.stack([half.index_select(0, places) for half, places in halves]).to(dtype),
                 order.columns,
                 keeps,
-                *(state[order.texts].t().unflatten(0, (2, -1)).to(dtype) for state in (hidden, cell)),
-                [Weights(*(None if part is None else part.to(dtype) for part in lstm.weights)) for lstm in lstms],
-                limits,
+                hidden[order.texts].t().unflatten(0, (2, -1)).to(dtype),
+                cell[order.texts].t().unflatten(0, (2, -1)).to(dtype),
+                [lstm.weights(dtype) for lstm in lstms],
+                Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None),
             )
         if keeps_after_last is not None:
             last = [state * keeps_after_last.unsqueeze(1) for state in last]
