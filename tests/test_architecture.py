@@ -13,6 +13,7 @@ LAYERS = [
     ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest", "bilm_scan", "text_rows", "crf"],
     ["configuration_elmo", "word_encoding", "code_point_codec", "vector_files", "corpus", "corpora"],
     ["token_encoder", "lstmp", "scalar_mix", "task_encoder", "softmax", "streams"],
+    ["word_cache", "initialisation"],
     ["modeling_elmo", "tokenization_elmo", "scoring"],
     ["pretraining", "task_model", "word_tables"],
     ["sequence_classification", "token_classification", "question_answering", "feature_cache"],
