@@ -55,7 +55,10 @@ class Processes:
             raise ValueError(f"{number} processes need accelerate, not installed here: pip install 'elmo-hf[train]'.")
         from accelerate import PartialState
 
-        return cls(PartialState(cpu=on_cpu, timeout=PATIENCE))
+        # Without being told, accelerate takes processes without GPUs for strangers to each other.
+        state = PartialState(cpu=on_cpu or not torch.cuda.is_available(), timeout=PATIENCE)
+        assert state.num_processes == number
+        return cls(state)
 
     @property
     def is_first(self) -> bool:
