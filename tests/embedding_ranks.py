@@ -16,11 +16,11 @@ WINDOW_CHARACTERS = 59
 
 
 def run(*arguments: object) -> None:
-    """One command; says how it ended, where it failed."""
+    """One command; says how it ended."""
     try:
-        app(["embed", *map(str, arguments), "--batch-words", "20"], standalone_mode=False)
-    except typer.Exit as end:
-        typer.echo(f"process {os.environ['RANK']} ended with {end.exit_code}")
+        app(["embed", *map(str, arguments), "--batch-words", "20"])
+    except SystemExit as end:
+        typer.echo(f"process {os.environ['RANK']} ended with {end.code}")
 
 
 def die_at_second_window(embed_window: Any) -> Any:
