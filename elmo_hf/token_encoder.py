@@ -28,9 +28,9 @@ from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
 
-# Words whose convolutions are in memory at once: with the widest filters of the original model 46 MB in float32, and
-# with words of ordinary length a third of that.
-BLOCK_WORDS = 256
+# Positions, words times characters, whose convolutions are in memory at once: with the widest filters of the original
+# model 21 MB in float32.
+BLOCK_CHARACTERS = 5120
 
 
 class Highway(nn.Module):
@@ -83,20 +83,21 @@ class CharacterCNN(nn.Module):
         if torch.compiler.is_compiling() or torch.jit.is_tracing() or len(ids) == 0:
             # Lengths are known only from the data, and a compiled shape must not depend on it.
             return self._embed(ids, self.max_word_length)
-        lengths = _lengths(ids[:, : self.max_word_length])
-        order = lengths.argsort(stable=True)
-        blocks = order.split(BLOCK_WORDS)
-        longest = lengths[torch.stack([block[-1] for block in blocks])].tolist()
-        vectors = [self._embed(ids[block], length) for block, length in zip(blocks, longest, strict=True)]
+        lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
+        num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
+        vectors, start = [], 0
+        while start < len(ids):
+            block = order[start : start + max(1, BLOCK_CHARACTERS // num_positions[start])]
+            vectors.append(self._embed(ids[block], num_positions[start]))
+            start += len(block)
         return torch.cat(vectors)[order.argsort()]
 
-    def _embed(self, ids: Tensor, length: int) -> Tensor:
-        """Maps ids as `forward` does, where no word has more than `length` characters before its filler."""
+    def _embed(self, ids: Tensor, num_positions: int) -> Tensor:
+        """Maps ids as `forward` does, reading so many characters of each word."""
         word_vectors = None
         if self.word_embedding is not None:
             # Word ids follow those of the characters; padding, id 0, stays row 0.
             word_vectors = self.word_embedding((ids[:, -1] - self.num_characters).clamp(min=0))
-        num_positions = min(self.max_word_length, length + self.widest_filter)
         return self.encode(self.embedding(ids[:, :num_positions]), word_vectors)
 
     def encode(self, characters: Tensor, word_vectors: Tensor | None = None) -> Tensor:
