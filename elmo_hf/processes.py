@@ -1,4 +1,4 @@
-"""The processes of one job: those that `accelerate launch` or `torchrun` started, or one alone.
+"""The processes of one job: those that `torchrun`, `accelerate launch` or `mpirun` started, or one alone.
 
 They are numbered from 0. The first one speaks, and does what is done once; the others get its results, or its errors.
 Between them go only messages. Data go through files, so machines of a cluster must share a file system.
@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 # How long a process waits for another: one that is done for the slowest, and all for the first to write a large file.
 # The launcher ends them all at once if one fails.
 PATIENCE = timedelta(days=30)
+# Where the launchers of MPI, which `accelerate launch` uses on processors, say how many there are.
+MPI_SIZES = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"]
 
 
 class Processes:
@@ -48,8 +50,10 @@ class Processes:
         Raises:
             ValueError: if there are several, and accelerate is not installed.
         """
-        number = int(os.environ.get("WORLD_SIZE", "1"))
-        if number == 1 or "LOCAL_RANK" not in os.environ:
+        # A cluster may set WORLD_SIZE for machines on which nothing was launched; launchers set LOCAL_RANK too.
+        names = [*MPI_SIZES, "WORLD_SIZE"] if "LOCAL_RANK" in os.environ else MPI_SIZES
+        number = max(int(os.environ.get(name, "1")) for name in names)
+        if number == 1:
             return cls()
         if find_spec("accelerate") is None:
             raise ValueError(f"{number} processes need accelerate, not installed here: pip install 'elmo-hf[train]'.")

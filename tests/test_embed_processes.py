@@ -114,7 +114,7 @@ def test_without_a_launcher_there_is_one_process_and_no_accelerate(
         assert not name.startswith("accelerate")
         return import_module(name, *arguments)
 
-    for name in ("WORLD_SIZE", "LOCAL_RANK"):
+    for name in ("WORLD_SIZE", "LOCAL_RANK", *processes.MPI_SIZES):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -125,8 +125,9 @@ def test_without_a_launcher_there_is_one_process_and_no_accelerate(
     alone.wait()
 
 
-def test_several_processes_without_accelerate_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "3")
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_several_processes_without_accelerate_say_what_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "3")
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(processes, "find_spec", lambda name: None)
     message = r"^3 processes need accelerate, not installed here: pip install 'elmo-hf\[train\]'\.$"
