@@ -164,24 +164,29 @@ def embed(
     split_into_words: Annotated[
         bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="Most sentences of a batch.", min=1)] = 32,
+    batch_words: Annotated[
+        int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
+    ] = 2048,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
 ) -> None:
     """Embed every sentence of INPUT, one a line, into one file.
 
     The n-th line (of CoNLL-U, sentence) is entry n, from 0, blank lines included. An interrupted run goes on where it
-    stopped when the same command is given again. hdf5 files have AllenNLP's layout.
+    stopped when the same command is given again. hdf5 files have AllenNLP's layout. Under `accelerate launch` or
+    `torchrun` all processes do it together; machines must share a file system.
     """
     import torch
 
     from elmo_hf.embed import embed_file
     from elmo_hf.loading import load_complete, model_folder
+    from elmo_hf.processes import Processes
     from elmo_hf.tokenization_elmo import ElmoTokenizer
 
     try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        processes = Processes.launched(on_cpu=device == "cpu")
+        place = torch.device(device or processes.device)
         torch.empty(0, device=place)
-    except (AssertionError, RuntimeError) as error:
+    except (AssertionError, RuntimeError, ValueError) as error:
         fail(error)
     try:
         number = embed_file(
@@ -192,12 +197,14 @@ def embed(
             layers=layers.value,
             dtype=dtype.value,
             split_into_words=split_into_words,
-            batch_size=batch_size,
+            batch_words=batch_words,
             show_progress=True,
+            processes=processes,
         )
     except (ValueError, OSError) as error:
         fail(error)
-    typer.echo(f"Wrote {number} sentences to {output}.")
+    if processes.is_first:
+        typer.echo(f"Wrote {number} sentences to {output}.")
 
 
 @app.command(

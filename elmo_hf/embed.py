@@ -1,8 +1,15 @@
-"""Embedding a corpus: sentences in, one file of vectors out, in bounded memory and resumable.
+"""Embedding a corpus: sentences in, one file of vectors out, in bounded memory, resumable, by one process or many.
 
-Sentences are read in windows of about `WINDOW_WORDS` words. Within a window they are sorted by length and run in
-batches, so that little is padded; each finished window is a chunk in `OUT.partial` (see `vector_files.py`). A run
-that was interrupted goes on with the first window that is not there; the last step makes OUT of all chunks.
+Sentences are read in windows of about `WINDOW_CHARACTERS`, numbered from 0. Of a window
+
+- each distinct word goes through the token encoder once;
+- the sentences are sorted by length and packed into batches of a number of positions, so that little is padded;
+- the vectors become a chunk in `OUT.partial` (see `vector_files.py`).
+
+A run that was interrupted goes on with the windows that are not there; the last step makes OUT of all chunks. Process
+r of R does the r-th of the missing windows and every R-th after it. What a window holds does not depend on R, so OUT
+has the same bits however many processes wrote it, on the same kind of machine with as many threads each; and
+an interrupted run may go on with another number of them.
 
 What is kept of each sentence, its boundaries excluded (L layers, n words, P projection):
 
@@ -11,15 +18,16 @@ What is kept of each sentence, its boundaries excluded (L layers, n words, P pro
     mix      (n, 2P)        the first scalar mix
     average  (n, 2P)        the plain mean of all layers
     pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
+
+Glossary: B sentences of a batch, T positions of its longest one, boundaries included.
 """
 
 import hashlib
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,24 +35,42 @@ from torch import Tensor
 from tqdm import tqdm
 
 from .digest import sha256_of_file, sha256_of_model
-from .modeling_elmo import ElmoModel
+from .modeling_elmo import ElmoModel, masked_mean
+from .processes import Processes
 from .sentences import Sentence, read_sentences
 from .tokenization_elmo import ElmoTokenizer
-from .vector_files import WRITERS, chunk_indices, read_chunks, write_chunk
+from .vector_files import WRITERS, read_chunks, write_chunk
 
-WINDOW_WORDS = 8192
-# Most positions of one batch, padding included; a longer text is a batch of its own.
-BATCH_WORDS = 4096
+# About 17,000 words of English: so much work is lost at most, and processes share a corpus in pieces of this size.
+WINDOW_CHARACTERS = 100_000
+# Positions of one batch, padding included; a longer text is a batch of its own.
+BATCH_WORDS = 2048
 DTYPES = ("float32", "float16")
 
-# From an `ElmoModelOutput` to a tensor whose first axis is the batch and whose last but one is the words.
-LAYERS: dict[str, Callable[[Any], Tensor]] = {
-    "all": lambda output: torch.stack(output.hidden_states, dim=1),
-    "top": lambda output: output.last_hidden_state,
-    "mix": lambda output: output.elmo_representations[0],
-    "average": lambda output: torch.stack(output.hidden_states).mean(dim=0),
-    "pooled": lambda output: output.pooler_output,
+# From the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries, to the tensors kept.
+LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
+    "all": lambda model, layers, mask, is_text: layers,
+    "top": lambda model, layers, mask, is_text: layers[-1:],
+    "mix": lambda model, layers, mask, is_text: [model.mix(layers, mask)[0]],
+    "average": lambda model, layers, mask, is_text: [sum(layers[1:], layers[0]) / len(layers)],
+    "pooled": lambda model, layers, mask, is_text: [masked_mean(model.mix(layers, mask)[0], is_text)],
 }
+
+Window = list[tuple[int, Sentence]]
+
+
+class Plan(NamedTuple):
+    """What there is to do.
+
+    Attributes:
+        source: the input, in a file.
+        window_sizes: sentences of each window.
+        missing: numbers of the windows that are not computed yet.
+    """
+
+    source: Path
+    window_sizes: list[int]
+    missing: list[int]
 
 
 def embed_file(
@@ -56,21 +82,23 @@ def embed_file(
     layers: str = "all",
     dtype: str = "float32",
     split_into_words: bool = False,
-    batch_size: int = 32,
+    batch_words: int = BATCH_WORDS,
     show_progress: bool = False,
+    processes: Processes | None = None,
 ) -> int:
     """Embeds every sentence of a file.
 
     Args:
-        model: on the device to run on; it is put into evaluation mode.
+        model: on the device to run on; it is put into evaluation mode, and keeps no words afterwards.
         tokenizer: the model's.
-        source: a file that `read_sentences` reads, or a binary stream of text lines.
+        source: a file that `read_sentences` reads, or a binary stream of text lines, which the first process reads.
         destination: the new file; its suffix is a key of `WRITERS`.
         layers: a key of `LAYERS`.
         dtype: of the numbers in the file; one of `DTYPES`. The model computes in its own.
         split_into_words: whether sentences are words separated by blanks already.
-        batch_size: most sentences of a batch; long ones make smaller batches, of `BATCH_WORDS`.
-        show_progress: whether to show a bar of sentences.
+        batch_words: most positions of a batch, boundaries and padding included; a longer text is alone.
+        show_progress: whether the first process shows a bar of the sentences that fall to it.
+        processes: that do this together, each calling this function with the same arguments; None: this one alone.
 
     Returns:
         number of sentences.
@@ -81,87 +109,125 @@ def embed_file(
         FileExistsError: if `destination` exists.
         FileNotFoundError: if `source` does not exist.
     """
+    processes = processes or Processes()
     write = _writer_of(destination)
     if layers not in LAYERS:
         raise ValueError(f"`layers` must be one of {', '.join(LAYERS)}, found {layers!r}.")
     if dtype not in DTYPES:
         raise ValueError(f"`dtype` must be one of {', '.join(DTYPES)}, found {dtype!r}.")
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be at least 1, found {batch_size}.")
+    if batch_words < 1:
+        raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
+    work = destination.with_name(destination.name + ".partial")
+    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words}
+    plan = processes.on_first(lambda: _prepare(model, tokenizer, source, destination, work, job))
+    if not (work / "job.json").exists():
+        raise ValueError(
+            f"process {processes.index} does not see {work}, which the first process made; the machines must share a "
+            "file system."
+        )
+    model.eval()
+    chunks = [work / f"chunk-{number:08d}.json" for number in range(len(plan.window_sizes))]
+    own = set(plan.missing[processes.index :: processes.number])
+    total = sum(plan.window_sizes[number] for number in own)
+    with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
+        for number, window in enumerate(_windows(read_sentences(plan.source, split_into_words))) if own else ():
+            if number in own:
+                write_chunk(chunks[number], _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar))
+                model.cache_words(None)
+    processes.wait()
+
+    def finish() -> None:
+        finished = work / f"finished{destination.suffix}"
+        write(finished, read_chunks(chunks, read_sentences(plan.source, split_into_words)))
+        finished.replace(destination)
+        shutil.rmtree(work)
+
+    processes.on_first(finish)
+    return sum(plan.window_sizes)
+
+
+def _prepare(
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    source: Path | IO[bytes],
+    destination: Path,
+    work: Path,
+    job: dict[str, Any],
+) -> Plan:
+    """Reads the input once and makes the working folder, or finds what an interrupted run left there."""
     if destination.exists():
         raise FileExistsError(f"{destination} exists already; remove it or choose another name.")
     if isinstance(source, Path) and not source.is_file():
         raise FileNotFoundError(f"there is no file {source}.")
-    work = destination.with_name(destination.name + ".partial")
     path = source if isinstance(source, Path) else _spool(source, work / "input.txt")
-
-    def sentences() -> Iterator[Sentence]:
-        return read_sentences(path, split_into_words)
-
-    model.eval()
-    num_sentences = sum(1 for _ in sentences())
+    window_sizes = [len(window) for window in _windows(read_sentences(path, job["split_into_words"]))]
     work.mkdir(parents=True, exist_ok=True)
-    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words, "input": sha256_of_file(path)}
+    job = job | {"input": sha256_of_file(path), "window_characters": WINDOW_CHARACTERS}
     job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
     job |= {"tokenizer": _digest_of_tokenizer(tokenizer)}
     _check_job(work / "job.json", job)
-    chunks = sorted(work.glob("chunk-*.safetensors"))
-    num_done = sum(len(chunk_indices(chunk)) for chunk in chunks)
-    with tqdm(total=num_sentences, initial=num_done, unit=" sentences", disable=not show_progress) as bar:
-        remaining = itertools.islice(enumerate(sentences()), num_done, None)
-        for window in _windows(remaining, tokenizer):
-            chunk = work / f"chunk-{len(chunks):08d}.safetensors"
-            write_chunk(chunk, _embed_window(model, tokenizer, window, layers, np.dtype(dtype), batch_size, bar))
-            chunks.append(chunk)
-    finished = work / f"finished{destination.suffix}"
-    write(finished, read_chunks(chunks, sentences()))
-    finished.replace(destination)
-    shutil.rmtree(work)
-    return num_sentences
+    missing = [number for number in range(len(window_sizes)) if not (work / f"chunk-{number:08d}.json").exists()]
+    return Plan(path, window_sizes, missing)
 
 
-Window = list[tuple[int, list[str]]]
+def _windows(sentences: Iterable[Sentence]) -> Iterator[Window]:
+    """Groups consecutive sentences, with their indices, until they have `WINDOW_CHARACTERS`; each ends in one more.
 
-
-def _windows(sentences: Iterable[tuple[int, Sentence]], tokenizer: ElmoTokenizer) -> Iterator[Window]:
-    """Groups consecutive sentences, split into words, until they have `WINDOW_WORDS` words and boundaries."""
+    Characters and not words, so that a process need not tokenize the windows of others.
+    """
     window: Window = []
-    num_words = 0
-    for index, sentence in sentences:
-        words = tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence
-        window.append((index, words))
-        num_words += len(words) + tokenizer.num_special_tokens_to_add()
-        if num_words >= WINDOW_WORDS:
+    num_characters = 0
+    for index, sentence in enumerate(sentences):
+        window.append((index, sentence))
+        num_characters += 1 + len(sentence if isinstance(sentence, str) else " ".join(sentence))
+        if num_characters >= WINDOW_CHARACTERS:
             yield window
-            window, num_words = [], 0
+            window, num_characters = [], 0
     if window:
         yield window
 
 
-@torch.inference_mode()
 def _embed_window(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
     window: Window,
     layers: str,
-    dtype: np.dtype,
-    batch_size: int,
+    dtype: str,
+    batch_words: int,
     bar: tqdm,
-) -> dict[int, np.ndarray]:
-    """The vectors of one window by sentence, computed in batches of about equal lengths."""
-    by_length = sorted(window, key=lambda item: len(item[1]), reverse=True)
-    vectors = {}
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The vectors of one window's sentences with their indices, batch by batch, the longest sentences first."""
+    split = [(index, tokenizer.tokenize(each) if isinstance(each, str) else each) for index, each in window]
+    words = sorted({word for _, words in split for word in words})
+    model.cache_words(_inputs(model, tokenizer, [words])["input_ids"])
+    by_length = sorted(split, key=lambda item: len(item[1]), reverse=True)
     while by_length:
-        longest = len(by_length[0][1]) + tokenizer.num_special_tokens_to_add()
-        size = min(batch_size, max(1, BATCH_WORDS // longest))
+        size = max(1, batch_words // (len(by_length[0][1]) + tokenizer.num_special_tokens_to_add()))
         batch, by_length = by_length[:size], by_length[size:]
-        inputs = tokenizer([words for _, words in batch], is_split_into_words=True, padding=True, return_tensors="pt")
-        output = model(**inputs.to(model.device), output_hidden_states=True)
-        rows = LAYERS[layers](output).float().cpu().numpy().astype(dtype)
-        for (index, words), row in zip(batch, rows, strict=True):
-            vectors[index] = np.ascontiguousarray(row if layers == "pooled" else row[..., 1 : 1 + len(words), :])
+        texts = [words for _, words in batch]
+        yield from zip((index for index, _ in batch), _embed_batch(model, tokenizer, texts, layers, dtype), strict=True)
         bar.update(len(batch))
-    return vectors
+
+
+@torch.inference_mode()
+def _embed_batch(
+    model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]], layers: str, dtype: str
+) -> list[np.ndarray]:
+    """What is kept of each text."""
+    inputs = _inputs(model, tokenizer, texts)
+    input_ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
+    tensors = LAYERS[layers](model, model.encode(input_ids, mask), mask, mask & ~model.boundaries(input_ids))
+    kept = [tensor.to(getattr(torch, dtype)).cpu().numpy() for tensor in tensors]
+    if layers == "pooled":
+        return list(kept[0])
+    words = [slice(1, 1 + len(text)) for text in texts]
+    if layers == "all":
+        return [np.stack([layer[row, place] for layer in kept]) for row, place in enumerate(words)]
+    return [kept[0][row, place] for row, place in enumerate(words)]
+
+
+def _inputs(model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> dict[str, Tensor]:
+    return tokenizer(texts, is_split_into_words=True, padding=True, return_tensors="pt").to(model.device)
 
 
 def _writer_of(destination: Path) -> Callable[..., None]:

@@ -10,7 +10,6 @@ not rows that the model inserts and removes; padding may stand on either side; e
 character CNN once.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,16 +17,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers import initialization as init
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
-from .lstmp import LSTMP, BiLM, BiLMState
+from .initialisation import initialise
+from .lstmp import BiLM, BiLMState
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
-from .scalar_mix import LinearMix, ScalarMix, logits_of
-from .softmax import AdaptiveSoftmax, WordSoftmax
-from .token_encoder import CharacterCNN, Highway, WordEmbedding
+from .scalar_mix import LinearMix, ScalarMix
+from .token_encoder import CharacterCNN, WordEmbedding
+from .word_cache import WordCache, distinct_rows
 
 
 @dataclass
@@ -126,66 +125,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialises as bilm-tf does (its `training.py`; the LSTM by TensorFlow's Glorot default)."""
-        if isinstance(module, CharacterCNN):
-            init.uniform_(module.embedding.weight, -1, 1)
-            self._init_padding_row(module.embedding)
-            for convolution in module.convolutions:
-                assert isinstance(convolution, nn.Conv1d)
-                if self.config.char_activation == "relu":
-                    init.uniform_(convolution.weight, -0.05, 0.05)
-                else:
-                    fan_in = convolution.in_channels * convolution.kernel_size[0]
-                    init.normal_(convolution.weight, std=1 / math.sqrt(fan_in))
-                init.zeros_(convolution.bias)
-            if module.word_embedding is not None:
-                init.xavier_uniform_(module.word_embedding.weight)
-                self._init_padding_row(module.word_embedding)
-            self._init_projection(module.projection)
-        elif isinstance(module, Highway):
-            for linear, bias in ((module.transform, 0.0), (module.gate, -2.0)):
-                init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
-                init.constant_(linear.bias, bias)
-        elif isinstance(module, WordEmbedding):
-            init.xavier_uniform_(module.embedding.weight)
-            self._init_padding_row(module.embedding)
-            self._init_projection(module.projection)
-        elif isinstance(module, LSTMP):
-            # TensorFlow holds both products in one kernel of [input + projection, 4 * cell].
-            linear = module.input_linear
-            limit = math.sqrt(6 / (2 * linear.in_features + linear.out_features))
-            init.uniform_(linear.weight, -limit, limit)
-            init.zeros_(linear.bias)
-            init.uniform_(module.recurrent_linear.weight, -limit, limit)
-            if module.projection is not None:
-                init.xavier_uniform_(module.projection.weight)
-        elif isinstance(module, ScalarMix):
-            init.copy_(module.logits, logits_of(module.initial_weights))
-            init.ones_(module.scale)
-        elif isinstance(module, LinearMix):
-            init.copy_(module.linear.weight, module.initial_weight)
-            init.zeros_(module.linear.bias)
-        elif isinstance(module, WordSoftmax):
-            if module.weight is not None:
-                init.normal_(module.weight, std=1 / math.sqrt(module.weight.shape[1]))
-            init.zeros_(module.bias)
-        elif isinstance(module, AdaptiveSoftmax):
-            for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
-                init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
-                if linear.bias is not None:
-                    init.zeros_(linear.bias)
-        else:
-            # A module of a task head. Parts of the modules above come by here first and are overwritten after.
+        if not initialise(module, self.config):
+            # A module of a task head. Parts of ours come by here first and are overwritten after.
             super()._init_weights(module)
-
-    def _init_padding_row(self, embedding: nn.Embedding) -> None:
-        if not getattr(embedding.weight, "_is_hf_initialized", False):
-            init.zeros_(embedding.weight[embedding.padding_idx])
-
-    def _init_projection(self, projection: nn.Linear | None) -> None:
-        if projection is not None:
-            init.normal_(projection.weight, std=1 / math.sqrt(projection.in_features))
-            init.zeros_(projection.bias)
 
 
 class ElmoModel(ElmoPreTrainedModel):
@@ -205,6 +147,7 @@ class ElmoModel(ElmoPreTrainedModel):
         else:
             self.linear_mixes = nn.ModuleList(LinearMix(config) for _ in range(config.num_output_representations))
         self.dropout = nn.Dropout(config.representation_dropout)
+        self.word_cache = WordCache()
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -283,6 +226,22 @@ class ElmoModel(ElmoPreTrainedModel):
         mask = self.word_mask(input_ids, attention_mask)
         return self._embed_ids(input_ids.long(), mask), mask
 
+    def cache_words(self, input_ids: Tensor | None) -> None:
+        """Computes the vectors of some words once, for the calls that follow; None: keeps none any more.
+
+        They are used where no gradient goes into the token encoder, and only while its weights and autocast are as they
+        were; see `word_cache.py`. 4P + 8C bytes a word, 2.4 kB in the original model, are kept in float32.
+
+        Args:
+            input_ids: as in `forward`; each distinct word in it counts once. Words kept before are forgotten.
+
+        Raises:
+            ValueError: if the shape is wrong.
+        """
+        self.word_cache.clear()
+        if input_ids is not None:
+            self.word_cache.fill(input_ids[self._positions_with_ids(input_ids)].long(), self.token_encoder)
+
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """`(B, T)`, True on words, boundaries included: the caller's mask, or else where there are ids."""
         return _word_mask(attention_mask, self._positions_with_ids(input_ids))
@@ -323,12 +282,12 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
             # Which words are equal is known only from the data, and a compiled shape must not depend on it.
             vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
-        distinct, which = torch.unique(input_ids[mask], dim=0, return_inverse=True)
-        distinct_vectors = self.token_encoder(distinct)
+        distinct, which = distinct_rows(input_ids[mask])
+        distinct_vectors = self.word_cache.embed(distinct, self.token_encoder)
         vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
         return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
 

@@ -11,6 +11,10 @@ widths, keep each filter's maximum over positions, refine with highway layers (S
 With word vectors beside the characters (ELMoForManyLangs), v = W_p [u, m] + b_p, where u in R^W is the word's row of a
 second table. The word embedding alone is a table u with v = u, or v = W_p u + b_p.
 
+A word ends in a run of one id, the filler. Places of a filter that see nothing but filler all give the same number, and
+one of them is enough for the maximum: words are computed in blocks of about equal lengths, each with only as many
+positions as its longest word takes. That is exact, and most words are far shorter than C.
+
 Glossary: N words, C characters per word, E character embedding, F filters in total, W word embedding, P projection.
 
 Deliberate differences from the original code: the highway `gate` multiplies the *new* value, as in bilm-tf's files
@@ -23,6 +27,10 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
+
+# Positions, words times characters, whose convolutions are in memory at once: with the widest filters of the original
+# model 21 MB in float32.
+BLOCK_CHARACTERS = 5120
 
 
 class Highway(nn.Module):
@@ -55,6 +63,7 @@ class CharacterCNN(nn.Module):
         super().__init__()
         self.max_word_length = config.max_word_length
         self.num_characters = config.num_characters
+        self.widest_filter = max(width for width, _ in config.char_filters)
         self.embedding = nn.Embedding(config.num_characters + 1, config.char_embedding_size, padding_idx=0)
         self.word_embedding = (
             nn.Embedding(config.num_input_words + 1, config.word_embedding_size, padding_idx=0)
@@ -71,11 +80,25 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Maps ids `(N, C)` of characters, or `(N, C + 1)` with that of the word last, to `(N, P)` word vectors."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or len(ids) == 0:
+            # Lengths are known only from the data, and a compiled shape must not depend on it.
+            return self._embed(ids, self.max_word_length)
+        lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
+        num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
+        vectors, start = [], 0
+        while start < len(ids):
+            block = order[start : start + max(1, BLOCK_CHARACTERS // num_positions[start])]
+            vectors.append(self._embed(ids[block], num_positions[start]))
+            start += len(block)
+        return torch.cat(vectors)[order.argsort()]
+
+    def _embed(self, ids: Tensor, num_positions: int) -> Tensor:
+        """Maps ids as `forward` does, reading so many characters of each word."""
         word_vectors = None
         if self.word_embedding is not None:
             # Word ids follow those of the characters; padding, id 0, stays row 0.
             word_vectors = self.word_embedding((ids[:, -1] - self.num_characters).clamp(min=0))
-        return self.encode(self.embedding(ids[:, : self.max_word_length]), word_vectors)
+        return self.encode(self.embedding(ids[:, :num_positions]), word_vectors)
 
     def encode(self, characters: Tensor, word_vectors: Tensor | None = None) -> Tensor:
         """Maps `(N, C, E)` character embeddings, and `(N, W)` word vectors if the model has them, to `(N, P)`."""
@@ -106,3 +129,9 @@ class WordEmbedding(nn.Module):
         """Maps `(N,)` word ids to `(N, P)` word vectors."""
         words = self.embedding(word_ids)
         return words if self.projection is None else self.projection(words)
+
+
+def _lengths(ids: Tensor) -> Tensor:
+    """`(N,)`, how many of the ids `(N, C)` stand before the run of one id at the end."""
+    differs = ids != ids[:, -1:]
+    return (differs * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(dim=1)

@@ -1,15 +1,19 @@
 """Vectors of many sentences in one file: hdf5 as AllenNLP wrote it, safetensors, NumPy's npz, parquet.
 
-Vectors first go to a working folder, one safetensors file for each run of sentences, and are read from there through
-the page cache, so that memory does not grow with the corpus:
+Vectors first go to a working folder, one chunk for each run of sentences, and are read from there through the page
+cache, so that memory does not grow with the corpus:
 
-    OUT.partial/job.json, chunk-00000000.safetensors, chunk-00000001.safetensors, ...   ->   OUT
+    OUT.partial/job.json, chunk-00000000.bin, chunk-00000000.json, chunk-00000001.bin, ...   ->   OUT
+
+A chunk's numbers lie in its `.bin` one after another, in the order in which they were computed; its `.json`, written
+last, says where each sentence's are.
 
 A writer gets the records in the order of the sentences and the place to write to; a name's suffix selects it.
 """
 
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +21,6 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from .sentences import Sentence
@@ -46,26 +49,34 @@ class Record:
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def write_chunk(path: Path, vectors: dict[int, np.ndarray]) -> None:
-    """Writes the vectors of some sentences by their indices, all or nothing."""
+def write_chunk(path: Path, vectors: Iterable[tuple[int, np.ndarray]]) -> None:
+    """Writes the vectors of some sentences with their indices, all or nothing; keeps none in memory.
+
+    Args:
+        path: the chunk's `.json`, which comes into being when all is written.
+        vectors: in any order, of one dtype.
+    """
+    dtype, places, start = "float32", {}, 0
+    with path.with_suffix(".bin").open("wb") as file:
+        for index, array in vectors:
+            file.write(array.tobytes())
+            dtype, places[index] = str(array.dtype), (start, array.shape)
+            start += array.size
     partial = path.with_suffix(".tmp")
-    save_file({str(index): array for index, array in vectors.items()}, partial)
+    partial.write_text(json.dumps({"dtype": dtype, "places": places}), encoding="utf-8")
     partial.replace(path)
-
-
-def chunk_indices(path: Path) -> list[int]:
-    """The indices of the sentences in a chunk."""
-    with safe_open(path, framework="pt") as file:
-        return sorted(int(key) for key in file.keys())
 
 
 def read_chunks(paths: list[Path], sentences: Iterator[Sentence]) -> Iterator[Record]:
     """Gives the records of consecutive chunks together with the sentences they were made of."""
     for path in paths:
-        # torch maps the file into memory; NumPy's reader would copy it.
-        with safe_open(path, framework="pt") as file:
-            for index in sorted(int(key) for key in file.keys()):
-                yield Record(index, next(sentences), file.get_tensor(str(index)).numpy())
+        chunk = json.loads(path.read_text(encoding="utf-8"))
+        file = path.with_suffix(".bin")
+        # An empty file cannot be mapped.
+        numbers = np.memmap(file, chunk["dtype"], mode="r") if file.stat().st_size else np.empty(0, chunk["dtype"])
+        for index, (start, shape) in sorted((int(index), place) for index, place in chunk["places"].items()):
+            vectors = np.asarray(numbers[start : start + math.prod(shape)]).reshape(shape)
+            yield Record(index, next(sentences), vectors)
 
 
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:

@@ -1,5 +1,6 @@
 """The command line: every form of `convert` and `embed`, the help of every verb, errors without a traceback."""
 
+import inspect
 import json
 import re
 import shutil
@@ -17,7 +18,7 @@ from elmo_hf import ElmoModel, ElmoTokenizer, cli
 from elmo_hf.cli import app
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles
-from elmo_hf.embed import DTYPES, LAYERS
+from elmo_hf.embed import BATCH_WORDS, DTYPES, LAYERS
 from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.word_splitter import WORD_SPLITTERS
 
@@ -332,7 +333,7 @@ def test_embed_keeps_the_layers_asked_for(
 
 
 def test_embed_takes_its_other_options(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
-    options = ("--dtype", "float16", "--split-into-words", "--batch-size", 1, "--device", "cpu", "--layers", "top")
+    options = ("--dtype", "float16", "--split-into-words", "--batch-words", 1, "--device", "cpu", "--layers", "top")
     assert run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5", *options).exit_code == 0
     found = read_hdf5(tmp_path / "vectors.hdf5")
     assert [vectors.shape for vectors in found] == [(3, 16), (0, 16), (3, 16)]
@@ -346,9 +347,9 @@ def test_embed_takes_its_other_options(tiny_folder: Path, corpus: Path, tmp_path
     [
         (("--layers", "second"), "Invalid value for '--layers'"),
         (("--dtype", "int8"), "Invalid value for '--dtype'"),
-        (("--batch-size", 0), "Invalid value for '--batch-size'"),
+        (("--batch-words", 0), "Invalid value for '--batch-words'"),
     ],
-    ids=["layers", "dtype", "batch size"],
+    ids=["layers", "dtype", "batch words"],
 )
 def test_embed_refuses_an_illegal_option(
     options: tuple, text: str, tiny_folder: Path, corpus: Path, tmp_path: Path
@@ -421,3 +422,4 @@ def test_choices_of_the_command_line_are_those_of_the_package() -> None:
     assert [layer.value for layer in cli.Layers] == list(LAYERS)
     assert [dtype.value for dtype in cli.Dtype] == list(DTYPES)
     assert [splitter.value for splitter in cli.Splitter] == list(WORD_SPLITTERS)
+    assert inspect.signature(cli.embed).parameters["batch_words"].default == BATCH_WORDS

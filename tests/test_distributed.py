@@ -1,25 +1,17 @@
 """Two processes train as one does that has the rows of both, and go on where they were killed."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkpoints import bits
 from language_models import state_of
+from launching import launch
 from pretraining_runs import FIELDS, make_sentences, write_text
 from safetensors.numpy import load_file
 from test_cli import run
 from two_ranks import EXACT, arguments
-
-LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1")
-LAUNCH += ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
-LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-TIME_LIMIT = 900
 
 
 @pytest.fixture(scope="module")
@@ -32,24 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.json").write_text(json.dumps(FIELDS | {"lm_dropout": dropout}))
     alone = run(*arguments(folder, "alone", f"{EXACT} --rows 4"))
     assert alone.exit_code == 0, alone.output
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    if sys.platform in LOOPBACK:
-        environment["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
-    script = Path(__file__).with_name("two_ranks.py")
-    with open(folder / "output", "w") as output:
-        process = subprocess.Popen(
-            [sys.executable, *LAUNCH, str(script), str(folder)],
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            process.wait(TIME_LIMIT)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, (folder / "output").read_text()[-5000:]
+    code, output = launch("two_ranks.py", folder)
+    (folder / "output").write_text(output)
+    assert code == 0, output[-5000:]
     return folder
 
 

@@ -34,7 +34,7 @@ def test_vectors_are_those_of_each_sentence_alone(
     suffix: str, layers: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / f"vectors{suffix}"
-    assert embed_file(mixed_model, tiny_tokenizer, corpus, path, layers=layers, batch_size=2) == len(SENTENCES)
+    assert embed_file(mixed_model, tiny_tokenizer, corpus, path, layers=layers, batch_words=30) == len(SENTENCES)
     found = read_vectors(path)
     assert {array.dtype for array in found} == {np.dtype("float32")}
     assert_all_close(found, [embed_alone(mixed_model, tiny_tokenizer, sentence, layers) for sentence in SENTENCES])
@@ -70,18 +70,18 @@ def test_shapes_count_words_without_boundaries(
         np.testing.assert_array_equal(found[1], np.zeros(HIDDEN_SIZE, dtype=np.float32))
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 100])
-def test_batch_size_does_not_matter(
-    batch_size: int, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+@pytest.mark.parametrize("batch_words", [1, 15, 1000])
+def test_size_of_the_batches_does_not_matter(
+    batch_words: int, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
 ) -> None:
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "two.npz", batch_size=2)
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "other.npz", batch_size=batch_size)
+    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "two.npz", batch_words=28)
+    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "other.npz", batch_words=batch_words)
     assert_all_close(read_vectors(tmp_path / "other.npz"), read_vectors(tmp_path / "two.npz"))
 
 
-@pytest.mark.parametrize("window_words", [1, 20, 30])
+@pytest.mark.parametrize("window_characters", [1, 60, 120])
 def test_size_of_the_windows_does_not_matter(
-    window_words: int,
+    window_characters: int,
     mixed_model: ElmoModel,
     tiny_tokenizer: ElmoTokenizer,
     corpus: Path,
@@ -89,7 +89,7 @@ def test_size_of_the_windows_does_not_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "one.hdf5")
-    monkeypatch.setattr(embed, "WINDOW_WORDS", window_words)
+    monkeypatch.setattr(embed, "WINDOW_CHARACTERS", window_characters)
     embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "many.hdf5")
     assert_all_close(read_vectors(tmp_path / "many.hdf5"), read_vectors(tmp_path / "one.hdf5"))
 
@@ -117,7 +117,7 @@ def test_a_model_in_bfloat16_writes_float32(
     mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
 ) -> None:
     embed_file(
-        mixed_model.to(torch.bfloat16), tiny_tokenizer, corpus, tmp_path / "vectors.npz", layers="top", batch_size=1
+        mixed_model.to(torch.bfloat16), tiny_tokenizer, corpus, tmp_path / "vectors.npz", layers="top", batch_words=1
     )
     found = read_vectors(tmp_path / "vectors.npz")
     assert {array.dtype for array in found} == {np.dtype("float32")}
@@ -238,7 +238,7 @@ def test_parquet_rows_are_written_in_groups(
     monkeypatch.setattr("elmo_hf.vector_files.ROWS_PER_GROUP", 4)
     lines = [f"word{number} " * (number % 4) for number in range(10)]
     (tmp_path / "corpus.txt").write_text("\n".join(lines), encoding="utf-8")
-    embed_file(mixed_model, tiny_tokenizer, tmp_path / "corpus.txt", tmp_path / "vectors.parquet", batch_size=3)
+    embed_file(mixed_model, tiny_tokenizer, tmp_path / "corpus.txt", tmp_path / "vectors.parquet", batch_words=9)
     assert pq.ParquetFile(tmp_path / "vectors.parquet").num_row_groups == 3
     expected = [embed_alone(mixed_model, tiny_tokenizer, line, "all") for line in lines]
     assert_all_close(read_vectors(tmp_path / "vectors.parquet"), expected)
@@ -259,9 +259,9 @@ def test_parquet_rows_are_written_in_groups(
             "`layers` must be one of all, top, mix, average, pooled, found 'second'.",
         ),
         ("vectors.npz", {"dtype": "int8"}, "`dtype` must be one of float32, float16, found 'int8'."),
-        ("vectors.npz", {"batch_size": 0}, "`batch_size` must be at least 1, found 0."),
+        ("vectors.npz", {"batch_words": 0}, "`batch_words` must be at least 1, found 0."),
     ],
-    ids=["csv", "no suffix", "layers", "dtype", "batch size"],
+    ids=["csv", "no suffix", "layers", "dtype", "batch words"],
 )
 def test_an_illegal_argument_is_named(
     name: str,
@@ -302,16 +302,15 @@ def test_an_input_that_is_not_of_its_format_leaves_nothing(
 
 
 def test_no_batch_has_more_positions_than_allowed_but_for_a_longer_text_alone(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(embed, "BATCH_WORDS", 20)
     source = tmp_path / "words.txt"
     lengths = [3, 30, 1, 8, 0, 5, 3, 3]
     source.write_text("".join("word " * length + "\n" for length in lengths))
     shapes: list[tuple[int, int]] = []
     mixed_model.bilm.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[1].shape)))
-    embed_file(mixed_model, tiny_tokenizer, source, tmp_path / "out.hdf5", batch_size=3)
-    assert shapes == [(1, 32), (2, 10), (3, 5), (2, 3)]
+    embed_file(mixed_model, tiny_tokenizer, source, tmp_path / "out.hdf5", batch_words=20)
+    assert shapes == [(1, 32), (2, 10), (4, 5), (1, 2)]
     for vectors, length in zip(read_vectors(tmp_path / "out.hdf5"), lengths, strict=True):
         assert vectors.shape == (3, length, 16)
 

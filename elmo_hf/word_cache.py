@@ -1,0 +1,145 @@
+"""Word vectors kept from call to call; and which rows of a batch are the same word.
+
+A word's vector depends on its ids and the token encoder alone, so it can be computed once for many batches. Which words
+are kept, and so how much memory, is the caller's choice (`ElmoModel.cache_words`); nothing is added or dropped on the
+way, and the same words give the same vectors whatever came between. Rows of ids are found by a number,
+
+    h(w) = sum_c w_c m^c mod 2^64        m an odd constant
+
+by sorting or binary search, and then compared id by id: two words with one number cost time, never exactness.
+
+What is kept counts only while all that it was computed from is as it was: the weights (where they lie, and torch's
+count of their changes in place), their type and device, and autocast. Otherwise, and where a gradient goes into the
+weights, where hooks, adapters or quantisation sit on them, and in compiled graphs, words are computed as if nothing
+were kept. Copies, pickles and saved folders of a model hold no words.
+
+A kept vector equals the one computed in a batch up to the order of float sums (a matrix product of more rows may round
+otherwise): about 1e-6 in float32. Changes through `parameter.data` are not counted by torch, and not noticed.
+
+Glossary: N words, C ids per word, U distinct words, K words kept, P projection.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .token_encoder import CharacterCNN, Highway, WordEmbedding
+
+# m of h(w): Knuth's multiplier of a linear congruential generator modulo 2^64.
+MULTIPLIER = 6364136223846793005
+PLAIN_MODULES = (CharacterCNN, Highway, WordEmbedding, nn.ModuleList, nn.Embedding, nn.Conv1d, nn.Linear)
+
+
+class Table(NamedTuple):
+    """The words that are kept.
+
+    Attributes:
+        hashes: `(K,)` int64, h of each word, ascending.
+        ids: `(K, C)`, or `(K,)` for word ids.
+        vectors: `(K, P)`.
+        conditions: what the vectors were computed from.
+        weights: the weights themselves, so that no others can come to lie where they lay.
+    """
+
+    hashes: Tensor
+    ids: Tensor
+    vectors: Tensor
+    conditions: tuple[Any, ...]
+    weights: list[Tensor]
+
+
+class WordCache:
+    """The vectors of some words, used as long as they are those that the token encoder would compute."""
+
+    def __init__(self) -> None:
+        """Makes an empty cache."""
+        self._table: Table | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._table is None else len(self._table.hashes)
+
+    def __reduce__(self) -> tuple[type["WordCache"], tuple[()]]:
+        """An empty cache: what copies and pickles get."""
+        return WordCache, ()
+
+    def clear(self) -> None:
+        """Forgets all words."""
+        self._table = None
+
+    def fill(self, ids: Tensor, encoder: nn.Module) -> None:
+        """Computes and keeps the words `ids` `(N, C)` or `(N,)`, and no others.
+
+        Nothing is kept of an encoder whose changes could not be noticed: with hooks, adapters or quantisation, or with
+        weights made in inference mode.
+        """
+        self.clear()
+        conditions = _conditions(encoder)
+        if conditions is None or len(ids) == 0:
+            return
+        # Tensors made in inference mode could not take part in training something on top.
+        with torch.inference_mode(False), torch.no_grad():
+            distinct, _ = distinct_rows(ids.clone())
+            hashes, order = _hash_rows(distinct).sort()
+            distinct = distinct[order]
+            weights = [weight.detach() for weight in encoder.parameters()]
+            self._table = Table(hashes, distinct, encoder(distinct), conditions, weights)
+
+    def embed(self, ids: Tensor, encoder: nn.Module) -> Tensor:
+        """The vectors `(N, P)` of the words `ids` `(N, C)` or `(N,)`: those kept, and the others computed."""
+        table = self._table
+        needs_gradient = torch.is_grad_enabled() and any(weight.requires_grad for weight in encoder.parameters())
+        if table is None or needs_gradient or table.conditions != _conditions(encoder):
+            return encoder(ids)
+        places = torch.searchsorted(table.hashes, _hash_rows(ids)).clamp(max=len(table.hashes) - 1)
+        is_kept = table.ids[places] == ids
+        if ids.dim() == 2:
+            is_kept = is_kept.all(dim=1)
+        vectors = table.vectors[places]
+        if not is_kept.all():
+            vectors[~is_kept] = encoder(ids[~is_kept])
+        return vectors
+
+
+def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Finds equal words.
+
+    Args:
+        ids: `(N, C)`, or `(N,)` for word ids.
+
+    Returns:
+        each word once, `(U, C)` or `(U,)`; and `(N,)`, which of them each word is.
+    """
+    hashes, which = _hash_rows(ids).unique(return_inverse=True)
+    numbers = torch.arange(len(ids), device=ids.device)
+    distinct = ids[torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, numbers, "amin")]
+    if not torch.equal(distinct[which], ids):
+        # Two words with one number: by the rows themselves, which takes longer.
+        return torch.unique(ids, dim=0, return_inverse=True)
+    return distinct, which
+
+
+def _hash_rows(ids: Tensor) -> Tensor:
+    """`(N,)`, the number h of each word."""
+    rows = ids.unsqueeze(1) if ids.dim() == 1 else ids
+    powers = torch.full((rows.shape[1],), MULTIPLIER, device=ids.device).cumprod(dim=0)
+    return (rows * powers).sum(dim=1)
+
+
+def _conditions(encoder: nn.Module) -> tuple[Any, ...] | None:
+    """All that a word's vector depends on beside its ids, or None where changes of it could not be noticed."""
+    weights = list(encoder.parameters())
+    is_plain = all(
+        type(module) in PLAIN_MODULES
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        # accelerate puts a `forward` of its own into the instance
+        and "forward" not in vars(module)
+        for module in encoder.modules()
+    )
+    # A replica of `nn.DataParallel` has no parameters of its own.
+    if not is_plain or not weights or any(type(each) is not nn.Parameter or each.is_inference() for each in weights):
+        return None
+    kind = weights[0].device.type
+    autocast = (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+    return (*autocast, *((weight.data_ptr(), weight._version, weight.dtype, weight.device) for weight in weights))
