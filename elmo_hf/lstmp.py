@@ -19,16 +19,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .bilm_scan import Flags, Limits, Weights
 from .bilm_scan import scan as scan_both
 from .configuration_elmo import ElmoConfig
-
-try:
-    from torch._higher_order_ops.scan import scan
-except ImportError:  # a torch without it unrolls the loop when it compiles: one graph for each length
-    scan = None  # type: ignore[assignment]
+from .scan_operator import scan_words, uses_operator
 
 # Rows (texts times words) of one product of inputs and gate weights: many enough to be fast, and few enough that the
 # gates of a long text need not all be in memory (at H = 4096 this many are 256 MiB in float32).
@@ -66,6 +63,10 @@ class BiLMState(NamedTuple):
             torch.cat([newer.hidden, self.hidden[:, batch_size:]], dim=1),
             torch.cat([newer.cell, self.cell[:, batch_size:]], dim=1),
         )
+
+
+# Without a name of its own `torch.export.save` refuses it.
+_register_namedtuple(BiLMState, serialized_type_name=f"{BiLMState.__module__}.{BiLMState.__qualname__}")
 
 
 class LSTMP(nn.Module):
@@ -113,7 +114,7 @@ class LSTMP(nn.Module):
             last word read.
         """
         keeps = torch.ones_like(mask) if resets is None else ~resets
-        if scan is not None and torch.compiler.is_compiling():
+        if uses_operator():
             return self._scan_as_operator(inputs, mask, keeps, hidden, cell, reverse)
         if inputs.numel() == 0:
             return inputs, hidden, cell
@@ -134,14 +135,14 @@ class LSTMP(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same as one operator of the graph, so that a compiled or exported model serves every length."""
 
-        def step(state: tuple[Tensor, Tensor], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-            gate_input, is_word, keep = word
-            hidden, cell = self.masked_step(gate_input, is_word, keep, *state)
-            return (hidden, cell), hidden.clone()
+        def step(state: tuple[Tensor, ...], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+            (hidden, cell), (gate_input, is_word, keep) = state, word
+            hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
+            return (hidden, cell), hidden
 
         # (T, B, 4H), (T, B, 1), (T, B, 1)
         words = (self.input_linear(inputs).transpose(0, 1), mask.t().unsqueeze(-1), keeps.t().unsqueeze(-1))
-        (hidden, cell), outputs = scan(step, (hidden.clone(), cell.clone()), words, reverse=reverse)
+        (hidden, cell), outputs = scan_words(step, (hidden, cell), words, reverse)
         return outputs.transpose(0, 1).masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 
     @property

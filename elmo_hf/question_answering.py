@@ -144,8 +144,8 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             ValueError: if a row is no pair of texts, a position is not a word of the context, or a shape is wrong.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
-        question, context = texts.vectors.chunk(2)
-        question_mask, context_mask = texts.rows.mask.chunk(2)
+        question, context = texts.rows.split(texts.vectors)
+        question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))
         if self.lstm is not None:
             vectors = self.lstm(vectors, context_mask)
