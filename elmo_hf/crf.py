@@ -88,7 +88,8 @@ class LinearChainCRF(nn.Module):
 
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """The labels `(N, W)` of the best sequence of each text (Viterbi); meaningless where the mask is False."""
-        emissions, transitions, start, end = self._scores(emissions)
+        # The best sequence has no gradient, and the operator cannot leave that out of one by itself.
+        emissions, transitions, start, end = (scores.detach() for scores in self._scores(emissions))
         stay = torch.arange(len(self.labels), device=mask.device)
 
         def step(state: State, word: State) -> tuple[State, Tensor]:
@@ -101,7 +102,7 @@ class LinearChainCRF(nn.Module):
             label = word[0].gather(1, state[0])
             return (label,), label.squeeze(1)
 
-        has_next = nn.functional.pad(mask[:, 1:], (0, 1))
+        has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
         words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
         starts = start.expand_as(emissions[:, 0])
         (_, best), origins = scan_words(step, (starts, starts), words)

@@ -144,8 +144,10 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
     batch, words = len(lengths), max(lengths)
     first_word = config.num_characters + 1  # of word input, all ids are characters in this
     ids = torch.randint(1, first_word, (batch, words, *config.id_shape), generator=generator)
-    for boundary in (config.bos_token_id, config.eos_token_id):
-        ids = ids.masked_fill(ids.eq(boundary), 0)
+    begin_id, end_id = config.bos_token_id, config.eos_token_id
+    assert begin_id is not None
+    assert end_id is not None
+    ids = ids.masked_fill(ids.eq(begin_id) | ids.eq(end_id), 0)
     if config.num_input_words > 0:
         ids[..., -1] = torch.randint(first_word, config.vocab_size, (batch, words), generator=generator)
     mask = torch.zeros(batch, words, dtype=torch.long)
@@ -154,8 +156,8 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
         mask[row, start : start + length] = 1
         ends = [start + length * number // num_texts for number in range(num_texts + 1)]
         for begin, end in itertools.pairwise(ends):
-            ids[row, begin, ...] = config.bos_token_id
-            ids[row, end - 1, ...] = config.eos_token_id
+            ids[row, begin, ...] = begin_id
+            ids[row, end - 1, ...] = end_id
     tensors = {"input_ids": ids, "attention_mask": mask}
     if has_state:
         for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
@@ -178,16 +180,15 @@ def _write_onnx(module: NamedTensors, path: Path) -> None:
     axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
     outputs = list(module(**_examples(module, [[4]])[0]))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not needed
-    torch.onnx.export(
-        program,
-        f=path,
-        input_names=names,
-        output_names=outputs,
-        dynamic_shapes=axes,
-        external_data=sum(parameter.nbytes for parameter in module.parameters()) > LARGEST_FILE,
-        dynamo=True,
-        verbose=False,
+    graph = torch.onnx.export(
+        program, input_names=names, output_names=outputs, dynamic_shapes=axes, dynamo=True, verbose=False
     )
+    assert graph is not None
+    for weight in graph.model.graph.initializers.values():
+        # Each has a shape of its own; a second record of it misleads ONNX Runtime's quantisation, which transposes.
+        weight.shape = weight.type = None
+    weight_bytes = sum(parameter.nbytes for parameter in module.parameters())
+    graph.save(path, external_data=weight_bytes > LARGEST_FILE)
 
 
 def _runner(path: Path) -> Callable[[Tensors], Tensors] | None:

@@ -214,11 +214,14 @@ class BiLMLayer(GradientCheckpointingLayer):
 
         Adapters, quantisation, hooks and offloading take the reference scan; so does autocast.
         """
-        modules = [module for lstm in (self.forward_lstm, self.backward_lstm) for module in lstm.modules()]
+        forward, backward = self.forward_lstm, self.backward_lstm
+        modules = [module for lstm in (forward, backward) for module in lstm.modules()]
         return (
             not torch.compiler.is_compiling()
-            and not torch.is_autocast_enabled(self.forward_lstm.input_linear.weight.device.type)
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
+            # torchao leaves the modules and puts other tensors into them.
+            and all(type(weight.data) is Tensor for lstm in (forward, backward) for weight in lstm.parameters())
+            and not torch.is_autocast_enabled(forward.input_linear.weight.device.type)
         )
 
     def _scan(

@@ -152,14 +152,15 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         logits = self.qa_outputs(vectors)
         # Back to the positions of the rows, in which questions have no logits.
         logits = texts.rows.put_back(torch.cat([torch.zeros_like(logits), logits]))
-        in_context = texts.rows.put_back(torch.cat([torch.zeros_like(context_mask), context_mask]))
-        start_logits, end_logits = logits.masked_fill(
-            ~in_context.bool().unsqueeze(-1), torch.finfo(logits.dtype).min
-        ).unbind(-1)
+        is_context = context_mask.long()
+        in_context = texts.rows.put_back(torch.cat([torch.zeros_like(is_context), is_context])).bool()
+        start_logits, end_logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(
+            -1
+        )
         loss = None
         if start_positions is not None and end_positions is not None:
             for name, positions in (("start_positions", start_positions), ("end_positions", end_positions)):
-                _check_positions(name, positions, in_context.bool())
+                _check_positions(name, positions, in_context)
             loss = self.loss_function(start_logits, end_logits, start_positions, end_positions) + self.mix_penalty()
         return QuestionAnsweringModelOutput(
             loss=loss,

@@ -9,7 +9,6 @@ Glossary: T words. Tensors that are scanned have the words as their first axis.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,9 +47,8 @@ def scan_words(
             return state, output.clone()  # the operator refuses an output that is part of the state
 
         # Nor may two parts of a state be one tensor.
-        state, outputs = scan(separate_step, tuple(part.clone() for part in state), words, reverse=reverse)
-        return state, outputs
-    outputs: list[Any] = []
+        return scan(separate_step, tuple(part.clone() for part in state), words, reverse=reverse)
+    outputs: list[Tensor] = []
     places = range(len(words[0]))
     for place in reversed(places) if reverse else places:
         state, output = step(state, tuple(tensor[place] for tensor in words))

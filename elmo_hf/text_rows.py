@@ -54,7 +54,7 @@ class TextRows:
         words = values.masked_fill(~self.mask.view(*self.mask.shape, *trailing), 0)
         rows = words.new_zeros(words.shape[0], self.num_positions, *values.shape[2:]).scatter(1, index, words)
         # Each position belongs to one text at most.
-        return sum(self.split(rows))
+        return torch.stack(self.split(rows)).sum(dim=0)
 
 
 def reverse_words(values: Tensor, mask: Tensor) -> Tensor:
