@@ -6,8 +6,8 @@ Each contestant runs the same sentences from character ids to the mix of the lay
 
     float32          the model as it is
     bfloat16         `dtype=torch.bfloat16`
-    int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights by output of a
-                     linear, its inputs by word; needs `pip install torchao`
+    int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights of a
+                     linear by output, its inputs by word; needs `pip install torchao`
     int8 torch       `torch.ao.quantization.quantize_dynamic`: weights by output, inputs by whole batch, so that a
                      word's vector depends on its batch mates
     ONNX Runtime     the graph of `elmo-hf export` in float32
@@ -138,9 +138,7 @@ def main(
     words: list[Any] = [sentence for sentence in read_sentences(corpus) if len(sentence) > 0]
     runs = contestants(folder, work)
     versions = ", ".join(f"{name} {module.__version__}" for name, module in VERSIONS.items())
-    print(
-        f"{platform.processor() or platform.machine()}, {threads} threads, Python {platform.python_version()}, {sizes}"
-    )
+    print(f"{platform.processor() or platform.machine()}, {threads} threads, {versions}")
 
     def batch_of(chosen: list[Any]) -> dict[str, Tensor]:
         return dict(tokenizer(chosen, is_split_into_words=True, padding=True, return_tensors="pt"))

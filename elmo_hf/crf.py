@@ -21,7 +21,7 @@ its parameter and is made impossible when it is used, so that weight decay canno
 import torch
 from torch import Tensor, nn
 
-from .scan_operator import State, scan_words
+from .scan_operator import State, Stepped, scan_words
 
 # Stands for log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
@@ -78,7 +78,7 @@ class LinearChainCRF(nn.Module):
         """The log p(y_t = k) `(N, W, K)` of emissions `(N, W, K)`; meaningless where the mask is False."""
         alphas, emissions, transitions, end = self._messages(emissions, mask)
 
-        def step(state: State, word: State) -> tuple[State, Tensor]:
+        def step(state: State, word: State) -> Stepped:
             (beta,), (emission, is_word) = state, word
             before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
             return (torch.where(is_word, before, beta),), beta
@@ -92,13 +92,13 @@ class LinearChainCRF(nn.Module):
         emissions, transitions, start, end = (scores.detach() for scores in self._scores(emissions))
         stay = torch.arange(len(self.labels), device=mask.device)
 
-        def step(state: State, word: State) -> tuple[State, Tensor]:
+        def step(state: State, word: State) -> Stepped:
             (message, best), (emission, is_word, has_next) = state, word
             best = torch.where(is_word, message + emission, best)
             message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
             return (message, best), torch.where(has_next, origin, stay)
 
-        def step_back(state: State, word: State) -> tuple[State, Tensor]:
+        def step_back(state: State, word: State) -> Stepped:
             label = word[0].gather(1, state[0])
             return (label,), label.squeeze(1)
 
@@ -113,7 +113,7 @@ class LinearChainCRF(nn.Module):
         """Alphas `(N, W, K)`; then the emissions, transitions and end that they are of."""
         emissions, transitions, start, end = self._scores(emissions)
 
-        def step(state: State, word: State) -> tuple[State, Tensor]:
+        def step(state: State, word: State) -> Stepped:
             (message, alpha), (emission, is_word) = state, word
             alpha = torch.where(is_word, message + emission, alpha)
             return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha

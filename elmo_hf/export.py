@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
-from .loading import load_complete, model_folder
+from .loading import load_complete
 from .lstmp import BiLMState
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .question_answering import ElmoForQuestionAnswering
@@ -79,8 +79,9 @@ class NamedTensors(nn.Module):
 
 def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
     """The model of a folder or Hub name, in float32: with the head it was saved with, or the biLM alone."""
-    architectures = ElmoConfig.from_pretrained(model_folder(source)).architectures or []
-    return load_complete(source, HEADS.get("".join(architectures), ElmoModel), dtype=torch.float32)
+    model = load_complete(source, dtype=torch.float32)
+    head = HEADS.get("".join(model.config.architectures or []))
+    return model if head is None else load_complete(source, head, dtype=torch.float32)
 
 
 def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float | None:
@@ -97,11 +98,14 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
 
     Raises:
         FileExistsError: if a file of that name exists.
+        FileNotFoundError: if the folder to write to does not exist.
         ImportError: if a package is missing.
         ValueError: if the suffix is another, the model cannot be exported, or the file gives other numbers.
     """
     if destination.suffix not in PACKAGES:
         raise ValueError(f"the output's suffix must be .onnx or .pt2, found {destination.name!r}.")
+    if not destination.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {destination.parent}.")
     data = destination.with_name(destination.name + ".data")
     for path in (destination, data):
         if path.exists():

@@ -25,7 +25,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .bilm_scan import Flags, Limits, Weights
 from .bilm_scan import scan as scan_both
 from .configuration_elmo import ElmoConfig
-from .scan_operator import scan_words, uses_operator
+from .scan_operator import State, Stepped, scan_words, uses_operator
 
 # Rows (texts times words) of one product of inputs and gate weights: many enough to be fast, and few enough that the
 # gates of a long text need not all be in memory (at H = 4096 this many are 256 MiB in float32).
@@ -135,7 +135,7 @@ class LSTMP(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same as one operator of the graph, so that a compiled or exported model serves every length."""
 
-        def step(state: tuple[Tensor, ...], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+        def step(state: State, word: State) -> Stepped:
             (hidden, cell), (gate_input, is_word, keep) = state, word
             hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
             return (hidden, cell), hidden

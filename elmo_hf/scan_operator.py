@@ -19,6 +19,8 @@ except ImportError:  # a torch without it unrolls the loop when it compiles
     scan = None  # type: ignore[assignment]
 
 State = tuple[Tensor, ...]
+# A name for annotations of functions in functions: torch.compile does not read `tuple[State, Tensor]` there.
+Stepped = tuple[State, Tensor]
 
 
 def uses_operator() -> bool:
@@ -26,9 +28,7 @@ def uses_operator() -> bool:
     return scan is not None and torch.compiler.is_compiling()
 
 
-def scan_words(
-    step: Callable[[State, State], tuple[State, Tensor]], state: State, words: State, reverse: bool = False
-) -> tuple[State, Tensor]:
+def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
     """Runs `step` over the words.
 
     Args:
@@ -42,7 +42,7 @@ def scan_words(
     """
     if uses_operator():
 
-        def separate_step(state: State, word: State) -> tuple[State, Tensor]:
+        def separate_step(state: State, word: State) -> Stepped:
             state, output = step(state, word)
             return state, output.clone()  # the operator refuses an output that is part of the state
 

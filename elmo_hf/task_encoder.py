@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
-from .scan_operator import scan_words, uses_operator
+from .scan_operator import State, Stepped, scan_words, uses_operator
 from .text_rows import reverse_words
 
 
@@ -47,7 +47,7 @@ def _run(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
     if not uses_operator():
         return lstm(inputs)[0]
 
-    def step(state: tuple[Tensor, ...], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+    def step(state: State, word: State) -> Stepped:
         hidden, cell = state
         gates = word[0] + nn.functional.linear(hidden, recurrent_weight, recurrent_bias)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)

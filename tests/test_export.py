@@ -10,7 +10,7 @@ from checkpoints import run_python
 from conftest import assert_outputs_close, word_config
 from task_models import LSTM, TASKS, make_batch, make_task_model
 from torch import Tensor
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer, export
 from elmo_hf.cli import app
@@ -181,3 +181,78 @@ def test_weights_that_do_not_fit_into_one_file_lie_beside_it(
     export_model(tiny_model, tmp_path / "elmo.onnx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elmo.onnx", "elmo.onnx.data"]
     assert_gives_the_models_numbers(tmp_path / "elmo.onnx", tiny_model)
+
+
+def assert_fails(result: Result, text: str) -> None:
+    assert result.exit_code == 1
+    assert " ".join(result.stderr.split()).endswith(f"Error: {text}")  # a bar of loading before it
+
+
+def test_a_suffix_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.pt")])
+    assert_fails(result, "the output's suffix must be .onnx or .pt2, found 'elmo.pt'.")
+
+
+@pytest.mark.parametrize("name", ["elmo.onnx", "elmo.onnx.data"])
+def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("precious")
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert_fails(result, f"{tmp_path / name} exists already; remove it or choose another name.")
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert_fails(result, "this needs onnx, onnxscript, not installed here: pip install 'elmo-hf[export]'")
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "elmo"), str(tmp_path / "elmo.onnx")])
+    assert_fails(result, f"there is no folder {tmp_path / 'elmo'}, and a Hub name looks like org/name.")
+
+
+def test_a_folder_to_write_to_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "none" / "elmo.onnx")])
+    assert_fails(result, f"there is no folder {tmp_path / 'none'}.")
+
+
+def test_a_state_is_refused_where_texts_start_from_zero(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a state goes in and out of the biLM alone, found ElmoForSequenceClassif"):
+        export_model(make_task_model("classification"), tmp_path / "task.onnx", has_state=True)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands for the exporter, which takes seconds."""
+    monkeypatch.setattr(export, "_write_onnx", lambda module, path: path.write_text("a graph"))
+
+
+@pytest.mark.usefixtures("written")
+def test_a_graph_that_gives_other_numbers_is_not_kept(
+    tiny_model: ElmoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = export.NamedTensors(tiny_model, has_state=False)
+
+    def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor + 2e-5 * (name == "hidden_states.1") for name, tensor in module(**inputs).items()}
+
+    monkeypatch.setattr(export, "_runner", lambda path: run)
+    text = (
+        r"the exported graph differs from the model by 2.0e-05, where at most 1e-05 was expected; nothing was written"
+    )
+    with pytest.raises(ValueError, match=text):
+        export_model(tiny_model, tmp_path / "elmo.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("written")
+def test_without_onnx_runtime_the_command_says_that_nothing_was_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "find_spec", lambda name: name != "onnxruntime" or None)
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert result.exit_code == 0, result.output
+    told = f"Not compared with the model: onnxruntime is not installed.\nWrote {tmp_path / 'elmo.onnx'}.\n"
+    assert result.stdout == told
+    assert (tmp_path / "elmo.onnx").read_text() == "a graph"
