@@ -43,7 +43,8 @@ HEADS = {
 # What a suffix needs beside torch.
 PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
 # Of the largest difference, absolute for numbers below 1 and relative above, between the file and the model in float32.
-TOLERANCE = 1e-5
+# Rounding alone makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
+TOLERANCE = 1e-4
 # Bytes of weights that go into one ONNX file; the format allows 2^31 for all of it.
 LARGEST_FILE = 1_900_000_000
 

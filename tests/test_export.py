@@ -14,9 +14,11 @@ from typer.testing import CliRunner, Result
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer, export
 from elmo_hf.cli import app
-from elmo_hf.export import TOLERANCE, example_inputs, export_model, load_for_export
+from elmo_hf.export import example_inputs, export_model, load_for_export
 from elmo_hf.loading import TINY_FOLDER, load_complete
 
+# What ONNX Runtime's float32 may differ by in models as small as these.
+TOLERANCE = 1e-5
 SHAPES = [[1], [6, 3], [2, 9, 4], [3, 1, 1, 2, 5]]
 
 
@@ -235,11 +237,11 @@ def test_a_graph_that_gives_other_numbers_is_not_kept(
     module = export.NamedTensors(tiny_model, has_state=False)
 
     def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: tensor + 2e-5 * (name == "hidden_states.1") for name, tensor in module(**inputs).items()}
+        return {name: tensor + 2e-4 * (name == "hidden_states.1") for name, tensor in module(**inputs).items()}
 
     monkeypatch.setattr(export, "_runner", lambda path: run)
     text = (
-        r"the exported graph differs from the model by 2.0e-05, where at most 1e-05 was expected; nothing was written"
+        r"the exported graph differs from the model by 2.0e-04, where at most 1e-04 was expected; nothing was written"
     )
     with pytest.raises(ValueError, match=text):
         export_model(tiny_model, tmp_path / "elmo.onnx")
