@@ -20,6 +20,7 @@ graph do not depend on data; and a model for pairs of texts does not refuse rows
 import itertools
 import logging
 import tempfile
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -185,9 +186,11 @@ def _write_onnx(module: NamedTensors, path: Path) -> None:
     axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
     outputs = list(module(**_examples(module, [[4]])[0]))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not needed
-    graph = torch.onnx.export(
-        program, input_names=names, output_names=outputs, dynamic_shapes=axes, dynamo=True, verbose=False
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # and of two inputs that share their axes
+        graph = torch.onnx.export(
+            program, input_names=names, output_names=outputs, dynamic_shapes=axes, dynamo=True, verbose=False
+        )
     assert graph is not None
     for weight in graph.model.graph.initializers.values():
         # Each has a shape of its own; a second record of it misleads ONNX Runtime's quantisation, which transposes.
