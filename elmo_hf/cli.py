@@ -1,4 +1,4 @@
-"""The command line: `elmo-hf convert`, `embed`, `push` and `verify`, and what `cli_language_models.py` has."""
+"""The command line: `elmo-hf convert`, `embed`, `export`, `push`, `verify`, and what `cli_language_models.py` has."""
 
 import sys
 from dataclasses import replace
@@ -205,6 +205,33 @@ def embed(
         fail(error)
     if processes.is_first:
         typer.echo(f"Wrote {number} sentences to {output}.")
+
+
+@app.command(
+    epilog="Example: elmo-hf export tiny elmo.onnx",
+    short_help="Write a model as an ONNX graph, or for torch alone.",
+)
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a Hub name.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],
+    state: Annotated[bool, typer.Option("--state", help="Let the state of the LSTMs go in and out.")] = False,
+) -> None:
+    """Write MODEL as one file that runs without this package, for any number of texts and words.
+
+    A model for a task is written with its head, any other one as its biLM. Inputs and outputs have names; the file is
+    run, and its numbers compared with the model's, before it is given its name.
+    """
+    from elmo_hf.export import export_model, load_for_export
+
+    try:
+        difference = export_model(load_for_export(model), output, has_state=state)
+    except (ImportError, ValueError, OSError) as error:
+        fail(error)
+    if difference is None:
+        typer.echo("Not compared with the model: onnxruntime is not installed.")
+    else:
+        typer.echo(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
+    typer.echo(f"Wrote {output}.")
 
 
 @app.command(

@@ -4,8 +4,8 @@
     log Z    = log sum_y exp score(y)                            by messages from left to right
     loss     = log Z - log Z over the y that agree with the given labels
 
-    alpha_1 = start + e_1     alpha_t[k] = e_t[k] + log sum_j exp(alpha_t-1[j] + transitions[j, k])
-    beta_W  = end             beta_t[j]  = log sum_k exp(transitions[j, k] + e_t+1[k] + beta_t+1[k])
+    m_1     = start           m_t+1[k]  = log sum_j exp(alpha_t[j] + transitions[j, k]),    alpha_t = m_t + e_t
+    beta_W  = end             beta_t[j] = log sum_k exp(transitions[j, k] + e_t+1[k] + beta_t+1[k])
     log p(y_t = k) = alpha_t[k] + beta_t[k] - log Z
 
 With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; other transitions have probability 0.
@@ -20,6 +20,8 @@ its parameter and is made impossible when it is used, so that weight decay canno
 
 import torch
 from torch import Tensor, nn
+
+from .scan_operator import State, Stepped, scan_words
 
 # Stands for log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
@@ -75,41 +77,50 @@ class LinearChainCRF(nn.Module):
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """The log p(y_t = k) `(N, W, K)` of emissions `(N, W, K)`; meaningless where the mask is False."""
         alphas, emissions, transitions, end = self._messages(emissions, mask)
-        beta = end.expand_as(alphas[:, -1])
-        betas = [beta]
-        for place in range(emissions.shape[1] - 1, 0, -1):
-            ahead = (transitions + (emissions[:, place] + beta).unsqueeze(1)).logsumexp(dim=2)
-            beta = torch.where(mask[:, place, None], ahead, beta)
-            betas.append(beta)
-        return (alphas + torch.stack(betas[::-1], dim=1)).log_softmax(dim=-1)
+
+        def step(state: State, word: State) -> Stepped:
+            (beta,), (emission, is_word) = state, word
+            before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
+            return (torch.where(is_word, before, beta),), beta
+
+        _, betas = scan_words(step, (end.expand_as(alphas[:, 0]),), _by_word(emissions, mask), reverse=True)
+        return (alphas + betas.transpose(0, 1)).log_softmax(dim=-1)
 
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """The labels `(N, W)` of the best sequence of each text (Viterbi); meaningless where the mask is False."""
-        emissions, transitions, start, end = self._scores(emissions)
-        best, origins = start + emissions[:, 0], []
-        stay = torch.arange(len(self.labels), device=mask.device).expand_as(best)
-        for place in range(1, emissions.shape[1]):
-            scores, origin = (best.unsqueeze(2) + transitions).max(dim=1)
-            is_word = mask[:, place, None]
-            best = torch.where(is_word, scores + emissions[:, place], best)
-            origins.append(torch.where(is_word, origin, stay))
-        label = (best + end).argmax(dim=-1, keepdim=True)
-        labels = [label]
-        for origin in reversed(origins):
-            label = origin.gather(1, label)
-            labels.append(label)
-        return torch.cat(labels[::-1], dim=1)
+        # The best sequence has no gradient, and the operator cannot leave that out of one by itself.
+        emissions, transitions, start, end = (scores.detach() for scores in self._scores(emissions))
+        stay = torch.arange(len(self.labels), device=mask.device)
+
+        def step(state: State, word: State) -> Stepped:
+            (message, best), (emission, is_word, has_next) = state, word
+            best = torch.where(is_word, message + emission, best)
+            message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
+            return (message, best), torch.where(has_next, origin, stay)
+
+        def step_back(state: State, word: State) -> Stepped:
+            label = word[0].gather(1, state[0])
+            return (label,), label.squeeze(1)
+
+        has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
+        words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
+        starts = start.expand_as(emissions[:, 0])
+        (_, best), origins = scan_words(step, (starts, starts), words)
+        last = (best + end).argmax(dim=-1, keepdim=True)
+        return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
 
     def _messages(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Alphas `(N, W, K)`; then the emissions, transitions and end that they are of."""
         emissions, transitions, start, end = self._scores(emissions)
-        alpha = start + emissions[:, 0]
-        alphas = [alpha]
-        for place in range(1, emissions.shape[1]):
-            ahead = (alpha.unsqueeze(2) + transitions).logsumexp(dim=1) + emissions[:, place]
-            alpha = torch.where(mask[:, place, None], ahead, alpha)
-            alphas.append(alpha)
-        return torch.stack(alphas, dim=1), emissions, transitions, end
+
+        def step(state: State, word: State) -> Stepped:
+            (message, alpha), (emission, is_word) = state, word
+            alpha = torch.where(is_word, message + emission, alpha)
+            return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha
+
+        starts = start.expand_as(emissions[:, 0])
+        _, alphas = scan_words(step, (starts, starts), _by_word(emissions, mask))
+        return alphas.transpose(0, 1), emissions, transitions, end
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
@@ -152,6 +163,11 @@ def may_follow(first: str, second: str, labels: list[str]) -> bool:
     if prefix != "I" or f"B-{kind}" not in labels:
         return True
     return first in (f"B-{kind}", f"I-{kind}")
+
+
+def _by_word(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Emissions `(W, N, K)` and mask `(W, N, 1)`."""
+    return emissions.transpose(0, 1), mask.t().unsqueeze(-1)
 
 
 def _wide(tensor: Tensor) -> Tensor:

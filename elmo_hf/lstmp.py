@@ -19,18 +19,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .bilm_scan import Limits, Weights
-from .bilm_scan import scan as scan_words
+from .bilm_scan import scan as packed_scan
 from .configuration_elmo import ElmoConfig
 from .reading_order import keeps_in_order, reading_order
+from .scan_operator import State, Stepped, scan_words, uses_operator
 from .scan_path import may_take
-
-try:
-    from torch._higher_order_ops.scan import scan
-except ImportError:  # a torch without it unrolls the loop when it compiles: one graph for each length
-    scan = None  # type: ignore[assignment]
 
 # Rows (texts times words) of one product of inputs and gate weights: many enough to be fast, and few enough that the
 # gates of a long text need not all be in memory (at H = 4096 this many are 256 MiB in float32).
@@ -68,6 +65,10 @@ class BiLMState(NamedTuple):
             torch.cat([newer.hidden, self.hidden[:, batch_size:]], dim=1),
             torch.cat([newer.cell, self.cell[:, batch_size:]], dim=1),
         )
+
+
+# Without a name of its own `torch.export.save` refuses it.
+_register_namedtuple(BiLMState, serialized_type_name=f"{BiLMState.__module__}.{BiLMState.__qualname__}")
 
 
 class LSTMP(nn.Module):
@@ -115,7 +116,7 @@ class LSTMP(nn.Module):
             last word read.
         """
         keeps = torch.ones_like(mask) if resets is None else ~resets
-        if scan is not None and torch.compiler.is_compiling():
+        if uses_operator():
             return self._scan_as_operator(inputs, mask, keeps, hidden, cell, reverse)
         if inputs.numel() == 0:
             return inputs, hidden, cell
@@ -136,14 +137,14 @@ class LSTMP(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same as one operator of the graph, so that a compiled or exported model serves every length."""
 
-        def step(state: tuple[Tensor, Tensor], word: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-            gate_input, is_word, keep = word
-            hidden, cell = self.masked_step(gate_input, is_word, keep, *state)
-            return (hidden, cell), hidden.clone()
+        def step(state: State, word: State) -> Stepped:
+            (hidden, cell), (gate_input, is_word, keep) = state, word
+            hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
+            return (hidden, cell), hidden
 
         # (T, B, 4H), (T, B, 1), (T, B, 1)
         words = (self.input_linear(inputs).transpose(0, 1), mask.t().unsqueeze(-1), keeps.t().unsqueeze(-1))
-        (hidden, cell), outputs = scan(step, (hidden.clone(), cell.clone()), words, reverse=reverse)
+        (hidden, cell), outputs = scan_words(step, (hidden, cell), words, reverse)
         return outputs.transpose(0, 1).masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 
     @property
@@ -224,11 +225,14 @@ class BiLMLayer(GradientCheckpointingLayer):
 
         Adapters, quantisation, hooks and offloading take the reference scan.
         """
-        modules = [module for lstm in (self.forward_lstm, self.backward_lstm) for module in lstm.modules()]
+        forward, backward = self.forward_lstm, self.backward_lstm
+        modules = [module for lstm in (forward, backward) for module in lstm.modules()]
         return (
             not torch.compiler.is_compiling()
             and may_take("packed")
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
+            # torchao leaves the modules and puts other tensors into them.
+            and all(type(weight.data) is Tensor for lstm in (forward, backward) for weight in lstm.parameters())
         )
 
     def _scan(
@@ -251,7 +255,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
         halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
         with torch.autocast(device, enabled=False):
-            outputs, *last = scan_words(
+            outputs, *last = packed_scan(
                 torch.stack([half.index_select(0, places) for half, places in halves]).to(dtype),
                 order.columns,
                 keeps,

@@ -144,22 +144,23 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             ValueError: if a row is no pair of texts, a position is not a word of the context, or a shape is wrong.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
-        question, context = texts.vectors.chunk(2)
-        question_mask, context_mask = texts.rows.mask.chunk(2)
+        question, context = texts.rows.split(texts.vectors)
+        question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))
         if self.lstm is not None:
             vectors = self.lstm(vectors, context_mask)
         logits = self.qa_outputs(vectors)
         # Back to the positions of the rows, in which questions have no logits.
         logits = texts.rows.put_back(torch.cat([torch.zeros_like(logits), logits]))
-        in_context = texts.rows.put_back(torch.cat([torch.zeros_like(context_mask), context_mask]))
-        start_logits, end_logits = logits.masked_fill(
-            ~in_context.bool().unsqueeze(-1), torch.finfo(logits.dtype).min
-        ).unbind(-1)
+        is_context = context_mask.long()
+        in_context = texts.rows.put_back(torch.cat([torch.zeros_like(is_context), is_context])).bool()
+        start_logits, end_logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(
+            -1
+        )
         loss = None
         if start_positions is not None and end_positions is not None:
             for name, positions in (("start_positions", start_positions), ("end_positions", end_positions)):
-                _check_positions(name, positions, in_context.bool())
+                _check_positions(name, positions, in_context)
             loss = self.loss_function(start_logits, end_logits, start_positions, end_positions) + self.mix_penalty()
         return QuestionAnsweringModelOutput(
             loss=loss,

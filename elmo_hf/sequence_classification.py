@@ -97,7 +97,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
-            pooled = compare(*pooled.chunk(2))
+            pooled = compare(*texts.rows.split(pooled))
         logits = self.classifier(self.dropout(pooled))
         loss = None
         if labels is not None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
+from .scan_operator import State, Stepped, scan_words, uses_operator
 from .text_rows import reverse_words
 
 
@@ -36,9 +37,28 @@ class BiLSTM(nn.Module):
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, 2S)`, forward half first, zero where `mask` `(N, W)` is False."""
         # Padding stands after the words in both runs, so that no word's vector can depend on it.
-        forward, _ = self.forward_lstm(inputs)
-        backward, _ = self.backward_lstm(reverse_words(inputs, mask))
+        forward = _run(self.forward_lstm, inputs)
+        backward = _run(self.backward_lstm, reverse_words(inputs, mask))
         return torch.cat([forward, reverse_words(backward, mask)], dim=-1).masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def _run(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
+    """The outputs `(N, W, S)` of an LSTM over `(N, W, input_size)`; one graph serves every length."""
+    if not uses_operator():
+        return lstm(inputs)[0]
+
+    def step(state: State, word: State) -> Stepped:
+        hidden, cell = state
+        gates = word[0] + nn.functional.linear(hidden, recurrent_weight, recurrent_bias)
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+        cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
+        hidden = output_gate.sigmoid() * cell.tanh()
+        return (hidden, cell), hidden
+
+    input_weight, recurrent_weight, input_bias, recurrent_bias = lstm.all_weights[0]
+    gate_inputs = nn.functional.linear(inputs, input_weight, input_bias).transpose(0, 1)
+    zeros = inputs.new_zeros(inputs.shape[0], lstm.hidden_size)
+    return scan_words(step, (zeros, zeros), (gate_inputs,))[1].transpose(0, 1)
 
 
 class TaskEncoder(nn.Module):

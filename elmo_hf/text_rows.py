@@ -26,10 +26,14 @@ class TextRows:
     def __init__(self, masks: Sequence[Tensor]) -> None:
         """`masks` `(B, T)` are True on the words of the first text of each row, of the second, and so on."""
         mask = torch.cat(list(masks))
-        order = (~mask).byte().argsort(dim=1, stable=True)
+        # Words go to the front and the rest behind them, both in order: a stable sort that every exporter knows.
+        place = torch.where(mask, mask.cumsum(dim=1), mask.sum(dim=1, keepdim=True) + (~mask).cumsum(dim=1)) - 1
+        positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
+        order = torch.zeros_like(place).scatter(1, place, positions)
         if not torch.compiler.is_compiling():
             # How long the longest text is depends on the data, and a compiled shape must not.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
+        self.num_texts = len(masks)
         self.batch_size, self.num_positions = masks[0].shape
         self.mask = mask.gather(1, order)
         self._order = order
@@ -39,14 +43,18 @@ class TextRows:
         """Maps `(B, T, ...)` to `(N, W, ...)`; what stands where the mask is False has no meaning."""
         return values[self._rows, self._order]
 
+    def split(self, values: Tensor) -> tuple[Tensor, ...]:
+        """Splits `(N, ...)` into `(B, ...)` of the first texts, of the second, and so on."""
+        return values.unflatten(0, (self.num_texts, self.batch_size)).unbind()
+
     def put_back(self, values: Tensor) -> Tensor:
         """Maps `(N, W, ...)` to `(B, T, ...)`, zero where no word stands."""
         trailing = [1] * (values.dim() - 2)
         index = self._order.view(*self._order.shape, *trailing).expand_as(values)
         words = values.masked_fill(~self.mask.view(*self.mask.shape, *trailing), 0)
-        rows = words.new_zeros(len(words), self.num_positions, *values.shape[2:]).scatter(1, index, words)
+        rows = words.new_zeros(words.shape[0], self.num_positions, *values.shape[2:]).scatter(1, index, words)
         # Each position belongs to one text at most.
-        return rows.unflatten(0, (-1, self.batch_size)).sum(dim=0)
+        return torch.stack(self.split(rows)).sum(dim=0)
 
 
 def reverse_words(values: Tensor, mask: Tensor) -> Tensor:

@@ -59,6 +59,7 @@ def read_hdf5(path: Path) -> list[np.ndarray]:
     [
         ("convert", "elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check"),
         ("embed", "elmo-hf embed tiny-elmo sentences.txt -o vectors.hdf5 --layers average"),
+        ("export", "elmo-hf export tiny elmo.onnx"),
         ("push", "elmo-hf push elmo-small my-org/elmo-small --private"),
         ("verify", "elmo-hf verify elmo-small"),
     ],
@@ -86,6 +87,7 @@ def test_help_lists_every_verb() -> None:
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
         "embed",
+        "export",
         "push",
         "verify",
         "vocab",

@@ -70,7 +70,19 @@ def test_the_python_of_the_guide_to_tasks_runs(place: Path) -> None:
     assert (place / "film-elmo" / "sequence_classification.py").exists()
 
 
-@pytest.mark.parametrize("name", ["migration.md", "hub.md", "tasks.md"])
+def test_what_the_guide_to_speed_shows_of_quantising_and_exporting_runs(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    text = (DOCS / "speed.md").read_text(encoding="utf-8")
+    command = next(line for line in "".join(blocks(text, "bash")).splitlines() if "export" in line)
+    assert CliRunner().invoke(app, shlex.split(command, comments=True)[1:]).exit_code == 0
+    quantise, run = (block for block in blocks(text, "python") if "torchao" in block or "onnxruntime" in block)
+    shown = "print(type(model.bilm.layers[0].forward_lstm.projection.weight).__name__, vectors.shape, pooled.shape)"
+    assert run_python(f"{quantise}{run}{shown}", place).splitlines()[-1] == "Int8Tensor (2, 8, 16) (2, 16)"
+
+
+@pytest.mark.parametrize("name", ["migration.md", "hub.md", "tasks.md", "speed.md"])
 def test_every_command_and_option_is_one_of_ours(name: str) -> None:
     lines = [line for block in blocks((DOCS / name).read_text(encoding="utf-8"), "bash") for line in block.splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("elmo-hf")]

@@ -30,6 +30,7 @@ HUB_RING = [
     "pretraining.py",
     "question_answering.py",
     "scalar_mix.py",
+    "scan_operator.py",
     "scoring.py",
     "sequence_classification.py",
     "softmax.py",

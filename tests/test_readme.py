@@ -25,8 +25,8 @@ def test_the_python_of_the_readme_runs(tiny_folder: Path) -> None:
 
 
 def test_every_option_of_the_readmes_commands_is_one_of_the_command_line() -> None:
-    commands = re.findall(r"elmo-hf (convert|embed|push|verify|vocab|pretrain|score) ([^#\n`&]*)", README)
-    assert len(commands) >= 13
+    commands = re.findall(r"elmo-hf (convert|embed|export|push|verify|vocab|pretrain|score) ([^#\n`&]*)", README)
+    assert len(commands) >= 14
     for verb, arguments in commands:
         help_text = CliRunner().invoke(app, [verb, "--help"]).output
         for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", arguments):

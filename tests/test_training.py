@@ -1,11 +1,13 @@
 """Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import assert_outputs_close, random_inputs, word_config
+from task_models import logits_of, make_batch, make_task_model
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from elmo_hf import ElmoConfig, ElmoModel
@@ -108,11 +110,27 @@ def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradie
     assert graphs.frame_count <= 4
 
 
-def test_an_exported_model_takes_any_batch_size_and_length(tiny_model: ElmoModel) -> None:
+@pytest.mark.parametrize("task", ["crf", "questions"])
+def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_length(task: str) -> None:
+    model = make_task_model(task, num_hidden_layers=1)
+    torch._dynamo.reset()
+    graphs = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(model, backend=graphs, fullgraph=True)
+    for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("right", slice(0, 2)), ("left", slice(0, 2))):
+        batch = make_batch(task, side, rows)
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            assert_outputs_close(logits_of(compiled(**inputs)), logits_of(model(**inputs)), 1e-5)
+    assert graphs.frame_count <= 3
+
+
+def test_an_exported_model_takes_any_batch_size_and_length(tiny_model: ElmoModel, tmp_path: Path) -> None:
     dimensions = {0: torch.export.Dim("texts", min=2, max=64), 1: torch.export.Dim("words", min=2, max=512)}
     example = random_inputs(tiny_model.config, [5, 3])
     shapes = dict.fromkeys(example, dimensions)
-    exported = torch.export.export(tiny_model, (), example, dynamic_shapes=shapes, strict=False).module()
+    program = torch.export.export(tiny_model, (), example, dynamic_shapes=shapes, strict=False)
+    torch.export.save(program, tmp_path / "elmo.pt2")
+    exported = torch.export.load(tmp_path / "elmo.pt2").module()
     for lengths in ([4, 2, 1], [9, 9]):
         inputs = random_inputs(tiny_model.config, lengths)
         assert_outputs_close(exported(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 1e-5)

@@ -1,0 +1,181 @@
+"""Low precision on a CPU: how far from float32, and how fast, on real sentences.
+
+    python benchmarks/low_precision.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
+
+Each contestant runs the same sentences from character ids to the mix of the layers:
+
+    float32          the model as it is
+    bfloat16         `dtype=torch.bfloat16`
+    int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights of a
+                     linear by output, its inputs by word; needs `pip install torchao`
+    int8 torch       `torch.ao.quantization.quantize_dynamic`: weights by output, inputs by whole batch, so that a
+                     word's vector depends on its batch mates
+    ONNX Runtime     the graph of `elmo-hf export` in float32
+    int8 ONNX        the same after `onnxruntime.quantization.quantize_dynamic`; inputs by whole batch
+
+The error of a word is |v - v'| / |v| with v of float32 in the same batch; the largest and the mean over all words,
+boundaries included. Without `--model` the model is of the original's size with random weights, those of the LSTMs as
+many times larger than at the start of training as `--scale` says. They take turns; medians are printed.
+"""
+
+import platform
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import onnxruntime
+import torch
+import torchao
+import transformers
+import typer
+from onnxruntime.quantization import QuantType
+from onnxruntime.quantization import quantize_dynamic as quantize_graph
+from torch import Tensor, nn
+from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig
+from transformers import TorchAoConfig
+
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.export import export_model
+from elmo_hf.loading import load_complete, model_folder
+from elmo_hf.sentences import read_sentences
+
+VERSIONS = {"torch": torch, "torchao": torchao, "onnxruntime": onnxruntime, "transformers": transformers}
+Run = Callable[[dict[str, Tensor]], dict[str, Tensor]]
+
+
+def make_folder(folder: Path, scale: float) -> None:
+    """Saves a model of the original's size with random weights, and its tokenizer."""
+    torch.manual_seed(0)
+    model = ElmoModel(ElmoConfig())
+    with torch.no_grad():
+        for parameter in model.bilm.parameters():
+            parameter.mul_(scale)
+    model.save_pretrained(folder)
+    ElmoTokenizer().save_pretrained(folder)
+
+
+def in_torch(model: nn.Module) -> Run:
+    """The layers and the mix, by name, as float32."""
+
+    def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.inference_mode():
+            output = model(**inputs, output_hidden_states=True)
+        layers = {f"layer {number}": layer.float() for number, layer in enumerate(output.hidden_states)}
+        return layers | {"mix": output.elmo_representations[0].float()}
+
+    return run
+
+
+def in_onnx_runtime(path: Path) -> Run:
+    """The same of a graph that `elmo-hf export` wrote."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    # Threads that wait by spinning would take the cores from the contestants after.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    layers = [output.name for output in session.get_outputs() if output.name.startswith("hidden_states.")]
+
+    def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        found = session.run(
+            [*layers, "elmo_representations.0"], {name: value.numpy() for name, value in inputs.items()}
+        )
+        names = [*(f"layer {number}" for number in range(len(layers))), "mix"]
+        return {name: torch.from_numpy(value) for name, value in zip(names, found, strict=True)}
+
+    return run
+
+
+def contestants(folder: Path, work: Path) -> dict[str, Run]:
+    """All of them over one saved model."""
+    torchao_config = TorchAoConfig(Int8DynamicActivationInt8WeightConfig())
+    graph, small_graph = work / "elmo.onnx", work / "elmo-int8.onnx"
+    if not graph.exists():
+        export_model(load_complete(folder, dtype=torch.float32), graph)
+        quantize_graph(graph, small_graph, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True})
+    return {
+        "float32": in_torch(load_complete(folder, dtype=torch.float32)),
+        "bfloat16": in_torch(load_complete(folder, dtype=torch.bfloat16)),
+        "int8 torchao": in_torch(load_complete(folder, dtype=torch.float32, quantization_config=torchao_config)),
+        "int8 torch": in_torch(
+            quantize_dynamic(load_complete(folder, dtype=torch.float32), {nn.Linear: per_channel_dynamic_qconfig})
+        ),
+        "ONNX Runtime": in_onnx_runtime(graph),
+        "int8 ONNX": in_onnx_runtime(small_graph),
+    }
+
+
+def errors(found: dict[str, Tensor], expected: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
+    """By layer, the error of each word of a batch."""
+    return {
+        name: ((found[name] - vectors).norm(dim=-1) / vectors.norm(dim=-1))[mask.bool()]
+        for name, vectors in expected.items()
+    }
+
+
+def main(
+    corpus: Annotated[Path, typer.Argument(help="CoNLL-U.")],
+    model: Annotated[str | None, typer.Option(help="A folder, or tiny; default: the original's size.")] = None,
+    sentences: Annotated[int, typer.Option(help="Sentences that errors are measured on, from the first.")] = 320,
+    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 3,
+    threads: Annotated[int, typer.Option(help="Of each contestant.")] = 2,
+    scale: Annotated[float, typer.Option(help="Of random LSTM weights.")] = 1.0,
+    keep: Annotated[Path | None, typer.Option(help="Keep what is made in this folder, and find it there.")] = None,
+) -> None:
+    """Measure, and print two tables."""
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(threads)
+    work = Path(tempfile.mkdtemp()) if keep is None else keep
+    work.mkdir(exist_ok=True)
+    folder = work / "model" if model is None else Path(model_folder(model))
+    if not folder.exists():
+        make_folder(folder, scale)
+    tokenizer = ElmoTokenizer.from_pretrained(folder)
+    words: list[Any] = [sentence for sentence in read_sentences(corpus) if len(sentence) > 0]
+    runs = contestants(folder, work)
+    versions = ", ".join(f"{name} {module.__version__}" for name, module in VERSIONS.items())
+    print(f"{platform.processor() or platform.machine()}, {threads} threads, {versions}")
+
+    def batch_of(chosen: list[Any]) -> dict[str, Tensor]:
+        return dict(tokenizer(chosen, is_split_into_words=True, padding=True, return_tensors="pt"))
+
+    of_words: dict[str, dict[str, list[Tensor]]] = {}
+    for start in range(0, min(sentences, len(words)), 32):
+        inputs = batch_of(words[start : start + 32])
+        expected = runs["float32"](inputs)
+        for name in list(runs)[1:]:
+            for layer, error in errors(runs[name](inputs), expected, inputs["attention_mask"]).items():
+                of_words.setdefault(name, {}).setdefault(layer, []).append(error)
+    layers = list(next(iter(of_words.values())))
+    print(f"\n| error against float32, mean (largest) | {' | '.join(layers)} |\n|---|{'---|' * len(layers)}")
+    for name, by_layer in of_words.items():
+        cells = [torch.cat(by_layer[layer]) for layer in layers]
+        print(f"| {name} | {' | '.join(f'{cell.mean():.2%} ({cell.max():.2%})' for cell in cells)} |")
+
+    sizes_of_batches = (1, 8, 32)
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(rounds):  # the errors have warmed all up
+        for size in sizes_of_batches:
+            # Ragged as they come; at batch 1, four calls.
+            batches = [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)]
+            number = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
+            for name, run in runs.items():
+                begin = time.perf_counter()
+                for inputs in batches:
+                    run(inputs)
+                times.setdefault((name, size), []).append(number / (time.perf_counter() - begin))
+    print(f"\n| words/s, boundaries included, batch | {' | '.join(map(str, sizes_of_batches))} |")
+    print(f"|---|{'---|' * len(sizes_of_batches)}")
+    for name in runs:
+        medians = [statistics.median(times[name, size]) for size in sizes_of_batches]
+        print(f"| {name} | {' | '.join(f'{median:,.0f}' for median in medians)} |")
+
+
+if __name__ == "__main__":
+    typer.run(main)
