@@ -1,14 +1,12 @@
-"""The real AllenNLP, which needs an old Python, old torch and an environment of its own: both ends of a pipe to it.
+"""The real AllenNLP, which needs an old Python, an old torch and so an environment of its own; our end of it, and its.
 
-`AllenNlp` starts this file with the other environment's interpreter, which loads a checkpoint and then embeds the
-batches it is sent, one request and one answer a line of JSON. So both can take turns in one run. Ids travel as files.
-The environment is described in `benchmarks/README.md`; this file must run in Python 3.8.
+`AllenNlp` starts this file with the other environment's interpreter, which loads a checkpoint and then embeds batches
+when asked; so both can take turns in one run. Ids and vectors travel as files. How to make the environment is told in
+`benchmarks/README.md`; this file must run in its Python 3.8.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -16,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from worker import Worker, serve
 
 
 class AllenNlp:
     """AllenNLP's `Elmo` in a process of its own.
 
     Attributes:
-        facts: `load_seconds`, `loaded_mib` (what loading added at most) and `versions`.
+        facts: `load_seconds`; `loaded_mib`, the most that loading held beyond the imports; `versions`.
     """
 
     def __init__(self, python: Path, checkpoint: Path, threads: int) -> None:
@@ -33,42 +32,25 @@ class AllenNlp:
             checkpoint: a folder with `options.json` and `weights.hdf5`.
             threads: of torch.
         """
-        self._process = subprocess.Popen(
-            [str(python), "-W", "ignore", __file__, str(checkpoint), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.facts = self._answer()
+        self._worker = Worker(python, Path(__file__), checkpoint, threads)
+        self.facts = self._worker.ask(batches=[])
 
-    def embed(self, batches: Sequence[Path], output: Path | None = None) -> dict[str, float]:
-        """Embeds batches, each from the zero state.
+    def embed(self, batches: Sequence[Path], output: Path | None = None) -> float:
+        """Embeds batches, each from the zero state, and returns the seconds that it took.
 
         Args:
             batches: files of character ids `(B, T, C)`, without boundaries.
-            output: where to write the mixes `(B, T, 2P)`, by the batches' numbers; None: nowhere.
-
-        Returns:
-            `seconds` of all batches, and `peak_mib`, the most the process held so far beyond what it began with.
+            output: where to write the mixes `(B, T, 2P)`, as `arr_0` and so on; None: nowhere.
         """
-        assert self._process.stdin is not None
-        request = {"batches": [str(path) for path in batches], "output": None if output is None else str(output)}
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return self._answer()
+        answer = self._worker.ask(batches=list(map(str, batches)), output=None if output is None else str(output))
+        return answer["seconds"]
 
     def close(self) -> None:
         """Ends it."""
-        self._process.communicate()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"AllenNLP's process ended with status {self._process.wait()}; its message is above.")
-        return json.loads(line)
+        self._worker.close()
 
 
-def serve(checkpoint: Path, threads: int) -> None:
+def main(checkpoint: Path, threads: int) -> None:
     """The other end."""
     import torch
     from allennlp.modules.elmo import Elmo
@@ -77,25 +59,25 @@ def serve(checkpoint: Path, threads: int) -> None:
     before = memory("VmRSS")
     start = time.perf_counter()
     elmo = Elmo(str(checkpoint / "options.json"), str(checkpoint / "weights.hdf5"), 1, dropout=0.0).eval()
-    seconds = time.perf_counter() - start
-    # Its state goes from batch to batch otherwise.
-    elmo._elmo_lstm._elmo_lstm.stateful = False
     facts = {
-        "load_seconds": seconds,
+        "load_seconds": time.perf_counter() - start,
         "loaded_mib": memory("VmHWM") - before,
         "versions": f"Python {sys.version.split()[0]}, torch {torch.__version__}",
     }
-    print(json.dumps(facts), flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        batches = [torch.from_numpy(np.load(path)) for path in request["batches"]]
+    # Else its state would go from batch to batch.
+    elmo._elmo_lstm._elmo_lstm.stateful = False
+
+    def embed(batches: list[str], output: str | None = None) -> dict[str, Any]:
+        ids = [torch.from_numpy(np.load(path)) for path in batches]
         start = time.perf_counter()
         with torch.no_grad():
-            mixes = [elmo(batch)["elmo_representations"][0] for batch in batches]
+            mixes = [elmo(batch)["elmo_representations"][0] for batch in ids]
         seconds = time.perf_counter() - start
-        if request["output"]:
-            np.savez(request["output"], *(mix.numpy() for mix in mixes))
-        print(json.dumps({"seconds": seconds, "peak_mib": memory("VmHWM") - before}), flush=True)
+        if output is not None:
+            np.savez(output, *(mix.numpy() for mix in mixes))
+        return {**facts, "seconds": seconds}
+
+    serve(embed)
 
 
 def memory(field: str) -> float:
@@ -105,4 +87,4 @@ def memory(field: str) -> float:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -20,77 +20,56 @@ from elmo_hf.conversion.convert import folder_to_allennlp
 # A large matrix product, at whose rate the machine could work at best.
 MATRIX_SIZE = 4096
 # Sentences of a measurement by batch size: enough words for a second or so.
-NUM_SENTENCES = {1: 16, 8: 48}
-LEAST_BATCHES = 2
+NUM_SENTENCES = {1: 16, 8: 48, 32: 64, 64: 128}
 
 
 @torch.no_grad()
 def embedding(sentences: Path, sizes: Sequence[int], allennlp: Path | None, rounds: int, small: bool) -> None:
     """Words a second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
 
-    Batches hold sentences at random, so they are ragged.
+    Batches hold sentences at random, so they are ragged; those of the last row hold the same ones sorted by length.
     """
     model = random_model(small)
-    loop = LoopElmo(model)
-    lstms = ProjectedLstms(model)
+    loop, lstms = LoopElmo(model), ProjectedLstms(model)
     check_lstms(lstms, some_sentences(sentences, 8), small)
-    matrix = torch.randn(64 if small else MATRIX_SIZE, 64 if small else MATRIX_SIZE)
+    side = 64 if small else MATRIX_SIZE
+    matrix = torch.randn(side, side)
     whole, alone = [], []
     with tempfile.TemporaryDirectory() as folder:
         peer = None if allennlp is None else start_peer(allennlp, model, Path(folder))
-        for size in sizes:
-            drawn = some_sentences(sentences, max(NUM_SENTENCES.get(size, 0), LEAST_BATCHES * size))
-            batches = batches_of(drawn, size)
-            vectors = [model(**batch.inputs).token_embeddings for batch in batches]
-            contestants: dict[str, Contestant] = {
-                "ours": timed(each(batches, lambda batch: model(**batch.inputs))),
-                "loop": timed(each(batches, lambda batch: loop(batch.input_ids))),
-            }
-            for batch in batches:
-                check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).elmo_representations[0])
+        for size, is_sorted in [*((size, False) for size in sizes), (sizes[-1], True)]:
+            drawn = some_sentences(sentences, NUM_SENTENCES.get(size, 2 * size))
+            batches = batches_of(sorted(drawn, key=len) if is_sorted else drawn, size)
+            contestants = with_loop(model, loop, batches)
             if peer is not None:
-                contestants["AllenNLP"] = peer_contestant(peer, drawn, size, Path(folder), model, batches)
-            contestants["biLM"] = timed(
-                each(list(zip(vectors, batches, strict=True)), lambda pair: bilm_alone(model, *pair))
-            )
-            contestants["nn.LSTM"] = timed(
-                each(list(zip(vectors, batches, strict=True)), lambda pair: lstms(pair[0], pair[1].attention_mask > 0))
-            )
+                contestants["AllenNLP"] = with_allennlp(model, peer, batches, Path(folder))
+            contestants |= bilms(model, lstms, batches)
             contestants["matrix"] = timed(lambda: torch.mm(matrix, matrix))
-            turns, words = Rounds(contestants, rounds), num_words(batches)
+            turns = Rounds(contestants, rounds)
             rate = flops(model.config, batches) / turns.median("ours")
-            peak = 2 * len(matrix) ** 3 / turns.median("matrix")
-            whole.append(
-                [
-                    f"{size}",
-                    *(f"{words / turns.median(name):,.0f}" for name in contestants if name in ("ours", "loop")),
-                    f"{turns.ratio('loop', 'ours'):.2f}",
-                    f"{words / turns.median('AllenNLP'):,.0f}" if peer else "",
-                    f"{turns.ratio('AllenNLP', 'ours'):.2f}" if peer else "",
-                    f"{rate / 1e9:,.0f} of {peak / 1e9:,.0f}",
-                    f"{rate / peak:.0%}",
-                ]
-            )
-            alone.append(
-                [
-                    f"{size}",
-                    *(f"{words / turns.median(name):,.0f}" for name in ("biLM", "nn.LSTM")),
-                    f"{turns.ratio('nn.LSTM', 'biLM'):.2f}",
-                ]
-            )
+            peak = 2 * side**3 / turns.median("matrix")
+            speeds = {name: f"{num_words(batches) / turns.median(name):,.0f}" for name in contestants}
+            label = f"{size}, by length" if is_sorted else f"{size}"
+            with_peer = [speeds["AllenNLP"], f"{turns.ratio('AllenNLP', 'ours'):.2f}"] if peer else ["", ""]
+            shares = [f"{rate / 1e9:,.0f}", f"{peak / 1e9:,.0f}", f"{rate / peak:.0%}"]
+            ratio = f"{turns.ratio('loop', 'ours'):.2f}"
+            whole.append([label, speeds["ours"], speeds["loop"], ratio, *with_peer, *shares])
+            alone.append([label, speeds["biLM"], speeds["nn.LSTM"], f"{turns.ratio('nn.LSTM', 'biLM'):.2f}"])
         if peer is not None:
             peer.close()
-            print(f"AllenNLP 2.10.1 under {peer.facts['versions']}: loads in {peer.facts['load_seconds']:.1f} s")
-    print_table(
-        ["batch", "ours, words/s", "loop", "times", "AllenNLP", "times", "GFLOP/s of a large product's", "share"], whole
-    )
-    print_table(["batch, biLM alone", "ours, words/s", "`nn.LSTM(proj_size)`, no clips", "times"], alone)
+            print(
+                f"AllenNLP 2.10.1 under {peer.facts['versions']}: loads in {peer.facts['load_seconds']:.1f} s, ", end=""
+            )
+            print(f"which takes {peer.facts['loaded_mib']:,.0f} MiB")
+    header = ["whole model, batch", "words/s", "loop", "times", "AllenNLP", "times"]
+    print_table([*header, "GFLOP/s", "of a large product", "share"], whole)
+    print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
 
 
 @torch.no_grad()
 def precision(sentences: Path, rounds: int, small: bool) -> None:
     """Words a second in other number formats, with the error against float32: of each word's mix, |x - y| / |y|."""
-    batches = batches_of(some_sentences(sentences, LEAST_BATCHES * 32), 32)
+    batches = batches_of(some_sentences(sentences, NUM_SENTENCES[32]), 32)
     model = random_model(small)
     models: dict[str, ElmoModel] = {
         "float32": model,
@@ -124,11 +103,6 @@ def precision(sentences: Path, rounds: int, small: bool) -> None:
     print_table(["batch 32", "words/s", "times float32", "mean error", "largest error"], rows)
 
 
-def bilm_alone(model: ElmoModel, vectors: Tensor, batch: Batch) -> None:
-    """Ours from word vectors on; the mix, which is in it, is small."""
-    model(inputs_embeds=vectors, attention_mask=batch.attention_mask)
-
-
 def each(batches: Sequence, embed: Callable) -> Callable[[], None]:
     """A run over all batches."""
 
@@ -137,6 +111,25 @@ def each(batches: Sequence, embed: Callable) -> Callable[[], None]:
             embed(batch)
 
     return run
+
+
+def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[str, Contestant]:
+    """Ours and the loop, which give the same mixes."""
+    for batch in batches:
+        check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).elmo_representations[0])
+    return {
+        "ours": timed(each(batches, lambda batch: model(**batch.inputs))),
+        "loop": timed(each(batches, lambda batch: loop(batch.input_ids))),
+    }
+
+
+def bilms(model: ElmoModel, lstms: ProjectedLstms, batches: list[Batch]) -> dict[str, Contestant]:
+    """Ours from word vectors to the mix, which is little; and torch's LSTMs."""
+    vectors = [(model(**batch.inputs).token_embeddings, batch.attention_mask) for batch in batches]
+    return {
+        "biLM": timed(each(vectors, lambda pair: model(inputs_embeds=pair[0], attention_mask=pair[1]))),
+        "nn.LSTM": timed(each(vectors, lambda pair: lstms(pair[0], pair[1] > 0))),
+    }
 
 
 def check_lstms(lstms: ProjectedLstms, sentences: list[list[str]], small: bool) -> None:
@@ -157,26 +150,18 @@ def start_peer(python: Path, model: ElmoModel, folder: Path) -> AllenNlp:
     return AllenNlp(python, folder / "checkpoint", torch.get_num_threads())
 
 
-def peer_contestant(
-    peer: AllenNlp, sentences: list[list[str]], size: int, folder: Path, model: ElmoModel, batches: list[Batch]
-) -> Contestant:
-    """AllenNLP's turn with the same sentences, whose values are compared first; its pipe is not counted."""
-    files = []
-    for number, start in enumerate(range(0, len(sentences), size)):
-        ids = ElmoTokenizer()(
-            sentences[start : start + size],
-            is_split_into_words=True,
-            add_special_tokens=False,
-            padding=True,
-            return_tensors="np",
-        )["input_ids"]
-        files.append(folder / f"{size}_{number}.npy")
-        np.save(files[-1], ids.astype(np.int64))
+def with_allennlp(model: ElmoModel, peer: AllenNlp, batches: list[Batch], folder: Path) -> Contestant:
+    """AllenNLP, which gives our mixes; the seconds are its own, without the pipe."""
+    files = [folder / f"batch_{number}.npy" for number in range(len(batches))]
+    for file, batch in zip(files, batches, strict=True):
+        # It puts `<S>` and `</S>` around sentences itself.
+        ids = batch.input_ids.masked_fill(model.boundaries(batch.input_ids).unsqueeze(-1), 0)
+        np.save(file, ids[:, 1:-1].numpy())
     peer.embed(files, folder / "mixes.npz")
     mixes = np.load(folder / "mixes.npz")
     for number, batch in enumerate(batches):
         ours = model(**batch.inputs).elmo_representations[0]
-        for row, theirs in enumerate(torch.from_numpy(mixes[f"arr_{number}"])):
-            length = int(batch.attention_mask[row].sum()) - 2
-            check_equal("AllenNLP", theirs[:length], ours[row, 1 : length + 1])
-    return lambda: peer.embed(files)["seconds"]
+        is_word = (batch.attention_mask > 0) & ~model.boundaries(batch.input_ids)
+        theirs = torch.from_numpy(mixes[f"arr_{number}"])
+        check_equal("AllenNLP", theirs[is_word[:, 1:-1]], ours[is_word])
+    return lambda: peer.embed(files)

@@ -2,10 +2,15 @@
 
 import json
 import re
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import compare
 import pytest
+import scaling
 import speed
 import timing
 import torch
@@ -36,9 +41,9 @@ def allennlp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(sys.executable)
 
 
-def run(*arguments: str) -> str:
+def run(main: Callable[..., None], *arguments: str) -> str:
     app = typer.Typer()
-    app.command()(speed.main)
+    app.command()(main)
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
@@ -55,17 +60,18 @@ def run(*arguments: str) -> str:
     ],
 )
 def test_each_group_prints_its_rows(sentences: Path, group: str, rows: list[str]) -> None:
-    output = run(str(sentences), "--small", "--rounds", "1", "--threads", "1", "--only", group)
+    output = run(speed.main, str(sentences), "--small", "--rounds", "1", "--threads", "1", "--only", group)
     assert "tiny model" in output
     numbers = re.findall(r"^\| ([^|]+) \|(?: [\d.,e+-]+ \|)+$", output, re.MULTILINE)
     assert numbers == rows
 
 
 def test_embedding_takes_turns_with_the_peers(sentences: Path, allennlp: Path) -> None:
-    sizes = ["--batch-size", "1", "--batch-size", "3"]
-    output = run(str(sentences), "--small", "--rounds", "1", "--only", "embedding", *sizes, "--allennlp", str(allennlp))
-    assert len(re.findall(r"^\| [13] \|(?: [\d.,]+ \|){5} \d+ of \d+ \| \d+% \|$", output, re.MULTILINE)) == 2
-    assert len(re.findall(r"^\| [13] \|(?: [\d.,]+ \|){3}$", output, re.MULTILINE)) == 2
+    options = ["--small", "--rounds", "1", "--threads", "1", "--only", "embedding", "--allennlp", str(allennlp)]
+    output = run(speed.main, str(sentences), *options, "--batch-size", "1", "--batch-size", "3")
+    labels = ["1", "3", "3, by length"]
+    assert re.findall(r"^\| ([^|]+) \|(?: [\d.,]+ \|){7} \d+% \|$", output, re.MULTILINE) == labels
+    assert re.findall(r"^\| ([^|]+) \|(?: [\d.,]+ \|){3}$", output, re.MULTILINE) == labels
     assert "AllenNLP 2.10.1 under Python" in output
 
 
@@ -91,6 +97,44 @@ def test_arithmetic_is_counted_once_for_each_word_and_each_distinct_word() -> No
     characters = 50 * 1 * 5 * 8 + 49 * 2 * 5 * 12 + 2 * 20**2 + 20 * 16
     batches = batches_of([["a", "b", "a"], ["c"]], 2)  # with boundaries 8 words, of which a, b, c, <S>, </S> differ
     assert flops(config, batches) == 2 * (8 * bilm + 5 * characters)
+
+
+def test_scaling_draws_a_picture(sentences: Path, tmp_path: Path) -> None:
+    options = ["--small", "--rounds", "1", "--threads", "1"]
+    output = run(scaling.main, str(sentences), "-o", str(tmp_path / "scaling.png"), *options)
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+    points = re.findall(r"^\| (\w+) .*: (\d+) \|(?: [\d.,]+ \|){3}$", output, re.MULTILINE)
+    assert points == [("sentences", "1"), ("sentences", "3"), ("words", "2"), ("words", "5"), ("threads", "1")]
+
+
+def git(repository: Path, command: str) -> list[str]:
+    options = ["-C", str(repository), "-c", "user.name=A", "-c", "user.email=a@b"]
+    result = subprocess.run(["git", *options, *command.split()], check=True, stdout=subprocess.PIPE, text=True)
+    return result.stdout.splitlines()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of the package as it is, which takes the place of ours."""
+    repository = tmp_path / "repository"
+    shutil.copytree(compare.ROOT / "elmo_hf", repository / "elmo_hf", ignore=shutil.ignore_patterns("__pycache__"))
+    for command in ("init -q -b main", "add .", "commit -q -m one"):
+        git(repository, command)
+    monkeypatch.setattr(compare, "ROOT", repository)
+    return repository
+
+
+def test_compare_times_another_commit(sentences: Path, repository: Path) -> None:
+    output = run(compare.main, "main", str(sentences), "--small", "--rounds", "1", "--threads", "1")
+    assert re.findall(r"^\| ([^|]+) \|(?: [\d.,]+ \|){5}$", output, re.MULTILINE) == list(compare.CASES)
+
+
+def test_compare_imports_each_commits_own_package_and_leaves_no_checkout(sentences: Path, repository: Path) -> None:
+    with (repository / "elmo_hf" / "scalar_mix.py").open("a", encoding="utf-8") as file:
+        file.write("\nScalarMix.forward = lambda self, layers, mask: layers[0]\n")
+    with pytest.raises(SystemExit, match="main differs from ours by"):
+        run(compare.main, "main", str(sentences), "--small", "--rounds", "1", "--threads", "1")
+    assert len(git(repository, "worktree list")) == 1
 
 
 def test_rounds_take_turns_and_ratios_are_of_the_same_round() -> None:
