@@ -2,9 +2,9 @@
 
     python benchmarks/compare.py main ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
-The other commit is checked out into a temporary folder. A process for each imports its own `elmo_hf`, with this very
-file around it; both load the same weights, must give the same values, and take turns. Printed is the median of the
-rounds' own ratios, and the least and largest of them: only what lies outside 1 altogether is a difference.
+The other commit is checked out into a temporary folder. Each has a process with its own `elmo_hf` and this checkout's
+`compare_worker.py`; both load the same weights, must give the same values, and take turns. Printed is the median of
+the rounds' own ratios, and the least and the most: a difference is one where both lie on the same side of 1.
 """
 
 import subprocess
@@ -18,21 +18,17 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from timing import Rounds, check_equal, machine, print_table, timed
-from torch import Tensor
-from transformers.utils.logging import disable_progress_bar
-from worker import Worker, serve
-from workload import batches_of, random_model, some_sentences
-
-from elmo_hf import ElmoModel
+from timing import Rounds, check_equal, machine, print_table
+from worker import Worker
+from workload import random_model
 
 ROOT = Path(__file__).parents[1]
-# Name, size and number of batches, and whether there is a backward pass.
+WORKER = Path(__file__).with_name("compare_worker.py")
 CASES = {
-    "embed, batch 1": (1, 16, False),
-    "embed, batch 8": (8, 6, False),
-    "embed, batch 32": (32, 2, False),
-    "forward and backward, batch 32": (32, 1, True),
+    "embed, batch 1": {"size": 1, "number": 16, "learns": False},
+    "embed, batch 8": {"size": 8, "number": 6, "learns": False},
+    "embed, batch 32": {"size": 32, "number": 2, "learns": False},
+    "forward and backward, batch 32": {"size": 32, "number": 1, "learns": True},
 }
 
 
@@ -63,7 +59,7 @@ def main(
         random_model(small).save_pretrained(folder)
         packages = {"this": ROOT, reference: tree}
         workers = {
-            name: Worker(Path(sys.executable), Path(__file__), folder, sentences.resolve(), threads, package=package)
+            name: Worker(Path(sys.executable), WORKER, package, folder, sentences, threads)
             for name, package in packages.items()
         }
         rows = [[case, *compare(case, workers, reference, Path(folder), rounds)] for case in CASES]
@@ -75,47 +71,17 @@ def main(
 def compare(case: str, workers: dict[str, Worker], reference: str, folder: Path, rounds: int) -> list[str]:
     """The cells of a row."""
     values = []
-    for name, worker in workers.items():
-        worker.ask(case=case, output=str(folder / f"{name.replace('/', '-')}.npy"))
-        values.append(torch.from_numpy(np.load(folder / f"{name.replace('/', '-')}.npy")))
+    for worker in workers.values():
+        worker.ask(**CASES[case], output=str(folder / "values.npy"))
+        values.append(torch.from_numpy(np.load(folder / "values.npy")))
     check_equal(reference, values[1], values[0])
     turns = Rounds(
-        {name: (lambda worker=worker: worker.ask(case=case)["seconds"]) for name, worker in workers.items()}, rounds
+        {name: (lambda worker=worker: worker.ask(**CASES[case])["seconds"]) for name, worker in workers.items()}, rounds
     )
     ratios = turns.ratios(reference, "this")
     seconds = [f"{turns.median(name):.3f}" for name in workers]
     return [*seconds, f"{turns.ratio(reference, 'this'):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}"]
 
 
-def work(folder: Path, sentences: Path, threads: int) -> None:
-    """One checkout's process."""
-    disable_progress_bar()
-    torch.set_num_threads(threads)
-    model = ElmoModel.from_pretrained(folder).eval()
-
-    def answer(case: str, output: str | None = None) -> dict[str, float]:
-        size, number, learns = CASES[case]
-        batches = batches_of(some_sentences(sentences, size * number), size)
-        gradients = model.bilm.layers[0].backward_lstm.recurrent_linear.weight
-
-        def run() -> list[Tensor]:
-            model.zero_grad()
-            with torch.set_grad_enabled(learns):
-                mixes = [model(**batch.inputs).elmo_representations[0] for batch in batches]
-                if learns:
-                    torch.stack([mix.square().mean() for mix in mixes]).sum().backward()
-            return [gradients.grad] if learns else mixes
-
-        seconds = timed(run)()
-        if output is not None:
-            np.save(output, torch.cat([value.detach().flatten() for value in run()]).numpy())
-        return {"seconds": seconds}
-
-    serve(answer)
-
-
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and Path(sys.argv[1]).is_dir():
-        work(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
-    else:
-        typer.run(main)
+    typer.run(main)
