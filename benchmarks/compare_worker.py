@@ -32,7 +32,7 @@ def main(package: Path, folder: Path, sentences: Path, threads: int) -> None:
                 mixes = [model(**batch.inputs).elmo_representations[0] for batch in batches]
                 if not learns:
                     return mixes
-                sum(mix.square().mean() for mix in mixes).backward()
+                sum(mix.square().sum() for mix in mixes).backward()
             return [learned.grad]
 
         seconds = timed(run)()

@@ -3,8 +3,8 @@
     python benchmarks/speed.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz --allennlp ALLENNLP/bin/python
 
 Each group of rows first checks that its contestants compute the same, to `timing.TOLERANCE`, and stops if they do not;
-then they take turns, and medians are printed. `--only` chooses groups, `--batch-size` the batches of `embedding`. What
-is timed: `workload.py`; the peers: `allennlp_loop.py`, `projected_lstm.py`, `allennlp_peer.py`.
+then they take turns, and medians are printed. `--only` chooses groups. What is timed: `workload.py`; the peers:
+`allennlp_loop.py`, `projected_lstm.py`, `allennlp_peer.py`.
 """
 
 from enum import Enum
@@ -24,6 +24,7 @@ class Group(str, Enum):
     """Groups of rows."""
 
     embedding = "embedding"
+    by_length = "by-length"
     precision = "precision"
     frozen = "frozen"
     fine_tuning = "fine-tuning"
@@ -34,7 +35,9 @@ class Group(str, Enum):
 def main(
     sentences: Annotated[Path, typer.Argument(help="Real sentences, split into words: .conllu or .jsonl.")],
     only: Annotated[list[Group] | None, typer.Option(help="Groups of rows; all of them if not given.")] = None,
-    batch_size: Annotated[list[int] | None, typer.Option(help="Of `embedding`; not given: 1, 8, 32, 64.")] = None,
+    batch_size: Annotated[
+        list[int] | None, typer.Option(help="Of `embedding` (not given: 1, 8, 32, 64) and `by-length` (64).")
+    ] = None,
     allennlp: Annotated[Path | None, typer.Option(help="Python of an environment with AllenNLP 2.10.1.")] = None,
     rounds: Annotated[int, typer.Option(help="How often each contestant takes its turn.")] = 5,
     threads: Annotated[int, typer.Option(help="Of torch.")] = 2,
@@ -47,6 +50,9 @@ def main(
     groups = {
         Group.embedding: lambda: speed_embedding.embedding(
             sentences, batch_size or [1, 8, 32, 64], allennlp, rounds, small
+        ),
+        Group.by_length: lambda: speed_embedding.embedding(
+            sentences, batch_size or [64], allennlp, rounds, small, by_length=True
         ),
         Group.precision: lambda: speed_embedding.precision(sentences, rounds, small),
         Group.frozen: lambda: speed_training.frozen(sentences, rounds, small),

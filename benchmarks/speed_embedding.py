@@ -19,27 +19,32 @@ from elmo_hf.conversion.convert import folder_to_allennlp
 
 # A large matrix product, at whose rate the machine could work at best.
 MATRIX_SIZE = 4096
-# Sentences of a measurement by batch size: enough words for a second or so.
-NUM_SENTENCES = {1: 16, 8: 48, 32: 64, 64: 128}
+# Batches of a measurement by their size: enough words for a second or so.
+NUM_BATCHES = {1: 16, 8: 4}
 
 
 @torch.no_grad()
-def embedding(sentences: Path, sizes: Sequence[int], allennlp: Path | None, rounds: int, small: bool) -> None:
+def embedding(
+    sentences: Path, sizes: Sequence[int], allennlp: Path | None, rounds: int, small: bool, by_length: bool = False
+) -> None:
     """Words a second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
 
-    Batches hold sentences at random, so they are ragged; those of the last row hold the same ones sorted by length.
+    Batches hold sentences at random, so they are ragged; or, `by_length`, they are the second and the last quarter of
+    the sentences sorted by length, as `elmo-hf embed` puts them together.
     """
     model = random_model(small)
     loop, lstms = LoopElmo(model), ProjectedLstms(model)
-    check_lstms(lstms, some_sentences(sentences, 8), small)
+    check_lstms(lstms, some_sentences(sentences, 3), small)
     side = 64 if small else MATRIX_SIZE
     matrix = torch.randn(side, side)
     whole, alone = [], []
     with tempfile.TemporaryDirectory() as folder:
         peer = None if allennlp is None else start_peer(allennlp, model, Path(folder))
-        for size, is_sorted in [*((size, False) for size in sizes), (sizes[-1], True)]:
-            drawn = some_sentences(sentences, NUM_SENTENCES.get(size, 2 * size))
-            batches = batches_of(sorted(drawn, key=len) if is_sorted else drawn, size)
+        for size in sizes:
+            if by_length:
+                batches = batches_of(sorted(some_sentences(sentences, 4 * size), key=len), size)[1::2]
+            else:
+                batches = batches_of(some_sentences(sentences, NUM_BATCHES.get(size, 1) * size), size)
             contestants = with_loop(model, loop, batches)
             if peer is not None:
                 contestants["AllenNLP"] = with_allennlp(model, peer, batches, Path(folder))
@@ -49,7 +54,7 @@ def embedding(sentences: Path, sizes: Sequence[int], allennlp: Path | None, roun
             rate = flops(model.config, batches) / turns.median("ours")
             peak = 2 * side**3 / turns.median("matrix")
             speeds = {name: f"{num_words(batches) / turns.median(name):,.0f}" for name in contestants}
-            label = f"{size}, by length" if is_sorted else f"{size}"
+            label = f"{size}, by length" if by_length else f"{size}"
             with_peer = [speeds["AllenNLP"], f"{turns.ratio('AllenNLP', 'ours'):.2f}"] if peer else ["", ""]
             shares = [f"{rate / 1e9:,.0f}", f"{peak / 1e9:,.0f}", f"{rate / peak:.0%}"]
             ratio = f"{turns.ratio('loop', 'ours'):.2f}"
@@ -69,7 +74,7 @@ def embedding(sentences: Path, sizes: Sequence[int], allennlp: Path | None, roun
 @torch.no_grad()
 def precision(sentences: Path, rounds: int, small: bool) -> None:
     """Words a second in other number formats, with the error against float32: of each word's mix, |x - y| / |y|."""
-    batches = batches_of(some_sentences(sentences, NUM_SENTENCES[32]), 32)
+    batches = batches_of(some_sentences(sentences, 32), 32)
     model = random_model(small)
     models: dict[str, ElmoModel] = {
         "float32": model,

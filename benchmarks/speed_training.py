@@ -8,7 +8,7 @@ import torch
 from allennlp_loop import LoopElmo, LoopLanguageModels
 from timing import Rounds, check_equal, print_table, timed
 from torch import Tensor, nn
-from workload import SMALL, at_trained_scale, batches_of, config_of, num_words, random_model, some_sentences
+from workload import SMALL, at_trained_scale, batches_of, config_of, random_model, some_sentences
 
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification
 from elmo_hf.corpus import Corpus
@@ -17,7 +17,7 @@ from elmo_hf.scoring import stream_inputs
 from elmo_hf.softmax import Candidates, draw_candidates
 from elmo_hf.streams import Stream
 
-BATCH_SIZE, NUM_BATCHES, NUM_LABELS = 32, 2, 17
+BATCH_SIZE, NUM_LABELS = 32, 17
 # Of pretraining, with bilm-tf's optimiser.
 ROWS, STEPS, NUM_SENTENCES = 16, 20, 400
 SOFTMAX_WORDS, SOFTMAX_SAMPLES = 50_000, 8192
@@ -26,63 +26,57 @@ LEARNING_RATE, ADAGRAD_START, LARGEST_NORM = 0.2, 1.0, 10.0
 
 def frozen(sentences: Path, rounds: int, small: bool) -> None:
     """A labeller's step, whose biLM is frozen, beside its inference."""
-    batches = batches_of(some_sentences(sentences, NUM_BATCHES * BATCH_SIZE), BATCH_SIZE)
+    (batch,) = batches_of(some_sentences(sentences, BATCH_SIZE), BATCH_SIZE)
     torch.manual_seed(0)
     labeller = at_trained_scale(ElmoForTokenClassification(config_of(small, freeze_bilm=True, num_labels=NUM_LABELS)))
-    labels = [batch.attention_mask.cumsum(dim=1) % NUM_LABELS for batch in batches]
+    inputs = batch.inputs | {"labels": batch.attention_mask.cumsum(dim=1) % NUM_LABELS}
     optimizer = torch.optim.SGD([part for part in labeller.parameters() if part.requires_grad], lr=0.0)
-
-    def losses() -> list[Tensor]:
-        return [labeller(**batch.inputs, labels=label).loss for batch, label in zip(batches, labels, strict=True)]
 
     @torch.no_grad()
     def infer() -> Tensor:
-        labeller.eval()
-        return torch.stack(losses())
+        return labeller.eval()(**inputs).loss
 
     def train() -> Tensor:
-        labeller.train()
-        found = []
-        for batch, label in zip(batches, labels, strict=True):
-            loss = labeller(**batch.inputs, labels=label).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            found.append(loss.detach())
-        return torch.stack(found)
+        loss = labeller.train()(**inputs).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
 
     check_equal("the loss in training", train(), infer())
-    turns, words = Rounds({"infer": timed(infer), "train": timed(train)}, rounds), num_words(batches)
+    turns = Rounds({"infer": timed(infer), "train": timed(train)}, rounds)
     print_table(
         [f"labeller, biLM frozen, batch {BATCH_SIZE}", "words/s", "times the seconds of inference"],
         [
-            ["inference", f"{words / turns.median('infer'):,.0f}", "1.00"],
-            ["training step", f"{words / turns.median('train'):,.0f}", f"{turns.ratio('train', 'infer'):.3f}"],
+            ["inference", f"{batch.num_words / turns.median('infer'):,.0f}", "1.00"],
+            [
+                "training step",
+                f"{batch.num_words / turns.median('train'):,.0f}",
+                f"{turns.ratio('train', 'infer'):.3f}",
+            ],
         ],
     )
 
 
 def fine_tuning(sentences: Path, rounds: int, small: bool) -> None:
     """Forward and backward through the whole model, ours and the loop's."""
-    batches = batches_of(some_sentences(sentences, NUM_BATCHES * BATCH_SIZE), BATCH_SIZE)
+    (batch,) = batches_of(some_sentences(sentences, BATCH_SIZE), BATCH_SIZE)
     model = random_model(small).train()
     loop = LoopElmo(model)
-    weights = [torch.randn(*batch.attention_mask.shape, model.config.hidden_size) for batch in batches]
-
-    def pass_over(mix_of: Callable, parts: nn.Module) -> Tensor:
-        parts.zero_grad()
-        total = torch.zeros(())
-        for batch, weight in zip(batches, weights, strict=True):
-            loss = (mix_of(batch) * weight).mean()
-            loss.backward()
-            total += loss.detach()
-        return total
+    weight = torch.randn(*batch.attention_mask.shape, model.config.hidden_size)
 
     def ours() -> Tensor:
-        return pass_over(lambda batch: model(**batch.inputs).elmo_representations[0], model)
+        model.zero_grad()
+        return backward(model(**batch.inputs).elmo_representations[0])
 
     def theirs() -> Tensor:
-        return pass_over(lambda batch: loop(batch.input_ids).mix, loop)
+        loop.zero_grad()
+        return backward(loop(batch.input_ids).mix)
+
+    def backward(mix: Tensor) -> Tensor:
+        loss = (mix * weight).sum()
+        loss.backward()
+        return loss.detach()
 
     check_equal("the loop's loss", theirs(), ours())
     check_equal(
@@ -90,12 +84,12 @@ def fine_tuning(sentences: Path, rounds: int, small: bool) -> None:
         loop.bilm.backward_layers[0].state_linear.weight.grad,
         model.bilm.layers[0].backward_lstm.recurrent_linear.weight.grad,
     )
-    turns, words = Rounds({"ours": timed(ours), "loop": timed(theirs)}, rounds), num_words(batches)
+    turns = Rounds({"ours": timed(ours), "loop": timed(theirs)}, rounds)
     print_table(
         [f"forward and backward, everything learns, batch {BATCH_SIZE}", "words/s", "times the loop"],
         [
-            ["ours", f"{words / turns.median('ours'):,.0f}", f"{turns.ratio('loop', 'ours'):.2f}"],
-            ["AllenNLP-style loop", f"{words / turns.median('loop'):,.0f}", "1.00"],
+            ["ours", f"{batch.num_words / turns.median('ours'):,.0f}", f"{turns.ratio('loop', 'ours'):.2f}"],
+            ["AllenNLP-style loop", f"{batch.num_words / turns.median('loop'):,.0f}", "1.00"],
         ],
     )
 

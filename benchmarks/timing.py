@@ -37,9 +37,10 @@ class Rounds:
     """Seconds of each contestant in each round."""
 
     def __init__(self, contestants: dict[str, Contestant], number: int) -> None:
-        """Runs every contestant once to warm up, and then `number` times in turns."""
-        for contestant in contestants.values():
-            contestant()
+        """Runs every contestant `number` times, in turns.
+
+        Comparing their values has warmed them up; what it has not is a round that a median passes over.
+        """
         self.seconds: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(number):
             for name, contestant in contestants.items():
