@@ -58,7 +58,7 @@ def main(
         Group.frozen: lambda: speed_training.frozen(sentences, rounds, small),
         Group.fine_tuning: lambda: speed_training.fine_tuning(sentences, rounds, small),
         Group.pretraining: lambda: speed_training.pretraining(sentences, rounds, small),
-        Group.loading: lambda: speed_loading.loading(sentences, rounds, small),
+        Group.loading: lambda: speed_loading.loading(sentences, allennlp, rounds, small),
     }
     for group, measure in groups.items():
         if not only or group in only:

@@ -62,10 +62,7 @@ def embedding(
             alone.append([label, speeds["biLM"], speeds["nn.LSTM"], f"{turns.ratio('nn.LSTM', 'biLM'):.2f}"])
         if peer is not None:
             peer.close()
-            print(
-                f"AllenNLP 2.10.1 under {peer.facts['versions']}: loads in {peer.facts['load_seconds']:.1f} s, ", end=""
-            )
-            print(f"which takes {peer.facts['loaded_mib']:,.0f} MiB")
+            print(f"AllenNLP 2.10.1: {peer.facts['versions']}")
     header = ["whole model, batch", "words/s", "loop", "times", "AllenNLP", "times"]
     print_table([*header, "GFLOP/s", "of a large product", "share"], whole)
     print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
@@ -147,12 +144,12 @@ def check_lstms(lstms: ProjectedLstms, sentences: list[list[str]], small: bool) 
         check_equal("`nn.LSTM`", layer, expected)
 
 
-def start_peer(python: Path, model: ElmoModel, folder: Path) -> AllenNlp:
+def start_peer(python: Path, model: ElmoModel, folder: Path, quick_start: bool = True) -> AllenNlp:
     """AllenNLP with the weights of `model`; `folder` is for files."""
     model.save_pretrained(folder / "model")
     ElmoTokenizer().save_pretrained(folder / "model")
     folder_to_allennlp(folder / "model", folder / "checkpoint")
-    return AllenNlp(python, folder / "checkpoint", torch.get_num_threads())
+    return AllenNlp(python, folder / "checkpoint", torch.get_num_threads(), quick_start)
 
 
 def with_allennlp(model: ElmoModel, peer: AllenNlp, batches: list[Batch], folder: Path) -> Contestant:

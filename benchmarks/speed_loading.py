@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from speed_embedding import start_peer
 from timing import Contestant, Rounds, peak_memory, print_table, timed
 from transformers.utils.logging import disable_progress_bar
 from workload import batches_of, random_model, some_sentences
@@ -20,7 +21,7 @@ MIB = 2**20
 PAGE = 4096
 
 
-def loading(sentences: Path, rounds: int, small: bool) -> None:
+def loading(sentences: Path, allennlp: Path | None, rounds: int, small: bool) -> None:
     """Seconds of `from_pretrained` beside those of reading the file, from the disk and from the system's cache.
 
     Weights are mapped into memory and come from the file when they are first used, so each page is used once.
@@ -66,6 +67,11 @@ def loading(sentences: Path, rounds: int, small: bool) -> None:
         size = file.stat().st_size / MIB
         print_table([f"file of {size:.0f} MiB", "reading it, s", "`from_pretrained`, s", "times"], rows)
         peaks = peaks_of_embedding(Path(folder), sentences)
+        if allennlp is not None:
+            peer = start_peer(allennlp, model, Path(folder), quick_start=False)
+            peer.close()
+            row = ["AllenNLP 2.10.1", f"{peer.facts['load_seconds']:.1f}", f"{peer.facts['loaded_mib']:.0f}"]
+            print_table(["once", "loading, s", "memory of it, MiB"], [row])
     weights, outputs, peak = (peaks[name] for name in ("weights", "outputs", "peak"))
     print_table(
         [f"memory of embedding, batch {BATCH_SIZE}, MiB", "weights", "outputs", "peak", "times both"],

@@ -37,6 +37,7 @@ def allennlp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "allennlp" / "modules"
     package.mkdir(parents=True)
     (package / "elmo.py").write_text("from elmo_hf.allennlp import Elmo\n", encoding="utf-8")
+    (package / "lstm_cell_with_projection.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return Path(sys.executable)
 
@@ -73,7 +74,13 @@ def test_embedding_takes_turns_with_the_peers(sentences: Path, allennlp: Path) -
     labels = ["1", "3", "1, by length", "3, by length"]
     assert re.findall(r"^\| ([^|]+) \|(?: [\d.,]+ \|){7} \d+% \|$", output, re.MULTILINE) == labels
     assert re.findall(r"^\| ([^|]+) \|(?: [\d.,]+ \|){3}$", output, re.MULTILINE) == labels
-    assert output.count("AllenNLP 2.10.1 under Python") == 2
+    assert output.count("AllenNLP 2.10.1: Python") == 2
+
+
+def test_loading_times_the_real_allennlp_too(sentences: Path, allennlp: Path) -> None:
+    options = ["--small", "--rounds", "1", "--threads", "1", "--only", "loading", "--allennlp", str(allennlp)]
+    output = run(speed.main, str(sentences), *options)
+    assert len(re.findall(r"^\| AllenNLP 2\.10\.1 \| [\d.]+ \| \d+ \|$", output, re.MULTILINE)) == 1
 
 
 def test_a_contestant_with_other_values_stops_the_benchmark() -> None:
