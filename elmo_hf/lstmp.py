@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .bilm_scan import Flags, Limits, Weights
-from .bilm_scan import scan as scan_both
+from .bilm_scan import scan as portable_scan
 from .configuration_elmo import ElmoConfig
+from .triton_scan import is_available
+from .triton_scan import scan as triton_scan
 
 try:
     from torch._higher_order_ops.scan import scan
@@ -229,14 +231,17 @@ class BiLMLayer(GradientCheckpointingLayer):
         forward_resets: Tensor | None,
         backward_resets: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both directions at once, by `bilm_scan.py`; arguments and results are those of `forward`."""
+        """Both directions at once, by one of the fast scans; arguments and results are those of `forward`."""
         forward, backward = self.forward_lstm, self.backward_lstm
+        on_gpu = is_available(inputs.device, inputs.dtype)
         flags = Flags(
-            None if mask.all() else _flags_in_steps(mask, mask),
+            # To ask a GPU whether there is padding would be to wait for it.
+            None if not on_gpu and mask.all() else _flags_in_steps(mask, mask),
             None
             if forward_resets is None or backward_resets is None
             else ~_flags_in_steps(forward_resets, backward_resets),
         )
+        scan_both = triton_scan if on_gpu else portable_scan
         outputs, hidden, cell = scan_both(
             _in_steps(*inputs.chunk(2, dim=-1)),
             flags,
