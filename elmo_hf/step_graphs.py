@@ -1,11 +1,11 @@
 """Work that is the same at every call, launched as one CUDA graph: a GPU does a step faster than Python asks for it.
 
-Work has a key and is always done on the same memory, at the addresses that are part of the key. It is done plainly the
-first time a key is seen and captured the second time, because what occurs once is not worth a capture, and replayed from
-then on. It must give the same when it is done twice, allocate nothing and wait for nothing.
+Work goes by a key and is always done on the same memory, whose addresses are in the key. The first time that a key is
+seen the work is done plainly, because what occurs once is not worth a capture; the second time it is captured, and
+replayed from then on. It must give the same when done twice, allocate nothing and wait for nothing.
 
-What cannot be captured is done plainly, and after one failure nothing is captured any more; so it is inside a capture of
-the caller's own, to which the work then belongs.
+Inside a capture of the caller's own, work is done plainly and becomes part of that. After one capture that failed there
+are no others.
 """
 
 from collections import OrderedDict
@@ -25,15 +25,16 @@ class StepGraphs:
 
     can_capture = True
 
-    def __init__(self) -> None:
-        """Starts with no graph."""
+    def __init__(self, device: torch.device) -> None:
+        """Starts with no graph; on a `device` without graphs there will be none."""
+        self._has_graphs = device.type == "cuda"
         self._graphs: OrderedDict[Hashable, torch.cuda.CUDAGraph | None] = OrderedDict()
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
 
     def run(self, key: Hashable, work: Callable[[], None]) -> None:
-        """Does `work` on the current CUDA device and stream."""
-        if not StepGraphs.can_capture or torch.cuda.is_current_stream_capturing():
+        """Does `work`, which is the same whenever `key` is, on the current device and stream."""
+        if not (self._has_graphs and StepGraphs.can_capture) or torch.cuda.is_current_stream_capturing():
             work()
             return
         graph = self._graphs.get(key)

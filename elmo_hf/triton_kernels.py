@@ -1,21 +1,21 @@
 """What a step of a biLM layer does between its matrix products, in Triton: two kernels forward, two backward.
 
-The equations are those of `bilm_scan.py`. Products are left to the vendor's library; each kernel does everything that
-stands between two of them, for both directions, and so a step is two products and two kernels either way:
+The equations are those of `bilm_scan.py`. Products are left to the vendor's library; a kernel does all that stands
+between two of them, for both directions at once, so a step is two products and two kernels either way:
 
     forward     r = W_h h_{t-1}  |  cell_step: z_t to c_t and m_t  |  p_t = W_p m_t       |  hidden_step: p_t to h_t
     backward    hidden_gradient_step: dh_t, dp_t  |  dm_t = W_p^T dp_t  |  cell_gradient_step: dz_t  |  r = W_h^T dz_t
 
-m_t = o_t tanh(c_t) is the memory. Numbers are float32 inside, whatever the tensors hold. A reset is made after the product,
-r . keeps instead of W_h (h . keeps), so that nothing but h itself is read by it. a_t is not kept: going back, it is
-computed again from the gates and c_{t-1}.
+m_t = o_t tanh(c_t) is the memory. Numbers are float32 inside, whatever the tensors hold. A reset is made after the
+product, W_h h . keeps in place of W_h (h . keeps), so that no second copy of h is needed. a_t is not kept: going back,
+it is computed again from the gates and c_{t-1}.
 
-One program does `BLOCK` numbers of a step, counted through (D, B, H) or (D, B, P). Tensors of all steps are (D, T, B, .),
-and states (D, T + 1, B, .), the state before the first step being the first; flags are (D, T, B), 1 or 0. Scratch of one
-step is (D, B, .). Everything is contiguous.
+A program does `BLOCK` of the `count` numbers of a step, which is `step` of `length`. Tensors of all steps are
+(D, T, B, .), or (D, T + 1, B, .) for states, the first being the one before the first step; flags are (D, T, B), bytes
+of 1 or 0; scratch is (D, B, .). All are contiguous, and `limit` is infinite where nothing is clipped.
 
-Glossary: D = 2 directions, B batch, T steps (`length`), P projection, H cell; `count` D B H or D B P; WIDTH = H,
-SIZE = P. Where Triton is missing this file still imports, and the kernels are plain functions nobody calls.
+Glossary: D = 2 directions, B batch, T steps, P projection, H cell; WIDTH = H and `count` = D B H, or SIZE = P and
+`count` = D B P. Where Triton is missing this file still imports, and nobody calls its functions.
 """
 
 from __future__ import annotations  # so that `tl.constexpr` needs no Triton
@@ -35,11 +35,11 @@ IS_INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1
 
 def _jit(kernel: Callable[..., Any]) -> Any:
     """Compiled once for all steps, lengths and batches."""
-    return kernel if triton is None else triton.jit(kernel, do_not_specialize=("step", "length", "batch", "count"))
+    return kernel if triton is None else triton.jit(kernel, do_not_specialize=("step", "length", "batch"))
 
 
 @_jit
-def _rows(place: Any, step: int, length: int, batch: int, WIDTH: tl.constexpr) -> Any:
+def _rows(place: tl.tensor, step: int, length: int, batch: int, WIDTH: tl.constexpr) -> tl.tensor:
     """Of numbers at `place` in (D, B, WIDTH): their rows in (D, T, B, .) and in (D, T + 1, B, .), and their columns."""
     direction = place // WIDTH // batch
     row = (direction * length + step) * batch + place // WIDTH % batch
@@ -47,17 +47,17 @@ def _rows(place: Any, step: int, length: int, batch: int, WIDTH: tl.constexpr) -
 
 
 @_jit
-def _float(pointer: Any, mask: Any) -> Any:
+def _float(pointer: tl.tensor, mask: tl.tensor) -> tl.tensor:
     return tl.load(pointer, mask=mask, other=0).to(tl.float32)
 
 
 @_jit
-def _flag(pointer: Any, mask: Any) -> Any:
+def _flag(pointer: tl.tensor, mask: tl.tensor) -> tl.tensor:
     return tl.load(pointer, mask=mask, other=1) != 0
 
 
 @_jit
-def _tanh(x: Any) -> Any:
+def _tanh(x: tl.tensor) -> tl.tensor:
     """To a few units of the last place, also near 0, where 1 - 2 / (e^2x + 1) has none left: its series there."""
     square = x * x
     series = x * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * 62 / 2835))))
@@ -66,19 +66,19 @@ def _tanh(x: Any) -> Any:
 
 
 @_jit
-def _clip(x: Any, limit: float) -> Any:
+def _clip(x: tl.tensor, limit: float) -> tl.tensor:
     """As `torch.clamp` does, NaN staying NaN."""
     return tl.where(x > limit, limit, tl.where(x < -limit, -limit, x))
 
 
 @_jit
 def cell_step(
-    gates: Any,
-    products: Any,
-    is_word: Any,
-    keeps: Any,
-    cells: Any,
-    memory: Any,
+    gates: tl.tensor,
+    products: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    cells: tl.tensor,
+    memory: tl.tensor,
     limit: float,
     step: int,
     length: int,
@@ -91,15 +91,13 @@ def cell_step(
 ) -> None:
     """From z_t to the cell and the memory.
 
-    Args:
+    Tensors:
         gates: `(D, T, B, 4H)`, W_x x_t + b; after it i, f, g, o, if `KEEPS_GATES`.
         products: `(D, B, 4H)`, W_h h_{t-1}.
         is_word: `(D, T, B)`.
         keeps: `(D, T, B)`.
         cells: `(D, T + 1, B, H)` float32, read at t and written at t + 1.
         memory: `(D, B, H)` if it `IS_PROJECTED`, else all steps' `(D, T, B, H)`; written.
-        limit: of the cell.
-        step: t.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
@@ -126,10 +124,10 @@ def cell_step(
 
 @_jit
 def hidden_step(
-    projected: Any,
-    is_word: Any,
-    keeps: Any,
-    hidden: Any,
+    projected: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    hidden: tl.tensor,
     limit: float,
     step: int,
     length: int,
@@ -140,13 +138,11 @@ def hidden_step(
 ) -> None:
     """From p_t to h_t.
 
-    Args:
+    Tensors:
         projected: `(D, T, B, P)`, p_t.
         is_word: `(D, T, B)`.
         keeps: `(D, T, B)`.
         hidden: `(D, T + 1, B, P)`, read at t and written at t + 1.
-        limit: of the projection.
-        step: t.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
@@ -159,13 +155,13 @@ def hidden_step(
 
 @_jit
 def hidden_gradient_step(
-    products: Any,
-    d_hidden: Any,
-    d_outputs: Any,
-    is_word: Any,
-    keeps: Any,
-    projected: Any,
-    d_projected: Any,
+    products: tl.tensor,
+    d_hidden: tl.tensor,
+    d_outputs: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    projected: tl.tensor,
+    d_projected: tl.tensor,
     limit: float,
     step: int,
     length: int,
@@ -176,7 +172,7 @@ def hidden_gradient_step(
 ) -> None:
     """From what step t + 1 sends back to dh_t and dp_t.
 
-    Args:
+    Tensors:
         products: `(D, B, P)`, W_h^T dz_{t+1}; for the last step the gradient of the last hidden state.
         d_hidden: `(D, B, P)` float32, dh_{t+1} before it, dh_t after it, both with their e in it.
         d_outputs: `(D, T, B, P)`, e_t.
@@ -184,8 +180,6 @@ def hidden_gradient_step(
         keeps: `(D, T, B)`.
         projected: `(D, T, B, P)`, p_t.
         d_projected: `(D, T, B, P)`, dp_t; written.
-        limit: of the projection.
-        step: t.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
@@ -198,20 +192,19 @@ def hidden_gradient_step(
     came_back = tl.where(_flag(keeps + row + batch, has_next), came_back, 0.0)
     gradient = came_back + _float(d_outputs + row * SIZE + column, mask)
     tl.store(d_hidden + place, gradient, mask=mask)
-    is_clipped = tl.abs(_float(projected + row * SIZE + column, mask)) > limit
-    passes = _flag(is_word + row, mask) & (is_clipped == 0)
+    passes = _flag(is_word + row, mask) & (tl.abs(_float(projected + row * SIZE + column, mask)) <= limit)
     tl.store(d_projected + row * SIZE + column, tl.where(passes, gradient, 0.0), mask=mask)
 
 
 @_jit
 def cell_gradient_step(
-    d_memory: Any,
-    gates: Any,
-    cells: Any,
-    is_word: Any,
-    keeps: Any,
-    d_cell: Any,
-    d_gates: Any,
+    d_memory: tl.tensor,
+    gates: tl.tensor,
+    cells: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    d_cell: tl.tensor,
+    d_gates: tl.tensor,
     limit: float,
     step: int,
     length: int,
@@ -223,7 +216,7 @@ def cell_gradient_step(
 ) -> None:
     """From dm_t to dz_t and dc_{t-1}.
 
-    Args:
+    Tensors:
         d_memory: `(D, B, H)` if it `IS_PROJECTED`, else all steps' `(D, T, B, H)`.
         gates: `(D, T, B, 4H)`, i, f, g, o.
         cells: `(D, T + 1, B, H)` float32.
@@ -231,8 +224,6 @@ def cell_gradient_step(
         keeps: `(D, T, B)`.
         d_cell: `(D, B, H)` float32, dc_t before it, dc_{t-1} after it.
         d_gates: `(D, T, B, 4H)`, dz_t; written.
-        limit: of the cell.
-        step: t.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
@@ -250,8 +241,7 @@ def cell_gradient_step(
     from_memory = tl.where(word, from_memory, 0.0)
     came_back = tl.load(d_cell + place, mask=mask)
     gradient = came_back + from_memory * o * (1 - tanh_cell * tanh_cell)
-    passes = word & ((tl.abs(f * before + i * g) > limit) == 0)
-    gradient = tl.where(passes, gradient, 0.0)
+    gradient = tl.where(word & (tl.abs(f * before + i * g) <= limit), gradient, 0.0)
     tl.store(d_gate, gradient * g * i * (1 - i), mask=mask)
     tl.store(d_gate + WIDTH, gradient * before * f * (1 - f), mask=mask)
     tl.store(d_gate + 2 * WIDTH, gradient * i * (1 - g * g), mask=mask)
