@@ -1,0 +1,87 @@
+"""Times this checkout against another commit: a guard against growing slower.
+
+    python benchmarks/compare.py main ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
+
+The other commit is checked out into a temporary folder. Each has a process with its own `elmo_hf` and this checkout's
+`compare_worker.py`; both load the same weights, must give the same values, and take turns. Printed is the median of
+the rounds' own ratios, and the least and the most: a difference is one where both lie on the same side of 1.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from timing import Rounds, check_equal, machine, print_table
+from worker import Worker
+from workload import random_model
+
+ROOT = Path(__file__).parents[1]
+WORKER = Path(__file__).with_name("compare_worker.py")
+CASES = {
+    "embed, batch 1": {"size": 1, "number": 16, "learns": False},
+    "embed, batch 8": {"size": 8, "number": 6, "learns": False},
+    "embed, batch 32": {"size": 32, "number": 2, "learns": False},
+    "forward and backward, batch 32": {"size": 32, "number": 1, "learns": True},
+}
+
+
+@contextmanager
+def checkout(reference: str) -> Iterator[Path]:
+    """The commit `reference` in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(tree), reference], check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+def main(
+    reference: Annotated[str, typer.Argument(help="The other commit: a branch, tag or hash.")],
+    sentences: Annotated[Path, typer.Argument(help="Real sentences, split into words: .conllu or .jsonl.")],
+    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 7,
+    threads: Annotated[int, typer.Option(help="Of torch.")] = 2,
+    small: Annotated[bool, typer.Option(help="A tiny model, to see that everything runs.")] = False,
+) -> None:
+    """Measure, and print a table."""
+    torch.set_num_threads(threads)
+    print(f"{machine()}; {sentences.name}, {rounds} rounds{', tiny model' if small else ''}")
+    with checkout(reference) as tree, tempfile.TemporaryDirectory() as folder:
+        random_model(small).save_pretrained(folder)
+        packages = {"this": ROOT, reference: tree}
+        workers = {
+            name: Worker(Path(sys.executable), WORKER, package, folder, sentences, threads)
+            for name, package in packages.items()
+        }
+        rows = [[case, *compare(case, workers, reference, Path(folder), rounds)] for case in CASES]
+        for worker in workers.values():
+            worker.close()
+    print_table(["", "this, s", f"{reference}, s", "times faster", "least", "most"], rows)
+
+
+def compare(case: str, workers: dict[str, Worker], reference: str, folder: Path, rounds: int) -> list[str]:
+    """The cells of a row."""
+    values = []
+    for worker in workers.values():
+        worker.ask(**CASES[case], output=str(folder / "values.npy"))
+        values.append(torch.from_numpy(np.load(folder / "values.npy")))
+    check_equal(reference, values[1], values[0])
+    turns = Rounds(
+        {name: (lambda worker=worker: worker.ask(**CASES[case])["seconds"]) for name, worker in workers.items()}, rounds
+    )
+    ratios = turns.ratios(reference, "this")
+    seconds = [f"{turns.median(name):.3f}" for name in workers]
+    return [*seconds, f"{turns.ratio(reference, 'this'):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}"]
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,167 @@
+"""Rows of `speed.py`: embedding from character ids to the scalar mix, without gradients."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import torch
+from allennlp_loop import LoopElmo
+from allennlp_peer import AllenNlp
+from projected_lstm import ProjectedLstms
+from timing import Contestant, Rounds, check_equal, print_table, timed
+from torch import Tensor
+from workload import Batch, batches_of, flops, num_words, random_model, some_sentences
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.convert import folder_to_allennlp
+
+# A large matrix product, at whose rate the machine could work at best.
+MATRIX_SIZE = 4096
+# Sentences of a measurement by batch size: enough words for a second or so.
+NUM_SENTENCES = {1: 16, 8: 48, 32: 64, 64: 128}
+
+
+@torch.no_grad()
+def embedding(sentences: Path, sizes: Sequence[int], allennlp: Path | None, rounds: int, small: bool) -> None:
+    """Words a second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
+
+    Batches hold sentences at random, so they are ragged; those of the last row hold the same ones sorted by length.
+    """
+    model = random_model(small)
+    loop, lstms = LoopElmo(model), ProjectedLstms(model)
+    check_lstms(lstms, some_sentences(sentences, 8), small)
+    side = 64 if small else MATRIX_SIZE
+    matrix = torch.randn(side, side)
+    whole, alone = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        peer = None if allennlp is None else start_peer(allennlp, model, Path(folder))
+        for size, is_sorted in [*((size, False) for size in sizes), (sizes[-1], True)]:
+            drawn = some_sentences(sentences, NUM_SENTENCES.get(size, 2 * size))
+            batches = batches_of(sorted(drawn, key=len) if is_sorted else drawn, size)
+            contestants = with_loop(model, loop, batches)
+            if peer is not None:
+                contestants["AllenNLP"] = with_allennlp(model, peer, batches, Path(folder))
+            contestants |= bilms(model, lstms, batches)
+            contestants["matrix"] = timed(lambda: torch.mm(matrix, matrix))
+            turns = Rounds(contestants, rounds)
+            rate = flops(model.config, batches) / turns.median("ours")
+            peak = 2 * side**3 / turns.median("matrix")
+            speeds = {name: f"{num_words(batches) / turns.median(name):,.0f}" for name in contestants}
+            label = f"{size}, by length" if is_sorted else f"{size}"
+            with_peer = [speeds["AllenNLP"], f"{turns.ratio('AllenNLP', 'ours'):.2f}"] if peer else ["", ""]
+            shares = [f"{rate / 1e9:,.0f}", f"{peak / 1e9:,.0f}", f"{rate / peak:.0%}"]
+            ratio = f"{turns.ratio('loop', 'ours'):.2f}"
+            whole.append([label, speeds["ours"], speeds["loop"], ratio, *with_peer, *shares])
+            alone.append([label, speeds["biLM"], speeds["nn.LSTM"], f"{turns.ratio('nn.LSTM', 'biLM'):.2f}"])
+        if peer is not None:
+            peer.close()
+            print(
+                f"AllenNLP 2.10.1 under {peer.facts['versions']}: loads in {peer.facts['load_seconds']:.1f} s, ", end=""
+            )
+            print(f"which takes {peer.facts['loaded_mib']:,.0f} MiB")
+    header = ["whole model, batch", "words/s", "loop", "times", "AllenNLP", "times"]
+    print_table([*header, "GFLOP/s", "of a large product", "share"], whole)
+    print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
+
+
+@torch.no_grad()
+def precision(sentences: Path, rounds: int, small: bool) -> None:
+    """Words a second in other number formats, with the error against float32: of each word's mix, |x - y| / |y|."""
+    batches = batches_of(some_sentences(sentences, NUM_SENTENCES[32]), 32)
+    model = random_model(small)
+    models: dict[str, ElmoModel] = {
+        "float32": model,
+        "bfloat16": deepcopy(model).bfloat16(),
+    }
+
+    def mixes(model: ElmoModel) -> Tensor:
+        found = [model(**batch.inputs).elmo_representations[0][batch.attention_mask > 0] for batch in batches]
+        return torch.cat(found).float()
+
+    exact = mixes(model)
+    turns = Rounds(
+        {
+            name: timed(each(batches, lambda batch, other=other: other(**batch.inputs)))
+            for name, other in models.items()
+        },
+        rounds,
+    )
+    rows = []
+    for name, other in models.items():
+        errors = (mixes(other) - exact).norm(dim=-1) / exact.norm(dim=-1)
+        rows.append(
+            [
+                name,
+                f"{num_words(batches) / turns.median(name):,.0f}",
+                f"{turns.ratio('float32', name):.2f}",
+                f"{errors.mean():.1e}",
+                f"{errors.max():.1e}",
+            ]
+        )
+    print_table(["batch 32", "words/s", "times float32", "mean error", "largest error"], rows)
+
+
+def each(batches: Sequence, embed: Callable) -> Callable[[], None]:
+    """A run over all batches."""
+
+    def run() -> None:
+        for batch in batches:
+            embed(batch)
+
+    return run
+
+
+def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[str, Contestant]:
+    """Ours and the loop, which give the same mixes."""
+    for batch in batches:
+        check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).elmo_representations[0])
+    return {
+        "ours": timed(each(batches, lambda batch: model(**batch.inputs))),
+        "loop": timed(each(batches, lambda batch: loop(batch.input_ids))),
+    }
+
+
+def bilms(model: ElmoModel, lstms: ProjectedLstms, batches: list[Batch]) -> dict[str, Contestant]:
+    """Ours from word vectors to the mix, which is little; and torch's LSTMs."""
+    vectors = [(model(**batch.inputs).token_embeddings, batch.attention_mask) for batch in batches]
+    return {
+        "biLM": timed(each(vectors, lambda pair: model(inputs_embeds=pair[0], attention_mask=pair[1]))),
+        "nn.LSTM": timed(each(vectors, lambda pair: lstms(pair[0], pair[1] > 0))),
+    }
+
+
+def check_lstms(lstms: ProjectedLstms, sentences: list[list[str]], small: bool) -> None:
+    """Torch's LSTMs compute what our biLM does without clips."""
+    without_clips = random_model(small, cell_clip=None, projection_clip=None)
+    (batch,) = batches_of(sentences, len(sentences))
+    ours = without_clips(**batch.inputs, output_hidden_states=True)
+    theirs = lstms(ours.token_embeddings, batch.attention_mask > 0)
+    for layer, expected in zip(theirs, ours.hidden_states[1:], strict=True):
+        check_equal("`nn.LSTM`", layer, expected)
+
+
+def start_peer(python: Path, model: ElmoModel, folder: Path) -> AllenNlp:
+    """AllenNLP with the weights of `model`; `folder` is for files."""
+    model.save_pretrained(folder / "model")
+    ElmoTokenizer().save_pretrained(folder / "model")
+    folder_to_allennlp(folder / "model", folder / "checkpoint")
+    return AllenNlp(python, folder / "checkpoint", torch.get_num_threads())
+
+
+def with_allennlp(model: ElmoModel, peer: AllenNlp, batches: list[Batch], folder: Path) -> Contestant:
+    """AllenNLP, which gives our mixes; the seconds are its own, without the pipe."""
+    files = [folder / f"batch_{number}.npy" for number in range(len(batches))]
+    for file, batch in zip(files, batches, strict=True):
+        # It puts `<S>` and `</S>` around sentences itself.
+        ids = batch.input_ids.masked_fill(model.boundaries(batch.input_ids).unsqueeze(-1), 0)
+        np.save(file, ids[:, 1:-1].numpy())
+    peer.embed(files, folder / "mixes.npz")
+    mixes = np.load(folder / "mixes.npz")
+    for number, batch in enumerate(batches):
+        ours = model(**batch.inputs).elmo_representations[0]
+        is_word = (batch.attention_mask > 0) & ~model.boundaries(batch.input_ids)
+        theirs = torch.from_numpy(mixes[f"arr_{number}"])
+        check_equal("AllenNLP", theirs[is_word[:, 1:-1]], ours[is_word])
+    return lambda: peer.embed(files)

@@ -1,0 +1,158 @@
+"""Rows of `speed.py`: a head on the frozen biLM, fine-tuning everything, and pretraining."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from allennlp_loop import LoopElmo, LoopLanguageModels
+from timing import Rounds, check_equal, print_table, timed
+from torch import Tensor, nn
+from workload import SMALL, at_trained_scale, batches_of, config_of, num_words, random_model, some_sentences
+
+from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification
+from elmo_hf.corpus import Corpus
+from elmo_hf.pretrain import new_language_model
+from elmo_hf.scoring import stream_inputs
+from elmo_hf.softmax import Candidates, draw_candidates
+from elmo_hf.streams import Stream
+
+BATCH_SIZE, NUM_BATCHES, NUM_LABELS = 32, 2, 17
+# Of pretraining, with bilm-tf's optimiser.
+ROWS, STEPS, NUM_SENTENCES = 16, 20, 400
+SOFTMAX_WORDS, SOFTMAX_SAMPLES = 50_000, 8192
+LEARNING_RATE, ADAGRAD_START, LARGEST_NORM = 0.2, 1.0, 10.0
+
+
+def frozen(sentences: Path, rounds: int, small: bool) -> None:
+    """A labeller's step, whose biLM is frozen, beside its inference."""
+    batches = batches_of(some_sentences(sentences, NUM_BATCHES * BATCH_SIZE), BATCH_SIZE)
+    torch.manual_seed(0)
+    labeller = at_trained_scale(ElmoForTokenClassification(config_of(small, freeze_bilm=True, num_labels=NUM_LABELS)))
+    labels = [batch.attention_mask.cumsum(dim=1) % NUM_LABELS for batch in batches]
+    optimizer = torch.optim.SGD([part for part in labeller.parameters() if part.requires_grad], lr=0.0)
+
+    def losses() -> list[Tensor]:
+        return [labeller(**batch.inputs, labels=label).loss for batch, label in zip(batches, labels, strict=True)]
+
+    @torch.no_grad()
+    def infer() -> Tensor:
+        labeller.eval()
+        return torch.stack(losses())
+
+    def train() -> Tensor:
+        labeller.train()
+        found = []
+        for batch, label in zip(batches, labels, strict=True):
+            loss = labeller(**batch.inputs, labels=label).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.detach())
+        return torch.stack(found)
+
+    check_equal("the loss in training", train(), infer())
+    turns, words = Rounds({"infer": timed(infer), "train": timed(train)}, rounds), num_words(batches)
+    print_table(
+        [f"labeller, biLM frozen, batch {BATCH_SIZE}", "words/s", "times the seconds of inference"],
+        [
+            ["inference", f"{words / turns.median('infer'):,.0f}", "1.00"],
+            ["training step", f"{words / turns.median('train'):,.0f}", f"{turns.ratio('train', 'infer'):.3f}"],
+        ],
+    )
+
+
+def fine_tuning(sentences: Path, rounds: int, small: bool) -> None:
+    """Forward and backward through the whole model, ours and the loop's."""
+    batches = batches_of(some_sentences(sentences, NUM_BATCHES * BATCH_SIZE), BATCH_SIZE)
+    model = random_model(small).train()
+    loop = LoopElmo(model)
+    weights = [torch.randn(*batch.attention_mask.shape, model.config.hidden_size) for batch in batches]
+
+    def pass_over(mix_of: Callable, parts: nn.Module) -> Tensor:
+        parts.zero_grad()
+        total = torch.zeros(())
+        for batch, weight in zip(batches, weights, strict=True):
+            loss = (mix_of(batch) * weight).mean()
+            loss.backward()
+            total += loss.detach()
+        return total
+
+    def ours() -> Tensor:
+        return pass_over(lambda batch: model(**batch.inputs).elmo_representations[0], model)
+
+    def theirs() -> Tensor:
+        return pass_over(lambda batch: loop(batch.input_ids).mix, loop)
+
+    check_equal("the loop's loss", theirs(), ours())
+    check_equal(
+        "the loop's gradient",
+        loop.bilm.backward_layers[0].state_linear.weight.grad,
+        model.bilm.layers[0].backward_lstm.recurrent_linear.weight.grad,
+    )
+    turns, words = Rounds({"ours": timed(ours), "loop": timed(theirs)}, rounds), num_words(batches)
+    print_table(
+        [f"forward and backward, everything learns, batch {BATCH_SIZE}", "words/s", "times the loop"],
+        [
+            ["ours", f"{words / turns.median('ours'):,.0f}", f"{turns.ratio('loop', 'ours'):.2f}"],
+            ["AllenNLP-style loop", f"{words / turns.median('loop'):,.0f}", "1.00"],
+        ],
+    )
+
+
+def pretraining(sentences: Path, rounds: int, small: bool) -> None:
+    """A whole step of bilm-tf's training: sampled softmax, clipped norm, Adagrad; a word is a place of a row."""
+    model, window = language_model(sentences, small)
+    loop = LoopLanguageModels(model)
+
+    def draw() -> tuple[Candidates, Candidates]:
+        forward, backward = (draw_candidates(len(model.softmax.bias), model.softmax.num_samples) for _ in range(2))
+        return forward, backward
+
+    with torch.no_grad():
+        drawn = draw()
+        check_equal("the loop's loss", loop(**window, candidates=drawn), model(**window, candidates=drawn).loss)
+
+    def step_of(parts: nn.Module, loss_of: Callable[[tuple[Candidates, Candidates]], Tensor]) -> Callable[[], None]:
+        optimizer = torch.optim.Adagrad(parts.parameters(), LEARNING_RATE, initial_accumulator_value=ADAGRAD_START)
+
+        def step() -> None:
+            (loss_of(draw()) * STEPS).backward()
+            nn.utils.clip_grad_norm_(parts.parameters(), LARGEST_NORM)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    def in_bfloat16(drawn: tuple[Candidates, Candidates]) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(**window, candidates=drawn).loss
+
+    contestants = {
+        "ours": step_of(model, lambda drawn: model(**window, candidates=drawn).loss),
+        "ours, autocast to bfloat16": step_of(model, in_bfloat16),
+        "AllenNLP-style loop": step_of(loop, lambda drawn: loop(**window, candidates=drawn)),
+    }
+    turns = Rounds({name: timed(step) for name, step in contestants.items()}, rounds)
+    rows = [
+        [name, f"{ROWS * STEPS / turns.median(name):,.0f}", f"{turns.ratio('AllenNLP-style loop', name):.2f}"]
+        for name in contestants
+    ]
+    print_table([f"pretraining step, {ROWS} rows of {STEPS}", "words/s", "times the loop"], rows)
+
+
+def language_model(sentences: Path, small: bool) -> tuple[ElmoForPreTraining, dict[str, Tensor]]:
+    """The language models with their sampled softmax, and a window of streams."""
+    text = some_sentences(sentences, NUM_SENTENCES)
+    words = ["<S>", "</S>", "<UNK>", *dict.fromkeys(word for sentence in text for word in sentence)]
+    words += [f"{number}-th word" for number in range(SOFTMAX_WORDS if not small else 0)]
+    fields = (SMALL | {"num_softmax_samples": 12}) if small else {"num_softmax_samples": SOFTMAX_SAMPLES}
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary = Path(folder) / "vocabulary.txt"
+        vocabulary.write_text("".join(f"{word}\n" for word in words[:SOFTMAX_WORDS]), encoding="utf-8")
+        torch.manual_seed(0)
+        model, tokenizer = new_language_model(vocabulary, **fields, softmax="sampled", lm_dropout=0.0)
+        corpus = Corpus.from_sentences(text, tokenizer)
+    forward, backward = (Stream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
+    window = {name: values.long() for name, values in stream_inputs(corpus, forward, backward).items()}
+    return at_trained_scale(model).train(), window
