@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .bilm_scan import Flags, Limits, Weights
-from .bilm_scan import scan as portable_scan
+from .bilm_scan import Limits, Weights
+from .bilm_scan import scan as scan_words
 from .configuration_elmo import ElmoConfig
-from .triton_scan import is_available
-from .triton_scan import scan as triton_scan
+from .reading_order import keeps_in_order, reading_order
+from .scan_path import may_take
 
 try:
     from torch._higher_order_ops.scan import scan
@@ -155,6 +155,15 @@ class LSTMP(nn.Module):
             + self.input_linear.bias
         )
 
+    def weights(self, dtype: torch.dtype) -> Weights:
+        """The parameters as the packed scan takes them."""
+        return Weights(
+            self.input_linear.weight.to(dtype),
+            self.gate_bias.to(dtype),
+            self.recurrent_linear.weight.to(dtype),
+            None if self.projection is None else self.projection.weight.to(dtype),
+        )
+
     def masked_step(
         self, gate_input: Tensor, is_word: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -211,14 +220,14 @@ class BiLMLayer(GradientCheckpointingLayer):
         return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
 
     def can_scan_fast(self) -> bool:
-        """Whether the fast scan computes what the modules do: nothing was put in their place, or around them.
+        """Whether the packed scan computes what the modules do: nothing was put in their place, or around them.
 
-        Adapters, quantisation, hooks and offloading take the reference scan; so does autocast.
+        Adapters, quantisation, hooks and offloading take the reference scan.
         """
         modules = [module for lstm in (self.forward_lstm, self.backward_lstm) for module in lstm.modules()]
         return (
             not torch.compiler.is_compiling()
-            and not torch.is_autocast_enabled(self.forward_lstm.input_linear.weight.device.type)
+            and may_take("packed")
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
         )
 
@@ -231,37 +240,39 @@ class BiLMLayer(GradientCheckpointingLayer):
         forward_resets: Tensor | None,
         backward_resets: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both directions at once, by one of the fast scans; arguments and results are those of `forward`."""
-        forward, backward = self.forward_lstm, self.backward_lstm
-        on_gpu = is_available(inputs.device, inputs.dtype)
-        flags = Flags(
-            # To ask a GPU whether there is padding would be to wait for it.
-            None if not on_gpu and mask.all() else _flags_in_steps(mask, mask),
-            None
-            if forward_resets is None or backward_resets is None
-            else ~_flags_in_steps(forward_resets, backward_resets),
-        )
-        scan_both = triton_scan if on_gpu else portable_scan
-        outputs, hidden, cell = scan_both(
-            _in_steps(*inputs.chunk(2, dim=-1)),
-            flags,
-            torch.stack(hidden.chunk(2, dim=-1)),
-            torch.stack(cell.chunk(2, dim=-1)),
-            Weights(
-                torch.stack([forward.input_linear.weight, backward.input_linear.weight]),
-                torch.stack([forward.gate_bias, backward.gate_bias]),
-                torch.stack([forward.recurrent_linear.weight, backward.recurrent_linear.weight]),
-                None
-                if forward.projection is None or backward.projection is None
-                else torch.stack([forward.projection.weight, backward.projection.weight]),
-            ),
-            Limits(forward.cell_clip, forward.projection_clip),
-            block_length=max(1, GATE_ROWS // inputs.shape[0]),
-        )
-        in_reading_order = torch.cat([outputs[:, 0], outputs[:, 1].flip(0)], dim=-1).transpose(0, 1)  # (B, T, 2P)
-        if flags.is_word is not None:
-            in_reading_order = in_reading_order.masked_fill(~mask.unsqueeze(-1), 0)
-        return in_reading_order, torch.cat(hidden.unbind(), dim=-1), torch.cat(cell.unbind(), dim=-1)
+        """Both directions at once, words only, by `bilm_scan.py`; arguments and results are those of `forward`."""
+        order = reading_order(mask)
+        keeps = keeps_after_last = None
+        if forward_resets is not None and backward_resets is not None:
+            keeps, keeps_after_last = keeps_in_order(order, mask, (forward_resets, backward_resets))
+        lstms = (self.forward_lstm, self.backward_lstm)
+        has_projection = self.forward_lstm.projection is not None
+        device = inputs.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
+        with torch.autocast(device, enabled=False):
+            outputs, *last = scan_words(
+                torch.stack([half.index_select(0, places) for half, places in halves]).to(dtype),
+                order.columns,
+                keeps,
+                hidden[order.texts].t().unflatten(0, (2, -1)).to(dtype),
+                cell[order.texts].t().unflatten(0, (2, -1)).to(dtype),
+                [lstm.weights(dtype) for lstm in lstms],
+                Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None),
+            )
+        if keeps_after_last is not None:
+            last = [state * keeps_after_last.unsqueeze(1) for state in last]
+        nothing = inputs.new_zeros(mask.numel(), outputs.shape[-1])
+        in_reading_order = torch.cat(
+            [
+                nothing.index_copy(0, places, output.to(inputs.dtype))
+                for places, output in zip(order.places, outputs, strict=True)
+            ],
+            dim=-1,
+        ).view_as(inputs)
+        place_of_row = order.texts.argsort()
+        hidden, cell = (state.flatten(0, 1).t()[place_of_row].to(inputs.dtype) for state in last)
+        return in_reading_order, hidden, cell
 
 
 class BiLM(nn.Module):
@@ -335,16 +346,6 @@ class BiLM(nn.Module):
 def _is_hooked(module: nn.Module) -> bool:
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks) or "forward" in vars(module)  # accelerate puts a `forward` of its own into the instance
-
-
-def _in_steps(forward: Tensor, backward: Tensor) -> Tensor:
-    """Two tensors `(B, T, n)` in reading order to `(2, T, B, n)`, each direction in its own order."""
-    return torch.stack([forward.transpose(0, 1), backward.transpose(0, 1).flip(0)])
-
-
-def _flags_in_steps(forward: Tensor, backward: Tensor) -> Tensor:
-    """Two tensors `(B, T)` in reading order to `(T, 2, B, 1)`, each direction in its own order."""
-    return _in_steps(forward.unsqueeze(-1), backward.unsqueeze(-1)).transpose(0, 1)
 
 
 def clip(tensor: Tensor, limit: float | None) -> Tensor:
