@@ -1,11 +1,12 @@
-"""The fast scan: one biLM layer, both directions in step, with a gradient of its own.
+"""The packed scan: one biLM layer, both directions in step, words only, with a gradient of its own.
 
-The same numbers as `LSTMP.forward`, which is the reference, up to the order of float sums. Time step t of the forward
-direction and step t of the backward one (its words in its own order of reading) are one batch of two matrix products:
+The same numbers as `LSTMP.forward`, which is the reference, up to the order of float sums. Step t of the forward
+direction and step t of the backward one (each in its own order of reading) are computed together, for the texts that
+have a word there (`reading_order.py`):
 
-    z_t = W_x x_t + b + W_h h_{t-1}     of all t at once for x; b has the forget bias in it
+    z_t = W_x x_t + b + W_h h_{t-1}     W_x x_t for many t at once; b has the forget bias in it
     c_t = clip(a_t),  a_t = f_t c_{t-1} + i_t g_t        i, f, o = sigmoid, g = tanh of z's four parts
-    h_t = clip(p_t),  p_t = W_p (o_t tanh(c_t))
+    h_t = clip(p_t),  p_t = W_p m_t,  m_t = o_t tanh(c_t)
 
 Going back, with e_t the gradient of the output at t and 1[.] that of a clip (1 inside the limits, themselves included):
 
@@ -13,50 +14,53 @@ Going back, with e_t the gradient of the output at t and 1[.] that of a clip (1 
     dz_t = (dc_t g_t i_t (1 - i_t), dc_t c_{t-1} f_t (1 - f_t), dc_t i_t (1 - g_t^2), dm_t tanh(c_t) o_t (1 - o_t))
     dh_{t-1} = W_h^T dz_t             dc_{t-1} = dc_t f_t
 
-What does not depend on the gradients is computed for all t before the steps, and the gradients of the weights are one
-product each after them. Where there is no word the state stands still; where it is reset, h_{t-1} and c_{t-1} are zero.
+The gradients of the weights are one product each after the steps. Where the state is reset, h_{t-1} and c_{t-1} are 0.
 
-Memory for the gradient: 5H + 4P numbers a word and direction and layer (gates, a, and four vectors of width P); going
-back needs 5H more for a while. Without gradient the steps go in blocks, and nothing of the length of the text is kept
-but the output. Steps allocate nothing.
+Words are columns: a step's z is (4H, b_t), and W h is a product of the weights as they lie in `nn.Linear` with a few
+columns. Such a product is as fast as memory allows only if the rows of W come in blocks of the size of a core's cache,
+which also spreads them over the cores; so it is one batched product of blocks, and nothing is copied or laid out anew.
 
-Glossary: D = 2 directions, B batch, T steps, P projection, H cell. What a step reads and writes is one piece of memory,
-(T, D, B, .); what is multiplied for all steps at once is (D, T, B, .).
+Memory for the gradient: 6H + 3P numbers a word and direction and layer (gates, cells, and vectors of width P); going
+back needs about 12H more for a while. Without gradient nothing of the length of the text is kept but the output.
+
+In half precision the products are of half precision, and gates and cells float32.
+
+Glossary: D = 2 directions, B batch, b_t texts that have a word at step t, N words in all, P projection, H cell.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+# Words whose input gates are computed in one product: enough to be fast, and at H = 4096 no more than 16 MiB a direction.
+BLOCK_WORDS = 256
+# Up to this many bytes of W_h both directions take each step together, which saves calls. Beyond, one direction goes
+# after the other, so that its weights stay in the cache from step to step.
+JOINT_BYTES = 1 << 22
+# Bytes of weights in one block of a product. Half of the smallest second-level cache of today's servers.
+BLOCK_BYTES = 1 << 19
+# Below this many columns, a product in blocks is faster if vectors are rows.
+FEW_COLUMNS = 8
+
 
 class Weights(NamedTuple):
-    """Both directions' parameters.
+    """The parameters of one direction; or of D directions, with D in front of each shape.
 
     Attributes:
-        inputs: `(D, 4H, P)`, W_x.
-        bias: `(D, 4H)`, b, with the forget bias in it.
-        recurrent: `(D, 4H, P)`, W_h.
-        projection: `(D, P, H)`, W_p, or None where P = H and nothing is projected.
+        inputs: `(4H, P)`, W_x.
+        bias: `(4H,)`, b, with the forget bias in it.
+        recurrent: `(4H, P)`, W_h.
+        projection: `(P, H)`, W_p, or None where P = H and nothing is projected.
     """
 
     inputs: Tensor
     bias: Tensor
     recurrent: Tensor
     projection: Tensor | None
-
-
-class Flags(NamedTuple):
-    """What is special at some positions; None where nothing is.
-
-    Attributes:
-        is_word: `(T, D, B, 1)`, False where the state stands still.
-        keeps: `(T, D, B, 1)`, False where the state is reset before the step.
-    """
-
-    is_word: Tensor | None
-    keeps: Tensor | None
 
 
 class Limits(NamedTuple):
@@ -67,106 +71,130 @@ class Limits(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the steps leave behind.
+    """What each step leaves behind for the gradient, step after step in one piece of memory.
 
     Attributes:
-        gates: `(T, D, B, 4H)`, i, f, g, o.
-        cells: `(T, D, B, H)`, a_t, before clipping.
-        previous_cells: `(T, D, B, H)`, c_{t-1} as used.
-        projected: `(T, D, B, P)`, p_t, before clipping.
-        previous_hidden: `(T, D, B, P)`, h_{t-1} as used.
-        hidden: `(T, D, B, P)`, h_t.
+        gates: `(D 4H N,)`, i, f, g, o; a step's part is `(D, 4H, b_t)`.
+        cells: `(D H N,)`, a_t, before clipping.
+        previous_cells: `(D H N,)`, c_{t-1} as used.
+        projected: `(D P N,)`, p_t, before clipping.
     """
 
     gates: Tensor
     cells: Tensor
     previous_cells: Tensor
     projected: Tensor
-    previous_hidden: Tensor
-    hidden: Tensor
 
 
 def scan(
-    inputs: Tensor, flags: Flags, hidden: Tensor, cell: Tensor, weights: Weights, limits: Limits, block_length: int
+    inputs: Tensor,
+    columns: list[int],
+    keeps: Tensor | None,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: Sequence[Weights],
+    limits: Limits,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Runs one layer.
 
     Args:
-        inputs: `(D, T, B, P)`, each direction in its own order of reading.
-        flags: positions without words, and resets.
-        hidden: `(D, B, P)`, the state before the first step.
-        cell: `(D, B, H)`, likewise.
-        weights: of both directions.
+        inputs: `(D, N, P)`, the words in each direction's order of reading, step by step.
+        columns: b_t of every step, never rising.
+        keeps: `(D, N)`, False where the state is reset before the word; None: nowhere.
+        hidden: `(D, P, B)`, the state before the first step, texts by falling number of words.
+        cell: `(D, H, B)`, likewise.
+        weights: of each direction.
         limits: of clipping.
-        block_length: steps whose gates are in memory at once where no gradient is needed.
 
     Returns:
-        `(T, D, B, P)`, the state h_t after each step; then `hidden` and `cell` after the last one.
+        `(D, N, P)`, the state h_t after each word; then `hidden` and `cell` after each text's last word.
     """
-    needs_gradient = torch.is_grad_enabled() and any(
-        tensor is not None and tensor.requires_grad for tensor in (inputs, hidden, cell, *weights)
-    )
-    if needs_gradient:
-        return _Scan.apply(inputs, hidden, cell, *weights, flags, limits)
-    outputs = []
-    for start in range(0, inputs.shape[1], block_length):
-        block = slice(start, start + block_length)
-        block_flags = Flags(*(None if flag is None else flag[block] for flag in flags))
-        trace, cell = _steps(inputs[:, block], block_flags, hidden, cell, weights, limits, keeps_trace=False)
-        hidden = trace.hidden[-1]
-        outputs.append(trace.hidden)
-    return torch.cat(outputs), hidden, cell
+    if len(weights) > 1 and weights[0].recurrent.nbytes > JOINT_BYTES:
+        one_by_one = [
+            scan(inputs[d], columns, None if keeps is None else keeps[d], hidden[d], cell[d], weights[d], limits)
+            for d in (slice(number, number + 1) for number in range(len(weights)))
+        ]
+        return tuple(map(torch.cat, zip(*one_by_one, strict=True)))  # type: ignore[return-value]
+    joint = Weights(*(None if parts[0] is None else _stack(parts) for parts in zip(*weights, strict=True)))  # type: ignore[arg-type]
+    if torch.is_grad_enabled() and any(
+        tensor is not None and tensor.requires_grad for tensor in (inputs, hidden, cell, *joint)
+    ):
+        return _Scan.apply(inputs, hidden, cell, *joint, keeps, columns, limits)
+    return _steps(inputs, columns, keeps, hidden, cell, joint, limits, None)
 
 
 def _steps(
-    inputs: Tensor, flags: Flags, hidden: Tensor, cell: Tensor, weights: Weights, limits: Limits, keeps_trace: bool
-) -> tuple[Trace, Tensor]:
-    """All steps; returns their trace and the last cell. Without a trace, only `hidden` is filled for every step."""
-    directions, length, batch, size = inputs.shape
-    width = cell.shape[-1]
-    gate_inputs = torch.baddbmm(
-        weights.bias.unsqueeze(1), inputs.reshape(directions, length * batch, size), weights.inputs.transpose(1, 2)
-    ).view(directions, length, batch, 4 * width)
-    kept = length if keeps_trace else 1
-    gates = inputs.new_empty(kept, directions, batch, 4 * width)
-    cells, previous_cells = (inputs.new_empty(kept, directions, batch, width) for _ in range(2))
-    projected, previous_hidden = (inputs.new_empty(kept, directions, batch, size) for _ in range(2))
-    outputs = inputs.new_empty(length, directions, batch, size)
-    trace = Trace(gates, cells, previous_cells, projected, previous_hidden, outputs)
-    recurrent = weights.recurrent.transpose(1, 2).contiguous()
-    projection = None if weights.projection is None else weights.projection.transpose(1, 2).contiguous()
-    memory = torch.empty_like(cell)
-    for t in range(length):
-        place = t if keeps_trace else 0
-        used_hidden, used_cell, step = previous_hidden[place], previous_cells[place], gates[place]
-        if flags.keeps is None:
-            used_hidden.copy_(hidden)
-            used_cell.copy_(cell)
-        else:
-            torch.mul(hidden, flags.keeps[t], out=used_hidden)
-            torch.mul(cell, flags.keeps[t], out=used_cell)
-        torch.baddbmm(gate_inputs[:, t], used_hidden, recurrent, out=step)
-        step[..., : 2 * width].sigmoid_()
-        step[..., 2 * width : 3 * width].tanh_()
-        step[..., 3 * width :].sigmoid_()
-        input_gate, forget_gate, candidate, output_gate = step.split(width, dim=-1)
-        raw_cell = torch.mul(forget_gate, used_cell, out=cells[place]).addcmul_(input_gate, candidate)
-        cell = raw_cell if limits.cell is None else raw_cell.clamp(-limits.cell, limits.cell)
-        torch.tanh(cell, out=memory).mul_(output_gate)
-        raw_hidden = projected[place]
-        if projection is None:
-            raw_hidden.copy_(memory)
-            new_hidden = raw_hidden
-        else:
-            torch.bmm(memory, projection, out=raw_hidden)
-            new_hidden = (
-                raw_hidden if limits.projection is None else raw_hidden.clamp(-limits.projection, limits.projection)
+    inputs: Tensor,
+    columns: list[int],
+    keeps: Tensor | None,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: Weights,
+    limits: Limits,
+    trace: Trace | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All steps, of directions together; `trace` is filled if there is one. The rest is as in `scan`."""
+    (directions, size, batch), width = hidden.shape, cell.shape[1]
+    last_hidden, last_cell = hidden.clone(), cell.to(_wide(cell.dtype), copy=True)
+    cell = last_cell
+    outputs = torch.empty_like(inputs)
+    ends = [0, *accumulate(columns)]
+    # Steps write into the beginnings of these; cells of even and of odd steps take turns.
+    all_gates, all_memories, all_hidden = (
+        inputs.new_empty(directions * rows * batch) for rows in (4 * width, width, size)
+    )
+    all_cells = last_cell.new_empty(2, directions * width * batch)
+    all_tanh_cells = torch.empty_like(all_cells[0])
+    block_words = min(max(BLOCK_WORDS, batch), inputs.shape[1])
+    of_block, block = inputs.new_empty(directions * 4 * width * block_words), slice(0, 0)
+    for t, count in enumerate(columns):
+        here = slice(ends[t], ends[t + 1])
+        if here.stop > block.stop:
+            block = slice(here.start, max(end for end in ends if end <= here.start + block_words))
+            gate_inputs = of_block[: directions * 4 * width * (block.stop - block.start)].view(
+                directions, 4 * width, -1
             )
-        if flags.is_word is not None:
-            new_hidden = torch.where(flags.is_word[t], new_hidden, used_hidden)
-            cell = torch.where(flags.is_word[t], cell, used_cell)
-        hidden = outputs[t].copy_(new_hidden)
-    return trace, cell.clone()
+            bias = weights.bias.unsqueeze(-1).expand_as(gate_inputs)
+            _multiply(weights.inputs, inputs[:, block].transpose(1, 2), gate_inputs, plus=bias)
+        used_hidden, used_cell = hidden[..., :count], cell[..., :count]
+        if keeps is not None:
+            used_hidden, used_cell = (used * keeps[:, None, here] for used in (used_hidden, used_cell))
+        gates = _first(all_gates, directions, 4 * width, count)
+        raw_cell = clipped_cell = _first(all_cells[t % 2], directions, width, count)
+        raw_hidden = clipped_hidden = _first(all_hidden, directions, size, count)
+        if trace is not None:
+            raw_cell, raw_hidden = (
+                _step(trace.cells, here, directions, width),
+                _step(trace.projected, here, directions, size),
+            )
+            _step(trace.previous_cells, here, directions, width).copy_(used_cell)
+            if trace.gates.dtype == gates.dtype:
+                gates = _step(trace.gates, here, directions, 4 * width)
+        here_in_block = slice(here.start - block.start, here.stop - block.start)
+        _multiply(weights.recurrent, used_hidden, gates, plus=gate_inputs[..., here_in_block])
+        if gates.dtype != cell.dtype:
+            raw_gates = gates
+            gates = raw_gates.to(cell.dtype) if trace is None else _step(trace.gates, here, directions, 4 * width)
+            gates.copy_(raw_gates)
+        gates[:, : 2 * width].sigmoid_()
+        gates[:, 2 * width : 3 * width].tanh_()
+        gates[:, 3 * width :].sigmoid_()
+        input_gate, forget_gate, candidate, output_gate = gates.split(width, dim=1)
+        torch.mul(forget_gate, used_cell, out=raw_cell).addcmul_(input_gate, candidate)
+        cell = _clip(raw_cell, limits.cell, clipped_cell)
+        tanh_cell = torch.tanh(cell, out=_first(all_tanh_cells, directions, width, count))
+        if weights.projection is None:
+            torch.mul(tanh_cell, output_gate, out=raw_hidden)
+        else:
+            memory = torch.mul(tanh_cell, output_gate, out=_first(all_memories, directions, width, count))
+            _multiply(weights.projection, memory, raw_hidden)
+        hidden = _clip(raw_hidden, limits.projection, clipped_hidden)
+        outputs[:, here] = hidden.transpose(1, 2)
+        remaining = columns[t + 1] if t + 1 < len(columns) else 0
+        if remaining < count:
+            last_hidden[..., remaining:count] = hidden[..., remaining:]
+            last_cell[..., remaining:count] = cell[..., remaining:]
+    return outputs, last_hidden, last_cell.to(inputs.dtype)
 
 
 class _Scan(torch.autograd.Function):
@@ -182,82 +210,181 @@ class _Scan(torch.autograd.Function):
         bias: Tensor,
         recurrent: Tensor,
         projection: Tensor | None,
-        flags: Flags,
+        keeps: Tensor | None,
+        columns: list[int],
         limits: Limits,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        (directions, num_words, size), width = inputs.shape, cell.shape[1]
+        wide = inputs.new_empty(0, dtype=_wide(cell.dtype))
+        trace = Trace(
+            wide.new_empty(directions * 4 * width * num_words),
+            wide.new_empty(directions * width * num_words),
+            wide.new_empty(directions * width * num_words),
+            inputs.new_empty(directions * size * num_words),
+        )
         weights = Weights(input_weight, bias, recurrent, projection)
-        trace, cell = _steps(inputs, flags, hidden, cell, weights, limits, keeps_trace=True)
-        ctx.save_for_backward(inputs, input_weight, recurrent, projection, *flags, *trace)
-        ctx.limits = limits
-        return trace.hidden, trace.hidden[-1].clone(), cell
+        outputs, last_hidden, last_cell = _steps(inputs, columns, keeps, hidden, cell, weights, limits, trace)
+        ctx.save_for_backward(inputs, hidden, input_weight, recurrent, projection, keeps, outputs, *trace)
+        ctx.columns, ctx.limits = columns, limits
+        return outputs, last_hidden, last_cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, input_weight, recurrent, projection, is_word, keeps, *saved = ctx.saved_tensors
-        trace, limits = Trace(*saved), ctx.limits
-        directions, length, _, size = inputs.shape
-        width = trace.cells.shape[-1]
-        input_gate, forget_gate, candidate, output_gate = trace.gates.split(width, dim=-1)
-        clipped = trace.cells if limits.cell is None else trace.cells.clamp(-limits.cell, limits.cell)
-        tanh_cells = clipped.tanh()
-        memory = output_gate * tanh_cells
-        # What dm_t is multiplied with to reach a_t, and c_t: the clip's gradient is in both.
-        to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
-        inside_cell = _inside(trace.cells, limits.cell)
-        inside_hidden = None if projection is None else _inside(trace.projected, limits.projection)
-        # The factors of dz_t, which become dz_t.
-        d_gates = torch.empty_like(trace.gates)
-        factors = d_gates.split(width, dim=-1)
-        torch.mul(input_gate * (1 - input_gate), candidate, out=factors[0])
-        torch.mul(forget_gate * (1 - forget_gate), trace.previous_cells, out=factors[1])
-        torch.mul(1 - candidate.square(), input_gate, out=factors[2])
-        torch.mul(output_gate * (1 - output_gate), tanh_cells, out=factors[3])
-        d_projected = torch.empty_like(trace.projected)
-        d_hidden, d_cell = d_hidden.clone(), d_cell.clone()
-        for t in range(length - 1, -1, -1):
-            d_hidden += d_outputs[t]
-            d_raw, d_here = d_hidden, d_cell
-            if is_word is not None:
-                d_raw, d_here = d_hidden * is_word[t], d_cell * is_word[t]
-            torch.mul(d_raw, 1 if inside_hidden is None else inside_hidden[t], out=d_projected[t])
-            d_memory = d_projected[t] if projection is None else torch.bmm(d_projected[t], projection)
-            d_here = torch.addcmul(d_here, d_memory, to_cell[t])
-            if inside_cell is not None:
-                d_here.mul_(inside_cell[t])
-            d_step = d_gates[t]
-            d_step[..., : 3 * width].unflatten(-1, (3, width)).mul_(d_here.unsqueeze(-2))
-            d_step[..., 3 * width :].mul_(d_memory)
-            before_hidden, before_cell = torch.bmm(d_step, recurrent), d_here.mul_(forget_gate[t])
-            if is_word is not None:
-                before_hidden = torch.where(is_word[t], before_hidden, d_hidden)
-                before_cell = torch.where(is_word[t], before_cell, d_cell)
-            if keeps is not None:
-                before_hidden, before_cell = before_hidden * keeps[t], before_cell * keeps[t]
-            d_hidden, d_cell = before_hidden, before_cell
+        inputs, hidden, input_weight, recurrent, projection, keeps, outputs, *saved = ctx.saved_tensors
+        trace, columns, limits = Trace(*saved), ctx.columns, ctx.limits
+        (directions, num_words, size), width = inputs.shape, d_cell.shape[1]
+        # Columns of texts that ended before a step still hold the gradient of their last state.
+        d_hidden, d_cell = d_hidden.clone(), d_cell.to(_wide(d_cell.dtype), copy=True)
+        d_gates = inputs.new_empty(directions, 4 * width, num_words)
+        d_projected = inputs.new_empty(directions, size, num_words)
+        memories = inputs.new_empty(directions, width, num_words)
+        stop = num_words
+        for count, steps in reversed([(count, len(list(run))) for count, run in groupby(columns)]):
+            words = slice(stop - steps * count, stop)
+            stop = words.start
+            # What does not depend on the gradients, for all steps that have as many texts: (steps, D, rows, b_t).
+            gates = _steps_of(trace.gates, words, directions, 4 * width, count)
+            input_gate, forget_gate, candidate, output_gate = gates.split(width, dim=2)
+            raw_cells = _steps_of(trace.cells, words, directions, width, count)
+            tanh_cells = raw_cells.tanh() if limits.cell is None else raw_cells.clamp(-limits.cell, limits.cell).tanh_()
+            # What dm_t is multiplied with to reach a_t, and c_t: the clip's gradient is in both.
+            to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
+            inside_cell = None if limits.cell is None else raw_cells.abs() <= limits.cell
+            inside_hidden = None
+            if projection is not None and limits.projection is not None:
+                inside_hidden = _steps_of(trace.projected, words, directions, size, count).abs() <= limits.projection
+            # The factors of dz_t, which become dz_t.
+            factors = torch.empty_like(gates)
+            of_input, of_forget, of_candidate, of_output = factors.split(width, dim=2)
+            torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=of_input).mul_(candidate)
+            torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=of_forget).mul_(
+                _steps_of(trace.previous_cells, words, directions, width, count)
+            )
+            torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=of_candidate)
+            torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=of_output).mul_(tanh_cells)
+            of_cell = factors[:, :, : 3 * width].unflatten(2, (3, width))
+            for step in range(steps - 1, -1, -1):
+                here = slice(words.start + step * count, words.start + (step + 1) * count)
+                d_raw = d_hidden[..., :count] + d_outputs[:, here].transpose(1, 2)
+                if inside_hidden is not None:
+                    d_raw *= inside_hidden[step]
+                d_projected[..., here] = d_raw
+                d_memory = d_raw if projection is None else _multiply_back(projection, d_raw)
+                d_here = torch.addcmul(d_cell[..., :count], d_memory, to_cell[step])
+                if inside_cell is not None:
+                    d_here *= inside_cell[step]
+                of_cell[step] *= d_here.unsqueeze(1)
+                of_output[step] *= d_memory
+                torch.mul(d_here, forget_gate[step], out=d_cell[..., :count])
+                d_hidden[..., :count] = _multiply_back(recurrent, factors[step].to(recurrent.dtype))
+                if keeps is not None:
+                    d_hidden[..., :count] *= keeps[:, None, here]
+                    d_cell[..., :count] *= keeps[:, None, here]
+            for kept, rows in ((d_gates, factors), (memories, tanh_cells.mul_(output_gate))):
+                kept[..., words].unflatten(2, (steps, count)).copy_(rows.permute(1, 2, 0, 3))
 
-        rows = _by_direction(d_gates)
-        d_projection = None
-        if projection is not None:
-            d_projection = torch.bmm(_by_direction(d_projected).transpose(1, 2), _by_direction(memory))
+        previous_hidden = _previous(outputs, hidden, columns)
+        if keeps is not None:
+            previous_hidden = previous_hidden * keeps.unsqueeze(-1)
         return (
-            torch.bmm(rows, input_weight).view(inputs.shape) if ctx.needs_input_grad[0] else None,
+            torch.bmm(d_gates.transpose(1, 2), input_weight) if ctx.needs_input_grad[0] else None,
             d_hidden,
-            d_cell,
-            torch.bmm(rows.transpose(1, 2), inputs.reshape(directions, -1, size)),
-            rows.sum(dim=1),
-            torch.bmm(rows.transpose(1, 2), _by_direction(trace.previous_hidden)),
-            d_projection,
+            d_cell.to(inputs.dtype),
+            torch.bmm(d_gates, inputs),
+            d_gates.sum(dim=2),
+            torch.bmm(d_gates, previous_hidden),
+            None if projection is None else torch.bmm(d_projected, memories.transpose(1, 2)),
+            None,
             None,
             None,
         )
 
 
-def _by_direction(tensor: Tensor) -> Tensor:
-    """`(T, D, B, n)` to `(D, T B, n)`."""
-    return tensor.transpose(0, 1).flatten(1, 2)
+def _stack(parts: Sequence[Tensor]) -> Tensor:
+    """The directions' weights in one tensor; those of one direction as they are."""
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(list(parts))
 
 
-def _inside(raw: Tensor, limit: float | None) -> Tensor | None:
-    """1 where a clip lets the gradient through, 0 where not; None for no clip."""
-    return None if limit is None else (raw.abs() <= limit).to(raw.dtype)
+def _previous(outputs: Tensor, hidden: Tensor, columns: list[int]) -> Tensor:
+    """`(D, N, P)`, the state before each word: `hidden` before the first ones, and then the outputs one step back."""
+    ends = [0, *accumulate(columns)]
+    before = [outputs[:, start : start + count] for start, count in zip(ends, columns[1:], strict=False)]
+    return torch.cat([hidden.transpose(1, 2)[:, : max(columns, default=0)], *before], dim=1)
+
+
+def _multiply(weight: Tensor, vectors: Tensor, out: Tensor, plus: Tensor | None = None) -> None:
+    """`out` `(D, m, b)` becomes `weight` `(D, m, n)` times `vectors` `(D, n, b)`, and `plus` `(D, m, b)` if given.
+
+    Large weights are of one direction, and multiplied in blocks of rows.
+    """
+    blocks = _num_blocks(weight, vectors)
+    if len(weight) == vectors.shape[2] == 1:
+        torch.mm(weight[0], vectors[0], out=out[0])
+        if plus is not None:
+            out += plus
+        return
+    if blocks > 1 and vectors.shape[2] < FEW_COLUMNS:
+        few = vectors[0].t().contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
+        product = torch.bmm(few, weight[0].unflatten(0, (blocks, -1)).transpose(1, 2)).transpose(0, 1)
+        rows = out[0].t().unflatten(1, (blocks, -1))  # (b, blocks, m / blocks)
+        if plus is None:
+            rows.copy_(product)
+        else:
+            torch.add(product, plus[0].t().unflatten(1, (blocks, -1)), out=rows)
+        return
+    if blocks > 1:
+        weight, out = weight[0].unflatten(0, (blocks, -1)), out[0].unflatten(0, (blocks, -1))
+        plus = None if plus is None else plus[0].unflatten(0, (blocks, -1))
+        vectors = vectors[0].contiguous().expand(blocks, -1, -1)
+    if plus is None:
+        torch.bmm(weight, vectors, out=out)
+    else:
+        torch.baddbmm(plus, weight, vectors, out=out)
+
+
+def _multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
+    """The transpose of `weight` `(D, m, n)` times `vectors` `(D, m, b)`: `(D, n, b)`."""
+    blocks = _num_blocks(weight, vectors)
+    if blocks == 1:
+        return torch.bmm(vectors.transpose(1, 2), weight).transpose(1, 2)
+    of_blocks = torch.bmm(vectors[0].unflatten(0, (blocks, -1)).transpose(1, 2), weight[0].unflatten(0, (blocks, -1)))
+    return of_blocks.sum(dim=0).t().unsqueeze(0)
+
+
+def _num_blocks(weight: Tensor, vectors: Tensor) -> int:
+    """Into how many blocks the rows are cut. One column needs every weight once, and no cache."""
+    blocks = 1
+    if len(weight) == 1 and vectors.device.type == "cpu" and vectors.shape[2] > 1:
+        while weight.shape[1] % (2 * blocks) == 0 and weight.nbytes >= 2 * blocks * BLOCK_BYTES:
+            blocks *= 2
+    return blocks
+
+
+def _first(memory: Tensor, directions: int, rows: int, count: int) -> Tensor:
+    """`(D, rows, count)` in the beginning of a piece of memory; few columns of one direction lie there as rows."""
+    of_step = memory[: directions * rows * count]
+    if directions == 1 and count < FEW_COLUMNS:
+        return of_step.view(directions, count, rows).transpose(1, 2)
+    return of_step.view(directions, rows, count)
+
+
+def _step(memory: Tensor, words: slice, directions: int, rows: int) -> Tensor:
+    """A step's part, `(D, rows, b_t)`, of what is kept of all words."""
+    return _first(memory[words.start * directions * rows :], directions, rows, words.stop - words.start)
+
+
+def _steps_of(memory: Tensor, words: slice, directions: int, rows: int, count: int) -> Tensor:
+    """Several steps' parts, `(steps, D, rows, count)`, of what is kept of all words."""
+    of_steps = memory[words.start * directions * rows : words.stop * directions * rows]
+    if directions == 1 and count < FEW_COLUMNS:
+        return of_steps.view(-1, directions, count, rows).transpose(2, 3)
+    return of_steps.view(-1, directions, rows, count)
+
+
+def _clip(raw: Tensor, limit: float | None, out: Tensor) -> Tensor:
+    return raw if limit is None else torch.clamp(raw, -limit, limit, out=out)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)

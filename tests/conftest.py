@@ -1,5 +1,6 @@
 """Shared fixtures: a tiny model with all sizes different, and a converted folder."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,19 @@ from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.scan_path import PATHS, scan_path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Every test can be run on every path: `pytest --scan-path reference`."""
+    parser.addoption("--scan-path", choices=PATHS, help="the scan that biLM layers take where they can")
+
+
+@pytest.fixture(autouse=True)
+def _scan_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    path = request.config.getoption("--scan-path")
+    with contextlib.nullcontext() if path is None else scan_path(path):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # Each module may import those before it in its list; see docs/architecture.md.
 LAYERS = [
-    ["word_codec", "word_splitter", "padding", "pipeline_elmo", "sentences", "digest", "bilm_scan", "text_rows", "crf"],
+    [
+        "word_codec",
+        "word_splitter",
+        "padding",
+        "pipeline_elmo",
+        "sentences",
+        "digest",
+        "bilm_scan",
+        "reading_order",
+        "scan_path",
+        "text_rows",
+        "crf",
+    ],
     ["configuration_elmo", "word_encoding", "code_point_codec", "vector_files", "corpus", "corpora"],
     ["token_encoder", "lstmp", "scalar_mix", "task_encoder", "softmax", "streams"],
     ["modeling_elmo", "tokenization_elmo", "scoring"],

@@ -1,4 +1,4 @@
-"""The fast scan of a biLM layer against `LSTMP.forward`, the reference: values, states, every gradient."""
+"""The packed scan of a biLM layer against `LSTMP.forward`, the reference: values, states, every gradient."""
 
 from typing import Any
 
@@ -7,10 +7,11 @@ import torch
 from conftest import assert_outputs_close
 from torch import Tensor, nn
 
-from elmo_hf import ElmoConfig, ElmoModel, lstmp
+from elmo_hf import ElmoConfig, ElmoModel, bilm_scan
 from elmo_hf.lstmp import LSTMP, BiLMLayer
+from elmo_hf.scan_path import scan_path
 
-B, T, P, H = 4, 6, 5, 7
+B, T, P, H = 4, 6, 10, 7
 LENGTHS = {"full": [6, 6, 6, 6], "padded": [6, 3, 1, 0], "without words": [0, 0, 0, 0]}
 # Lengths, side of the padding, and whether states are reset on the way.
 TEXTS = [
@@ -28,6 +29,14 @@ SHAPES = {
     "no projection": {"cell_size": P},
     "square projection": {"cell_size": P, "cell_projection": True},
     "no forget bias": {"forget_bias": 0.0},
+}
+# Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
+WAYS = {
+    "small": {},
+    "one direction at a time": {"JOINT_BYTES": 0, "BLOCK_WORDS": 5},
+    "blocks of columns": {"JOINT_BYTES": 0, "BLOCK_BYTES": 16, "FEW_COLUMNS": 2},
+    "blocks of rows": {"JOINT_BYTES": 0, "BLOCK_BYTES": 16, "FEW_COLUMNS": B + 1},
+    "blocks of both": {"JOINT_BYTES": 0, "BLOCK_BYTES": 16, "FEW_COLUMNS": 3, "BLOCK_WORDS": 5},
 }
 Tensors = tuple[Tensor, ...]
 
@@ -99,11 +108,19 @@ def count_reference_steps(layer: BiLMLayer) -> list[LSTMP]:
     return steps
 
 
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize(("lengths", "side", "has_resets"), TEXTS)
 @pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
 def test_values_states_and_gradients_are_the_references(
-    fields: dict[str, Any], lengths: str, side: str, has_resets: bool
+    fields: dict[str, Any],
+    lengths: str,
+    side: str,
+    has_resets: bool,
+    way: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name, value in way.items():
+        monkeypatch.setattr(bilm_scan, name, value)
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4) if has_resets else ()
     assert_fast_is_reference(layer_of(**fields), mask_of(LENGTHS[lengths], side), *resets)
 
@@ -134,13 +151,21 @@ def test_a_skip_connection_adds_the_input() -> None:
     assert_outputs_close(skipping, (plain[0] + arguments[0], *plain[1:]), 1e-12)
 
 
-@pytest.mark.parametrize("rows", [1, B, 2 * B, 5 * B, 1000])
-def test_blocks_of_a_text_without_gradients_are_the_whole(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_cut_into_blocks_of_the_caches_size() -> None:
+    columns = torch.ones(1, 512, 2)
+    assert bilm_scan._num_blocks(torch.ones(1, 16384, 512), columns) == 64
+    assert bilm_scan._num_blocks(torch.ones(1, 16384, 512), columns[..., :1]) == 1
+    assert bilm_scan._num_blocks(torch.ones(1, 28, 1 << 20), columns) == 4
+    assert bilm_scan._num_blocks(torch.ones(2, 16384, 512), columns) == 1
+
+
+@pytest.mark.parametrize("words", [1, B, 2 * B, 5 * B, 1000])
+def test_blocks_of_a_text_are_the_whole(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = layer_of()
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
     expected = run(layer, arguments, mask, *resets)
-    monkeypatch.setattr(lstmp, "GATE_ROWS", rows)
+    monkeypatch.setattr(bilm_scan, "BLOCK_WORDS", words)
     with torch.no_grad():
         actual = run(layer, arguments, mask, *resets)
     assert not any(tensor.requires_grad for tensor in actual)
@@ -300,12 +325,50 @@ def test_parametrised_weights_take_the_reference() -> None:
     assert reference_steps_of(layer) == 2 * T
 
 
-def test_autocast_takes_the_reference() -> None:
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+def test_autocast_is_near_the_reference_in_single_precision(
+    way: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in way.items():
+        monkeypatch.setattr(bilm_scan, name, value)
     layer = layer_of(torch.float32)
+    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
+    with scan_path("reference"):
+        expected = run_with_gradients(layer, arguments, mask, *resets)
     steps = count_reference_steps(layer)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        run(layer, arguments_of(layer), mask_of([T] * B))
-    assert len(steps) == 2 * T
+        actual = run_with_gradients(layer, arguments, mask, *resets)
+    assert not steps
+    for tensor, wanted in zip(actual, expected, strict=True):
+        assert tensor.dtype == torch.float32
+        # Three significant digits go into each product; a clip may or may not stop a gradient.
+        assert (tensor - wanted).norm() < 0.05 * wanted.norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_nearer_to_single_precision_than_the_reference(dtype: torch.dtype) -> None:
+    layer = layer_of(torch.float32).to(dtype)
+    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    with torch.no_grad():
+        packed = run(layer, arguments, mask)
+        with scan_path("reference"):
+            reference = run(layer, arguments, mask)
+            exact = run(layer.float(), tuple(argument.float() for argument in arguments), mask)
+    error = [sum((a - b).square().sum() for a, b in zip(found, exact, strict=True)) for found in (packed, reference)]
+    assert all(tensor.dtype == dtype for tensor in packed)
+    assert 0 < error[0] < 0.9 * error[1]
+
+
+def test_a_path_is_taken_only_if_no_other_is_asked_for() -> None:
+    layer = layer_of()
+    with scan_path("packed"):
+        assert layer.can_scan_fast()
+        with scan_path("reference"):
+            assert not layer.can_scan_fast()
+        assert layer.can_scan_fast()
+    with pytest.raises(ValueError, match="`path` must be one of reference, packed, found 'fast'"), scan_path("fast"):
+        pass
 
 
 def test_lora_adapters_take_the_reference_in_the_layers_that_have_them(tiny_model: ElmoModel) -> None:

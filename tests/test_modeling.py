@@ -93,6 +93,7 @@ def test_pooling_takes_the_mean_over_words_without_boundaries_and_padding(tiny_m
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_does_not_change_words_nor_state(tiny_model: ElmoModel, side: str) -> None:
     lengths = [2, 6, 1, 4]
+    tiny_model.double()
     inputs = random_inputs(tiny_model.config, lengths)
     together = inputs if side == "right" else {k: v.clone() for k, v in inputs.items()}
     if side == "left":
@@ -102,10 +103,11 @@ def test_padding_does_not_change_words_nor_state(tiny_model: ElmoModel, side: st
     for row, length in enumerate(lengths):
         alone = tiny_model(inputs["input_ids"][row : row + 1, :length], output_hidden_states=True)
         place = slice(0, length) if side == "right" else slice(6 - length, 6)
-        assert_outputs_close(torch.stack(output.hidden_states)[:, row, place], torch.stack(alone.hidden_states)[:, 0])
-        assert_outputs_close(output.pooler_output[row], alone.pooler_output[0])
-        assert_outputs_close(output.state.hidden[:, row], alone.state.hidden[:, 0])
-        assert_outputs_close(output.state.cell[:, row], alone.state.cell[:, 0])
+        layers, expected = torch.stack(output.hidden_states), torch.stack(alone.hidden_states)
+        assert_outputs_close(layers[:, row, place], expected[:, 0], 1e-12)
+        assert_outputs_close(output.pooler_output[row], alone.pooler_output[0], 1e-12)
+        assert_outputs_close(output.state.hidden[:, row], alone.state.hidden[:, 0], 1e-12)
+        assert_outputs_close(output.state.cell[:, row], alone.state.cell[:, 0], 1e-12)
 
 
 def test_what_stands_under_padding_is_never_read(tiny_model: ElmoModel) -> None:
