@@ -26,6 +26,7 @@ from .bilm_scan import scan as scan_words
 from .configuration_elmo import ElmoConfig
 from .reading_order import keeps_in_order, reading_order
 from .scan_path import may_take
+from .triton_scan import is_available, scan_layer
 
 try:
     from torch._higher_order_ops.scan import scan
@@ -227,7 +228,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         modules = [module for lstm in (self.forward_lstm, self.backward_lstm) for module in lstm.modules()]
         return (
             not torch.compiler.is_compiling()
-            and may_take("packed")
+            and (may_take("packed") or may_take("triton"))
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
         )
 
@@ -240,15 +241,22 @@ class BiLMLayer(GradientCheckpointingLayer):
         forward_resets: Tensor | None,
         backward_resets: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both directions at once, words only, by `bilm_scan.py`; arguments and results are those of `forward`."""
-        order = reading_order(mask)
-        keeps = keeps_after_last = None
-        if forward_resets is not None and backward_resets is not None:
-            keeps, keeps_after_last = keeps_in_order(order, mask, (forward_resets, backward_resets))
-        lstms = (self.forward_lstm, self.backward_lstm)
-        has_projection = self.forward_lstm.projection is not None
+        """Both directions at once, by `bilm_scan.py` or `triton_scan.py`; arguments and results are `forward`'s."""
         device = inputs.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        weights = [lstm.weights(dtype) for lstm in (self.forward_lstm, self.backward_lstm)]
+        has_projection = self.forward_lstm.projection is not None
+        limits = Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None)
+        resets = None
+        if forward_resets is not None and backward_resets is not None:
+            resets = (forward_resets, backward_resets)
+        if may_take("triton") and is_available(inputs.device, dtype):
+            with torch.autocast(device, enabled=False):
+                return scan_layer(inputs, mask, hidden, cell, resets, weights, limits)
+        order = reading_order(mask)
+        keeps = keeps_after_last = None
+        if resets is not None:
+            keeps, keeps_after_last = keeps_in_order(order, mask, resets)
         halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
         with torch.autocast(device, enabled=False):
             outputs, *last = scan_words(
@@ -257,8 +265,8 @@ class BiLMLayer(GradientCheckpointingLayer):
                 keeps,
                 hidden[order.texts].t().unflatten(0, (2, -1)).to(dtype),
                 cell[order.texts].t().unflatten(0, (2, -1)).to(dtype),
-                [lstm.weights(dtype) for lstm in lstms],
-                Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None),
+                weights,
+                limits,
             )
         if keeps_after_last is not None:
             last = [state * keeps_after_last.unsqueeze(1) for state in last]

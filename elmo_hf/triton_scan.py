@@ -4,9 +4,8 @@ There a step is some fifteen small operations, and a GPU waits for each of them 
 two products is one kernel; see `triton_kernels.py` for their order. Equations and gradients are the same. The products
 with the inputs and the gradients of the weights are still one product each for all steps, or a block of them.
 
-The cell's state is float32 between steps and everything else inside a kernel, whatever the inputs are; results have the
-dtypes that went in. Products follow torch's own switches (TF32, reduced precision). Under autocast all but the cell's
-state is cast to its dtype.
+The cell's state is float32 between steps, and everything is inside a kernel, whatever the inputs are. Products follow
+torch's own switches (TF32, reduced precision).
 
 Memory for the gradient: 4H + 2P numbers a word and direction and layer (gates, p, h) and H in float32 (c); going back
 needs 4H + P more, and H, for a while.
@@ -14,14 +13,15 @@ needs 4H + P more, and H, for a while.
 Without gradient the steps go in blocks over memory that is kept, a `_Workspace`, so that a block is one CUDA graph
 (`step_graphs.py`). Batches are rounded up there, and blocks have 2^n steps, so that few shapes occur.
 
-Glossary: D = 2 directions, B batch, T steps, P projection, H cell. Tensors of all steps are (D, T, B, .) here.
+Glossary: D = 2 directions, B batch, T steps, P projection, H cell. Tensors of all steps are (D, T, B, .). Padding
+is computed like words and thrown away: to know where it is, Python would have to wait for the GPU.
 """
 
 import functools
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from transformers.utils import logging
 
-from .bilm_scan import Flags, Limits, Weights
+from .bilm_scan import Limits, Weights
 from .step_graphs import StepGraphs
 from .triton_kernels import IS_INTERPRETED, triton
 from .triton_steps import Steps, run_steps, run_steps_back
@@ -46,11 +46,12 @@ MAX_WORKSPACES = 4
 @functools.cache
 def _runs_on(device: torch.device) -> bool:
     """Whether a scan runs there at all: Triton needs a C compiler, and a GPU that it knows."""
-    one = functools.partial(torch.ones, 2, device=device)
+    one = functools.partial(torch.ones, device=device)
+    flag, state = one(2, 1, 1, dtype=torch.uint8), one(2, 1, 1)
+    weights = Weights(one(4, 1), one(4), one(4, 1), one(1, 1))
     try:
-        weights = Weights(one(4, 1), one(4), one(4, 1), one(1, 1))
         with torch.no_grad():
-            scan(one(1, 1, 1), Flags(None, None), one(1, 1), one(1, 1), weights, Limits(1.0, 1.0), block_length=1)
+            scan(one(2, 1, 1, 1), flag, flag, state, state, [weights, weights], Limits(1.0, 1.0))
     except Exception as error:
         logger.warning(f"Triton does not run on {device}, so the portable scan is used, which is slower: {error}")
         return False
@@ -58,45 +59,91 @@ def _runs_on(device: torch.device) -> bool:
 
 
 def is_available(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `scan` takes tensors of this kind: on a GPU on which Triton runs, or where Triton is interpreted."""
+    """Whether products may be in `dtype` here: on a GPU on which Triton runs, or where Triton is interpreted."""
     if triton is None or dtype not in DTYPES:
         return False
     return IS_INTERPRETED if device.type == "cpu" else device.type == "cuda" and _runs_on(device)
 
 
-def scan(
-    inputs: Tensor, flags: Flags, hidden: Tensor, cell: Tensor, weights: Weights, limits: Limits, block_length: int
+def scan_layer(
+    inputs: Tensor,
+    mask: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    resets: tuple[Tensor, Tensor] | None,
+    weights: Sequence[Weights],
+    limits: Limits,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs one layer; arguments and results are those of `bilm_scan.scan`."""
-    kind = inputs.device.type
-    if torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
-        weights = Weights(
-            weights.inputs.to(dtype),
-            weights.bias.to(dtype),
-            weights.recurrent.to(dtype),
-            None if weights.projection is None else weights.projection.to(dtype),
-        )
-        with torch.autocast(kind, enabled=False):
-            return scan(inputs.to(dtype), flags, hidden.to(dtype), cell, weights, limits, block_length)
-    needs_gradient = torch.is_grad_enabled() and any(
-        tensor is not None and tensor.requires_grad for tensor in (inputs, hidden, cell, *weights)
+    """Runs one layer, padding too, without asking the GPU for anything.
+
+    Args:
+        inputs: `(B, T, 2P)`, forward half first, as everywhere.
+        mask: `(B, T)`, True on words.
+        hidden: `(B, 2P)`.
+        cell: `(B, 2H)`.
+        resets: for each direction `(B, T)`, True on words before which its state is set to zero; None: nowhere.
+        weights: of each direction; their dtype is the one that products are in.
+        limits: of clipping.
+
+    Returns:
+        Outputs `(B, T, 2P)`, zero where the mask is False, and the last states.
+    """
+    dtype = weights[0].inputs.dtype
+    is_word = _in_order(mask, mask)
+    keeps = torch.ones_like(is_word) if resets is None else ~_in_order(*resets)
+    outputs, hidden, cell = scan(
+        _in_order(*inputs.to(dtype).chunk(2, dim=-1)),
+        is_word.to(torch.uint8),
+        keeps.to(torch.uint8),
+        torch.stack(hidden.to(dtype).chunk(2, dim=-1)),
+        torch.stack(cell.float().chunk(2, dim=-1)),
+        weights,
+        limits,
     )
-    shape = inputs.shape[:3]
-    is_word, keeps = (_as_bytes(flag, shape, inputs.device) for flag in flags)
+    in_reading_order = torch.cat([outputs[0], outputs[1].flip(0)], dim=-1).transpose(0, 1)  # (B, T, 2P)
+    return (
+        in_reading_order.masked_fill(~mask.unsqueeze(-1), 0).to(inputs.dtype),
+        torch.cat(hidden.unbind(), dim=-1).to(inputs.dtype),
+        torch.cat(cell.unbind(), dim=-1).to(inputs.dtype),
+    )
+
+
+def _in_order(forward: Tensor, backward: Tensor) -> Tensor:
+    """Two tensors `(B, T, ...)` in reading order to `(2, T, B, ...)`, each direction in its own order."""
+    return torch.stack([forward.transpose(0, 1), backward.transpose(0, 1).flip(0)])
+
+
+def scan(
+    inputs: Tensor,
+    is_word: Tensor,
+    keeps: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: Sequence[Weights],
+    limits: Limits,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All steps of a layer.
+
+    Args:
+        inputs: `(D, T, B, P)`, each direction in its own order of reading.
+        is_word: `(D, T, B)`, bytes, 0 where the state stands still.
+        keeps: `(D, T, B)`, bytes, 0 where the state is reset before the step.
+        hidden: `(D, B, P)`, the state before the first step.
+        cell: `(D, B, H)`, likewise, float32.
+        weights: of each direction.
+        limits: of clipping.
+
+    Returns:
+        `(D, T, B, P)`, the state h_t after each step; then `hidden` and `cell` after the last one.
+    """
+    leaves = (inputs, hidden, cell, *(weight for parts in weights for weight in parts))
     with torch.cuda.device_of(inputs):
-        if needs_gradient:
-            outputs, last_cell = _Scan.apply(inputs, hidden, cell.float(), *weights, is_word, keeps, limits)
+        if torch.is_grad_enabled() and any(leaf is not None and leaf.requires_grad for leaf in leaves):
+            joint = [None if parts[0] is None else torch.stack(parts) for parts in zip(*weights, strict=True)]
+            outputs, last_cell = _Scan.apply(inputs, hidden, cell, *joint, is_word, keeps, limits)
         else:
-            outputs, last_cell = _scan_blocks(inputs, hidden, cell, weights, is_word, keeps, limits, block_length)
-    return outputs.transpose(0, 1), outputs[:, -1].clone(), last_cell.to(cell.dtype)
-
-
-def _as_bytes(flag: Tensor | None, shape: torch.Size, device: torch.device) -> Tensor:
-    """`(T, D, B, 1)` or None to `(D, T, B)`, 1 or 0."""
-    if flag is None:
-        return torch.ones(shape, dtype=torch.uint8, device=device)
-    return flag.squeeze(-1).transpose(0, 1).to(torch.uint8).contiguous()
+            outputs, last_cell = _scan_blocks(inputs, is_word, keeps, hidden, cell, weights, limits)
+    return outputs, outputs[:, -1].clone(), last_cell
 
 
 class _Scan(torch.autograd.Function):
@@ -118,7 +165,6 @@ class _Scan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         directions, length, batch, size = inputs.shape
         width = cell.shape[-1]
-        weights = Weights(input_weight, bias, recurrent, projection)
         gates = torch.baddbmm(bias.unsqueeze(1), inputs.flatten(1, 2), input_weight.transpose(1, 2))
         steps = Steps(
             gates.unflatten(1, (length, batch)),
@@ -130,7 +176,7 @@ class _Scan(torch.autograd.Function):
         )
         steps.hidden[:, 0], steps.cells[:, 0] = hidden, cell
         products, memory = (inputs.new_empty(directions, batch, n * width) for n in (4, 1))
-        run_steps(steps, products, memory, weights, limits, keeps_gates=True)
+        run_steps(steps, products, memory, recurrent, projection, limits, keeps_gates=True)
         ctx.save_for_backward(inputs, input_weight, recurrent, projection, *steps)
         ctx.limits = limits
         return steps.hidden[:, 1:], steps.cells[:, -1].clone()
@@ -178,6 +224,8 @@ class _Workspace:
             self.gates, self.cells = make(rows * 4 * width), make(2 * rows * width, dtype=torch.float32)
             self.is_word, self.keeps = make(rows, dtype=torch.uint8), make(rows, dtype=torch.uint8)
             self.products, self.memory = make(batch_rows * 4 * width), make(batch_rows * width)
+            # A graph reads weights where they were, so every call puts its own here.
+            self.recurrent, self.projection = make(directions, 4 * width, size), make(directions, size, width)
         self.graphs = StepGraphs(like.device)
 
     def view(self, name: str, *shape: int) -> Tensor:
@@ -218,25 +266,27 @@ def _workspace_of(like: Tensor, batch: int, width: int) -> _Workspace:
 
 def _scan_blocks(
     inputs: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: Weights,
     is_word: Tensor,
     keeps: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: Sequence[Weights],
     limits: Limits,
-    block_length: int,
 ) -> tuple[Tensor, Tensor]:
-    """All steps without gradient, in blocks; returns h of all steps, `(D, T, B, P)`, and the last cell."""
+    """All steps without gradient, in blocks; returns h of all steps and the last cell."""
     directions, length, batch, size = inputs.shape
     width = cell.shape[-1]
     padded = -(-batch // BATCH_MULTIPLE) * BATCH_MULTIPLE
     outputs = inputs.new_empty(inputs.shape)
     with _lock:
         workspace = _workspace_of(inputs, max(padded, BATCH_ROWS), width)
+        recurrent = workspace.recurrent.copy_(torch.stack([parts.recurrent for parts in weights]))
+        projections = [parts.projection for parts in weights if parts.projection is not None]
+        projection = workspace.projection.copy_(torch.stack(projections)) if projections else None
         products = workspace.view("products", directions, padded, 4 * width)
         memory = workspace.view("memory", directions, padded, width)
-        settings = (padded, limits, _addresses(weights), _precision())
-        for block in _blocks(length, min(block_length, max(1, BLOCK_ROWS // padded))):
+        settings = (padded, limits, projection is None, _precision())
+        for block in _blocks(length, max(1, BLOCK_ROWS // padded)):
             number = block.stop - block.start
             steps = workspace.steps(directions, number, padded, width, size)
             block_inputs = workspace.view("inputs", directions, number, padded, size)
@@ -245,15 +295,11 @@ def _scan_blocks(
                 target[:, :, :batch].copy_(source[:, block])
             for target, source in ((steps.hidden, hidden), (steps.cells, cell)):
                 target[:, 0, :batch].copy_(source)
-            torch.baddbmm(
-                weights.bias.unsqueeze(1),
-                block_inputs.flatten(1, 2),
-                weights.inputs.transpose(1, 2),
-                out=steps.gates.flatten(1, 2),
-            )
+            for parts, rows, gates in zip(weights, block_inputs, steps.gates, strict=True):
+                torch.addmm(parts.bias, rows.flatten(0, 1), parts.inputs.t(), out=gates.flatten(0, 1))
             workspace.graphs.run(
                 (number, *settings),
-                functools.partial(run_steps, steps, products, memory, weights, limits, keeps_gates=False),
+                functools.partial(run_steps, steps, products, memory, recurrent, projection, limits, keeps_gates=False),
             )
             outputs[:, block].copy_(steps.hidden[:, 1:, :batch])
             hidden, cell = (state[:, -1, :batch].clone() for state in (steps.hidden, steps.cells))
@@ -267,14 +313,6 @@ def _blocks(length: int, longest: int) -> Iterator[slice]:
         number = 1 << (min(longest, length - start).bit_length() - 1)
         yield slice(start, start + number)
         start += number
-
-
-def _addresses(weights: Weights) -> tuple[Any, ...]:
-    """Of the weights that a step reads; whatever is there now is what the caller wants to be read."""
-    return tuple(
-        None if weight is None else (weight.data_ptr(), weight.stride())
-        for weight in (weights.recurrent, weights.projection)
-    )
 
 
 def _precision() -> tuple[Any, ...]:

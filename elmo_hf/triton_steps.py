@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .bilm_scan import Limits, Weights
+from .bilm_scan import Limits
 from .triton_kernels import cell_gradient_step, cell_step, hidden_gradient_step, hidden_step
 
 # Numbers that one program of a kernel works on.
@@ -37,13 +37,28 @@ class Steps(NamedTuple):
 
 
 def run_steps(
-    steps: Steps, products: Tensor, memory: Tensor, weights: Weights, limits: Limits, keeps_gates: bool
+    steps: Steps,
+    products: Tensor,
+    memory: Tensor,
+    recurrent: Tensor,
+    projection: Tensor | None,
+    limits: Limits,
+    keeps_gates: bool,
 ) -> None:
-    """Does all steps; `products` `(D, B, 4H)` and `memory` `(D, B, H)` are scratch. Allocates nothing."""
+    """Does all steps, and allocates nothing.
+
+    Args:
+        steps: their memory.
+        products: `(D, B, 4H)`, scratch.
+        memory: `(D, B, H)`, scratch.
+        recurrent: `(D, 4H, P)`, W_h.
+        projection: `(D, P, H)`, W_p, or None.
+        limits: of clipping.
+        keeps_gates: whether for a gradient.
+    """
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
     size = steps.hidden.shape[-1]
-    recurrent = weights.recurrent.transpose(1, 2)
-    projection = None if weights.projection is None else weights.projection.transpose(1, 2)
+    recurrent, projection = recurrent.transpose(1, 2), None if projection is None else projection.transpose(1, 2)
     cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
     cell_count, hidden_count = directions * batch * width, directions * batch * size
     flags = (steps.is_word, steps.keeps)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from test_bilm_scan import arguments_of, layer_of, mask_of, run
 from torch import Tensor
 
 from elmo_hf import lstmp, step_graphs, triton_scan
+from elmo_hf.scan_path import scan_path
 from elmo_hf.step_graphs import StepGraphs
 
 TESTS = Path(__file__).parent
@@ -80,7 +82,7 @@ def test_it_is_for_gpus_and_not_for_double_precision(monkeypatch: pytest.MonkeyP
 def test_where_triton_does_not_run_the_portable_scan_does(monkeypatch: pytest.MonkeyPatch) -> None:
     tried, warnings = [], []
 
-    def compile_kernels(inputs: Tensor, *args: object, **options: object) -> None:
+    def compile_kernels(inputs: Tensor, *args: object) -> None:
         tried.append(inputs.device)
         raise RuntimeError("Failed to find C compiler.")
 
@@ -97,25 +99,31 @@ def test_where_triton_does_not_run_the_portable_scan_does(monkeypatch: pytest.Mo
     ]
 
 
-def test_a_layer_takes_it_where_it_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, asked, scanned = layer_of(), [], []
+def test_a_layer_takes_it_where_it_is_available_and_no_other_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, asked, taken = layer_of(), [], []
+    arguments, mask = arguments_of(layer), mask_of([6] * 4)
 
     def is_available(device: torch.device, dtype: torch.dtype) -> bool:
         asked.append((device.type, dtype))
-        return True
+        return len(asked) < 3
 
-    def scan(inputs: Tensor, flags: lstmp.Flags, *args: object, **options: object) -> tuple[Tensor, Tensor, Tensor]:
-        assert flags.is_word is not None  # to find out that all are words would be to wait
-        scanned.append(1)
-        return lstmp.portable_scan(inputs, flags, *args, **options)
+    def scan_layer(inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, *others: Any) -> tuple[Tensor, ...]:
+        taken.append(others[1][0].recurrent.dtype)
+        return inputs, hidden, cell
 
-    arguments, mask = arguments_of(layer), mask_of([6] * 4)
-    expected = run(layer, arguments, mask)
     monkeypatch.setattr(lstmp, "is_available", is_available)
-    monkeypatch.setattr(lstmp, "triton_scan", scan)
-    torch.testing.assert_close(run(layer, arguments, mask), expected, atol=1e-12, rtol=0)
-    assert asked == [("cpu", torch.float64)]
-    assert scanned == [1]
+    monkeypatch.setattr(lstmp, "scan_layer", scan_layer)
+    for path in ("packed", "reference"):
+        with scan_path(path):
+            run(layer, arguments, mask)
+    assert asked == taken == []
+    run(layer, arguments, mask)
+    with scan_path("triton"), torch.autocast("cpu", dtype=torch.bfloat16):
+        run(layer, arguments, mask)
+    assert asked == [("cpu", torch.float64), ("cpu", torch.bfloat16)]
+    assert taken == [torch.float64, torch.bfloat16]
+    run(layer, arguments, mask)
+    assert len(taken) == 2
 
 
 REFUSE = """
