@@ -220,8 +220,9 @@ class _Workspace:
         rows, batch_rows = directions * max(BLOCK_ROWS, batch), directions * batch
         with torch.inference_mode(False):  # or it could not be written outside of that mode
             make = functools.partial(torch.empty, dtype=like.dtype, device=like.device)
-            self.inputs, self.projected, self.hidden = make(rows * size), make(rows * size), make(2 * rows * size)
-            self.gates, self.cells = make(rows * 4 * width), make(2 * rows * width, dtype=torch.float32)
+            self.inputs, self.projected, self.gates = make(rows * size), make(rows * size), make(rows * 4 * width)
+            states = rows + batch_rows
+            self.hidden, self.cells = make(states * size), make(states * width, dtype=torch.float32)
             self.is_word, self.keeps = make(rows, dtype=torch.uint8), make(rows, dtype=torch.uint8)
             self.products, self.memory = make(batch_rows * 4 * width), make(batch_rows * width)
             # A graph reads weights where they were, so every call puts its own here.
@@ -280,9 +281,9 @@ def _scan_blocks(
     outputs = inputs.new_empty(inputs.shape)
     with _lock:
         workspace = _workspace_of(inputs, max(padded, BATCH_ROWS), width)
-        recurrent = workspace.recurrent.copy_(torch.stack([parts.recurrent for parts in weights]))
+        recurrent = torch.stack([parts.recurrent for parts in weights], out=workspace.recurrent)
         projections = [parts.projection for parts in weights if parts.projection is not None]
-        projection = workspace.projection.copy_(torch.stack(projections)) if projections else None
+        projection = torch.stack(projections, out=workspace.projection) if projections else None
         products = workspace.view("products", directions, padded, 4 * width)
         memory = workspace.view("memory", directions, padded, width)
         settings = (padded, limits, projection is None, _precision())
