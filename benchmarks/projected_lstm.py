@@ -26,7 +26,7 @@ class ProjectedLstms(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> list[Tensor]:
         """Maps `(B, T, P)` under `mask` `(B, T)`, padding on the right, to L layers `(B, T, 2P)`."""
         lengths = mask.sum(dim=1)
-        places = torch.arange(mask.shape[1])
+        places = torch.arange(mask.shape[1], device=mask.device)
         turned = torch.where(mask, lengths.unsqueeze(1) - 1 - places, places).unsqueeze(-1)  # (B, T, 1)
         forward, backward = vectors, vectors.take_along_dim(turned, dim=1)
         layers = []
@@ -40,7 +40,7 @@ class ProjectedLstms(nn.Module):
 
 
 def _run(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
-    packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
     return nn.utils.rnn.pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
 
 

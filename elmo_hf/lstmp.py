@@ -28,6 +28,7 @@ from .configuration_elmo import ElmoConfig
 from .reading_order import keeps_in_order, reading_order
 from .scan_operator import State, Stepped, scan_words, uses_operator
 from .scan_path import may_take
+from .triton_scan import is_available, scan_layer
 
 # Rows (texts times words) of one product of inputs and gate weights: many enough to be fast, and few enough that the
 # gates of a long text need not all be in memory (at H = 4096 this many are 256 MiB in float32).
@@ -229,7 +230,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         modules = [module for lstm in (forward, backward) for module in lstm.modules()]
         return (
             not torch.compiler.is_compiling()
-            and may_take("packed")
+            and (may_take("packed") or may_take("triton"))
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
             # torchao leaves the modules and puts other tensors into them.
             and all(type(weight.data) is Tensor for lstm in (forward, backward) for weight in lstm.parameters())
@@ -244,15 +245,22 @@ class BiLMLayer(GradientCheckpointingLayer):
         forward_resets: Tensor | None,
         backward_resets: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both directions at once, words only, by `bilm_scan.py`; arguments and results are those of `forward`."""
-        order = reading_order(mask)
-        keeps = keeps_after_last = None
-        if forward_resets is not None and backward_resets is not None:
-            keeps, keeps_after_last = keeps_in_order(order, mask, (forward_resets, backward_resets))
-        lstms = (self.forward_lstm, self.backward_lstm)
-        has_projection = self.forward_lstm.projection is not None
+        """Both directions at once, by `bilm_scan.py` or `triton_scan.py`; arguments and results are `forward`'s."""
         device = inputs.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        weights = [lstm.weights(dtype) for lstm in (self.forward_lstm, self.backward_lstm)]
+        has_projection = self.forward_lstm.projection is not None
+        limits = Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None)
+        resets = None
+        if forward_resets is not None and backward_resets is not None:
+            resets = (forward_resets, backward_resets)
+        if may_take("triton") and is_available(inputs.device, dtype):
+            with torch.autocast(device, enabled=False):
+                return scan_layer(inputs, mask, hidden, cell, resets, weights, limits)
+        order = reading_order(mask)
+        keeps = keeps_after_last = None
+        if resets is not None:
+            keeps, keeps_after_last = keeps_in_order(order, mask, resets)
         halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
         with torch.autocast(device, enabled=False):
             outputs, *last = packed_scan(
@@ -261,8 +269,8 @@ class BiLMLayer(GradientCheckpointingLayer):
                 keeps,
                 hidden[order.texts].t().unflatten(0, (2, -1)).to(dtype),
                 cell[order.texts].t().unflatten(0, (2, -1)).to(dtype),
-                [lstm.weights(dtype) for lstm in lstms],
-                Limits(self.forward_lstm.cell_clip, self.forward_lstm.projection_clip if has_projection else None),
+                weights,
+                limits,
             )
         if keeps_after_last is not None:
             last = [state * keeps_after_last.unsqueeze(1) for state in last]

@@ -2,6 +2,7 @@
 
     reference   `LSTMP.forward`, word by word, the equations
     packed      `bilm_scan.py`, words only, both directions in step
+    triton      `triton_scan.py`, on GPUs
 
 A path that a layer cannot take, because something was put in the place of its modules, is not taken when asked for.
 """
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-PATHS = ("reference", "packed")
+PATHS = ("reference", "packed", "triton")
 _asked_for: ContextVar[str | None] = ContextVar("scan_path", default=None)
 
 
