@@ -301,6 +301,7 @@ def _scan_blocks(
             workspace.graphs.run(
                 (number, *settings),
                 functools.partial(run_steps, steps, products, memory, recurrent, projection, limits, keeps_gates=False),
+                result=steps.hidden[:, 1:],
             )
             outputs[:, block].copy_(steps.hidden[:, 1:, :batch])
             hidden, cell = (state[:, -1, :batch].clone() for state in (steps.hidden, steps.cells))

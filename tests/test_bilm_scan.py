@@ -367,7 +367,10 @@ def test_a_path_is_taken_only_if_no_other_is_asked_for() -> None:
         with scan_path("reference"):
             assert not layer.can_scan_fast()
         assert layer.can_scan_fast()
-    with pytest.raises(ValueError, match="`path` must be one of reference, packed, found 'fast'"), scan_path("fast"):
+    with (
+        pytest.raises(ValueError, match="`path` must be one of reference, packed, triton, found 'fast'"),
+        scan_path("fast"),
+    ):
         pass
 
 

@@ -153,13 +153,14 @@ class Work:
     """Adds one to a number on the machine that graphs are of, and knows how often it was asked to."""
 
     def __init__(self, graphs: FakeGraphs) -> None:
-        self.graphs, self.value = graphs, 0
+        self.graphs, self.value, self.result = graphs, 0, torch.zeros(2)
 
     def __call__(self) -> None:
         self.graphs.launch(self.add)
 
     def add(self) -> None:
         self.value += 1
+        self.result.copy_(torch.tensor([1.0, 2.0]))
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_what_is_seen_twice_is_captured_and_then_replayed(graphs: FakeGraphs) ->
     steps, work = StepGraphs(GPU), Work(graphs)
     values = []
     for _ in range(4):
-        steps.run("key", work)
+        steps.run("key", work, work.result)
         values.append(work.value)
     # The second time once more before the capture, so that all is there that is made at a first call.
     assert values == [1, 3, 4, 5]
@@ -182,8 +183,8 @@ def test_what_is_seen_twice_is_captured_and_then_replayed(graphs: FakeGraphs) ->
 def test_each_key_has_a_graph_of_its_own(graphs: FakeGraphs) -> None:
     steps, first, second = StepGraphs(GPU), Work(graphs), Work(graphs)
     for _ in range(3):
-        steps.run(("key", None), first)
-        steps.run(("key", 1.5), second)
+        steps.run(("key", None), first, first.result)
+        steps.run(("key", 1.5), second, second.result)
     assert (first.value, second.value, graphs.num_captured) == (4, 4, 2)
 
 
@@ -191,7 +192,7 @@ def test_keys_that_were_not_seen_for_long_are_forgotten(graphs: FakeGraphs, monk
     monkeypatch.setattr(step_graphs, "MAX_GRAPHS", 2)
     steps, work = StepGraphs(GPU), Work(graphs)
     for key in ("a", "a", "b", "a", "c", "a", "b", "b"):
-        steps.run(key, work)
+        steps.run(key, work, work.result)
     # "b" is new again after "c"; its second time comes last.
     assert graphs.num_captured == 2
 
@@ -204,21 +205,36 @@ def test_after_a_capture_that_failed_everything_is_done_plainly(
     graphs.can_capture = False
     steps, work = StepGraphs(GPU), Work(graphs)
     for _ in range(3):
-        steps.run("key", work)
+        steps.run("key", work, work.result)
     assert work.value == 4
     for _ in range(3):
-        StepGraphs(GPU).run("other", work)
+        StepGraphs(GPU).run("other", work, work.result)
     assert work.value == 7
     assert warnings == [
         "CUDA graphs are not used, every step is launched by itself: operation not permitted when stream is capturing"
     ]
 
 
+def test_a_graph_that_gives_other_numbers_is_not_taken(graphs: FakeGraphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(step_graphs.logger, "warning", warnings.append)
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: None)
+    steps, work = StepGraphs(GPU), Work(graphs)
+    for _ in range(3):
+        work.result.zero_()
+        steps.run("key", work, work.result)
+        assert work.result.tolist() == [1.0, 2.0]
+    assert warnings == [
+        "CUDA graphs are not used, every step is launched by itself: "
+        "the first replay of a graph gave other numbers than its steps"
+    ]
+
+
 def test_inside_a_capture_of_the_callers_own_work_belongs_to_that(graphs: FakeGraphs) -> None:
     steps, work, outer = StepGraphs(GPU), Work(graphs), torch.cuda.CUDAGraph()
-    steps.run("key", work)
+    steps.run("key", work, work.result)
     with graphs.capture(outer):
-        steps.run("key", work)
+        steps.run("key", work, work.result)
     assert (work.value, graphs.num_captured) == (1, 1)
     outer.replay()
     assert work.value == 2
@@ -227,7 +243,7 @@ def test_inside_a_capture_of_the_callers_own_work_belongs_to_that(graphs: FakeGr
 def test_other_devices_have_no_graphs(graphs: FakeGraphs) -> None:
     steps, work = StepGraphs(torch.device("cpu")), Work(graphs)
     for _ in range(3):
-        steps.run("key", work)
+        steps.run("key", work, work.result)
     assert (work.value, graphs.num_captured) == (3, 0)
 
 
