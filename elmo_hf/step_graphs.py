@@ -2,8 +2,8 @@
 
 Work goes by a key and is always done on the same memory, whose addresses are in the key. The first time that a key is
 seen the work is done plainly, because what occurs once is not worth a capture; the second time it is captured, and
-replayed from then on. It must give the same when done twice, allocate nothing and wait for nothing. A graph is only used
-if its first replay gives what the work gave plainly.
+replayed from then on. It must give the same when done twice, allocate nothing and wait for nothing. A graph is only
+used if its first replay gives what the work gave plainly.
 
 Inside a capture of the caller's own, work is done plainly and becomes part of that. After one capture that failed there
 are no others.
