@@ -17,7 +17,8 @@ row, `<S> a </S> <S> b </S>`, is two texts to the biLM, each run on its own from
 found in the ids, so that a pair is one row for pipelines, collators and `datasets`.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,6 +69,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
 
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves as every model of ours; the config no longer counts the words of a softmax that the folder has not."""
+        self.config.num_softmax_words = None
+        super().save_pretrained(save_directory, **kwargs)
+
     @torch.no_grad()
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to be given as `bilm_layers` with the same ids and mask again."""
@@ -88,7 +94,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
     def encode_texts(
-        self, input_ids: Tensor, attention_mask: Tensor | None, bilm_layers: Tensor | None
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        bilm_layers: Tensor | None,
+        others: Mapping[str, Any],
     ) -> EncodedTexts:
         """Encodes the words of a batch.
 
@@ -96,11 +106,19 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             input_ids: `(B, T, C)` or `(B, T)`.
             attention_mask: `(B, T)`, or None.
             bilm_layers: `(B, T, L+1, 2P)`, the layers of these very rows, computed before; or None.
+            others: what else the model was given; `inputs_embeds` is refused, the rest is ignored.
 
         Raises:
-            ValueError: if a row does not hold `num_texts` texts, or `bilm_layers` are of another shape or of a biLM
-                that learns.
+            ValueError: if there are no `input_ids`, a row does not hold `num_texts` texts, or `bilm_layers` are of
+                another shape or of a biLM that learns.
         """
+        if input_ids is None or others.get("inputs_embeds") is not None:
+            found = "none" if input_ids is None else "`inputs_embeds` beside them"
+            raise ValueError(
+                f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids say where "
+                "words, texts and padding are. `ElmoModel` takes `inputs_embeds`; the biLM's layers, where they were "
+                "computed before, go in as `bilm_layers` with their `input_ids`."
+            )
         mask = self.elmo.word_mask(input_ids, attention_mask)
         texts = self._texts(input_ids, mask)
         if bilm_layers is None:
