@@ -130,11 +130,21 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         is_word = ~self.elmo.boundaries(input_ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
-            rows.take(layers[0].chunk(2, dim=-1)[0]),
+            rows.take(self.token_vectors(input_ids, mask, layers)),
             [rows.take(representation) for representation in representations],
             rows.mask,
         )
         return EncodedTexts(vectors, rows, layers)
+
+    def token_vectors(self, input_ids: Tensor, mask: Tensor, layers: list[Tensor]) -> Tensor:
+        """The context-free word vectors `(B, T, P)`, the task encoder's x: those of the biLM, its first layer's halves.
+
+        Args:
+            input_ids: `(B, T, C)` or `(B, T)`.
+            mask: `(B, T)`, True on words, boundaries included.
+            layers: L+1 of `(B, T, 2P)`.
+        """
+        return layers[0].chunk(2, dim=-1)[0]
 
     def mix_penalty(self) -> Tensor | float:
         """What `scalar_mix_l2` adds to the loss: 0 in evaluation, and for mixes that do not learn."""
