@@ -141,7 +141,9 @@ class LSTMP(nn.Module):
 
         # (T, B, 4H), (T, B, 1), (T, B, 1)
         words = (self.input_linear(inputs).transpose(0, 1), mask.t().unsqueeze(-1), keeps.t().unsqueeze(-1))
-        (hidden, cell), outputs = scan(step, (hidden.clone(), cell.clone()), words, reverse=reverse)
+        # A batch of one may keep the strides of the layer it is a part of; the operator asks for those of its results.
+        state = (hidden.clone(memory_format=torch.contiguous_format), cell.clone(memory_format=torch.contiguous_format))
+        (hidden, cell), outputs = scan(step, state, words, reverse=reverse)
         return outputs.transpose(0, 1).masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
 
     @property
