@@ -110,6 +110,7 @@ def train(
     epochs: int,
     seed: int,
     learning_rate: float = 1e-3,
+    batch_size: int = 32,
     rates: dict[str, float] | None = None,
     patience: int = 5,
 ) -> Trainer:
@@ -125,6 +126,7 @@ def train(
         epochs: at most.
         seed: of shuffling and dropout.
         learning_rate: of parts that `rates` does not name.
+        batch_size: rows of a step.
         rates: learning rates of parts of the model, by the beginnings of their parameters' names. The mix has a few
             numbers that decide much, and learns ten times as fast as the rest.
         patience: epochs without a better metric before training stops.
@@ -134,7 +136,7 @@ def train(
     arguments = TrainingArguments(
         str(output / "checkpoints"),
         num_train_epochs=epochs,
-        per_device_train_batch_size=32,
+        per_device_train_batch_size=batch_size,
         per_device_eval_batch_size=64,
         train_sampling_strategy="group_by_length",
         lr_scheduler_type="linear",

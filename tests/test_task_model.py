@@ -136,6 +136,17 @@ def test_given_layers_are_used_in_place_of_the_bilm() -> None:
     assert_outputs_close(output.logits, model.classifier(expected), 1e-5)
 
 
+@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+def test_a_compiled_classifier_gives_the_same_logits(encoder: dict[str, Any]) -> None:
+    model = make_task_model("classification", **encoder)
+    torch._dynamo.reset()
+    # Without an LSTM of torch, at which dynamo always leaves the graph, it is one graph.
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=not encoder)
+    for rows in (slice(0, 2), slice(0, 3), slice(1, 2)):
+        batch = {name: tensor for name, tensor in make_batch("classification", rows=rows).items() if name != "labels"}
+        assert_outputs_close(compiled(**batch).logits, model(**batch).logits, 1e-6)
+
+
 @each_task
 def test_embeddings_in_place_of_ids_are_refused(task: str) -> None:
     model, batch = make_task_model(task), make_batch(task)
