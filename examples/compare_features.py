@@ -199,8 +199,9 @@ def print_results(results: list[dict[str, Any]]) -> None:
                 cells = [f"{mean:.2f} ± {spread:.2f}" for mean, spread in zip(means, spreads, strict=True)]
                 gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
                 table.append([task, SCORES[task], str(min(map(len, found))), *cells, *gaps])
-        recipe.print_table(table)
-        print()
+        if len(table) > 1:
+            recipe.print_table(table)
+            print()
 
 
 def main(
