@@ -185,20 +185,21 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
 
 
 def print_results(results: list[dict[str, Any]]) -> None:
-    """Means, standard deviations, and by how much the first kind of features is better than each other."""
-    scores: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    """Means and standard deviations over the seeds that all kinds have, and by how much the first kind is better."""
+    scores: dict[tuple[str, str], dict[int, float]] = collections.defaultdict(dict)
     for result in results:
-        scores[result["task"], result["features"]].append(100 * result["score"])
+        scores[result["task"], result["features"]][result["seed"]] = 100 * result["score"]
     for kinds in COMPARISONS:
         table = [["task", "score", "seeds", *kinds, *(f"over {kind}" for kind in kinds[1:])]]
-        for task in dict.fromkeys(task for task, _ in scores):
-            found = [scores[task, features] for features in kinds]
-            if all(found):
+        for task in dict.fromkeys(result["task"] for result in results):
+            seeds = set.intersection(*(set(scores[task, features]) for features in kinds))
+            if seeds:
+                found = [[scores[task, features][seed] for seed in seeds] for features in kinds]
                 means = [statistics.mean(values) for values in found]
                 spreads = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in found]
                 cells = [f"{mean:.2f} ± {spread:.2f}" for mean, spread in zip(means, spreads, strict=True)]
                 gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
-                table.append([task, SCORES[task], str(min(map(len, found))), *cells, *gaps])
+                table.append([task, SCORES[task], str(len(seeds)), *cells, *gaps])
         if len(table) > 1:
             recipe.print_table(table)
             print()
