@@ -98,7 +98,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
         bilm_layers: Tensor | None,
-        others: Mapping[str, Any],
+        others: Mapping[str, Any] | None = None,
     ) -> EncodedTexts:
         """Encodes the words of a batch.
 
@@ -112,7 +112,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             ValueError: if there are no `input_ids`, a row does not hold `num_texts` texts, or `bilm_layers` are of
                 another shape or of a biLM that learns.
         """
-        if input_ids is None or others.get("inputs_embeds") is not None:
+        if input_ids is None or (others or {}).get("inputs_embeds") is not None:
             found = "none" if input_ids is None else "`inputs_embeds` beside them"
             raise ValueError(
                 f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids say where "
