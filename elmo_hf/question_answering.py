@@ -115,7 +115,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         bilm_layers: Tensor | None = None,
         start_positions: Tensor | None = None,
@@ -143,7 +143,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         Raises:
             ValueError: if a row is no pair of texts, a position is not a word of the context, or a shape is wrong.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
         question, context = texts.rows.split(texts.vectors)
         question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))

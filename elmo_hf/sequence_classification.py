@@ -68,7 +68,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         bilm_layers: Tensor | None = None,
         labels: Tensor | None = None,
@@ -94,7 +94,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         Raises:
             ValueError: if a row does not hold the number of texts that `text_pairs` says, or a shape is wrong.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))

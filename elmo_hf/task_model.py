@@ -17,7 +17,8 @@ row, `<S> a </S> <S> b </S>`, is two texts to the biLM, each run on its own from
 found in the ids, so that a pair is one row for pipelines, collators and `datasets`.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,6 +69,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
 
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves as every model of ours; the config no longer counts the words of a softmax that the folder has not."""
+        self.config.num_softmax_words = None
+        super().save_pretrained(save_directory, **kwargs)
+
     @torch.no_grad()
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to be given as `bilm_layers` with the same ids and mask again."""
@@ -88,7 +94,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
     def encode_texts(
-        self, input_ids: Tensor, attention_mask: Tensor | None, bilm_layers: Tensor | None
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        bilm_layers: Tensor | None,
+        others: Mapping[str, Any] | None = None,
     ) -> EncodedTexts:
         """Encodes the words of a batch.
 
@@ -96,11 +106,19 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             input_ids: `(B, T, C)` or `(B, T)`.
             attention_mask: `(B, T)`, or None.
             bilm_layers: `(B, T, L+1, 2P)`, the layers of these very rows, computed before; or None.
+            others: what else the model was given; `inputs_embeds` is refused, the rest is ignored.
 
         Raises:
-            ValueError: if a row does not hold `num_texts` texts, or `bilm_layers` are of another shape or of a biLM
-                that learns.
+            ValueError: if there are no `input_ids`, a row does not hold `num_texts` texts, or `bilm_layers` are of
+                another shape or of a biLM that learns.
         """
+        if input_ids is None or (others or {}).get("inputs_embeds") is not None:
+            found = "none" if input_ids is None else "`inputs_embeds` beside them"
+            raise ValueError(
+                f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids say where "
+                "words, texts and padding are. `ElmoModel` takes `inputs_embeds`; the biLM's layers, where they were "
+                "computed before, go in as `bilm_layers` with their `input_ids`."
+            )
         mask = self.elmo.word_mask(input_ids, attention_mask)
         texts = self._texts(input_ids, mask)
         if bilm_layers is None:
@@ -112,11 +130,21 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         is_word = ~self.elmo.boundaries(input_ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
-            rows.take(layers[0].chunk(2, dim=-1)[0]),
+            rows.take(self.token_vectors(input_ids, mask, layers)),
             [rows.take(representation) for representation in representations],
             rows.mask,
         )
         return EncodedTexts(vectors, rows, layers)
+
+    def token_vectors(self, input_ids: Tensor, mask: Tensor, layers: list[Tensor]) -> Tensor:
+        """The context-free word vectors `(B, T, P)`, the task encoder's x: those of the biLM, its first layer's halves.
+
+        Args:
+            input_ids: `(B, T, C)` or `(B, T)`.
+            mask: `(B, T)`, True on words, boundaries included.
+            layers: L+1 of `(B, T, 2P)`.
+        """
+        return layers[0].chunk(2, dim=-1)[0]
 
     def mix_penalty(self) -> Tensor | float:
         """What `scalar_mix_l2` adds to the loss: 0 in evaluation, and for mixes that do not learn."""

@@ -52,7 +52,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         bilm_layers: Tensor | None = None,
         labels: Tensor | None = None,
@@ -79,7 +79,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if a row holds a pair of texts, a shape is wrong, or labels are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None

@@ -3,7 +3,7 @@
 A recipe is then: data, tokenizer, model, `train`, test, save, reload, `pipeline`, table and plots.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def make_optimizer(model: ElmoTaskModel, learning_rate: float, rates: dict[str, 
 def train(
     model: ElmoTaskModel,
     tokenizer: ElmoTokenizer,
-    data: DatasetDict,
+    data: Mapping[str, Any],
     output: Path,
     *,
     compute_metrics: Metrics | None,
@@ -110,6 +110,7 @@ def train(
     epochs: int,
     seed: int,
     learning_rate: float = 1e-3,
+    batch_size: int = 32,
     rates: dict[str, float] | None = None,
     patience: int = 5,
 ) -> Trainer:
@@ -118,13 +119,14 @@ def train(
     Args:
         model: of a task.
         tokenizer: the model's.
-        data: tokenized, with `train` and `validation`.
+        data: tokenized, with `train` and `validation`: datasets, or lists of rows.
         output: folder for checkpoints.
         compute_metrics: of a prediction; None for the loss alone.
         best: the metric that early stopping looks at, `loss` or one of `compute_metrics`.
         epochs: at most.
         seed: of shuffling and dropout.
         learning_rate: of parts that `rates` does not name.
+        batch_size: rows of a step.
         rates: learning rates of parts of the model, by the beginnings of their parameters' names. The mix has a few
             numbers that decide much, and learns ten times as fast as the rest.
         patience: epochs without a better metric before training stops.
@@ -134,10 +136,10 @@ def train(
     arguments = TrainingArguments(
         str(output / "checkpoints"),
         num_train_epochs=epochs,
-        per_device_train_batch_size=32,
+        per_device_train_batch_size=batch_size,
         per_device_eval_batch_size=64,
         train_sampling_strategy="group_by_length",
-        lr_scheduler_type="constant",
+        lr_scheduler_type="linear",
         eval_strategy="epoch",
         save_strategy="epoch",
         logging_strategy="epoch",

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 import task_data
+import torch
 from checkpoints import run_python, shared
+from conftest import assert_outputs_close
+from word_vectors import WordsAndElmoForSequenceClassification, WordsForSequenceClassification
+
+from elmo_hf import ElmoConfig
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # One process for all recipes, because each would begin by importing transformers.
@@ -66,7 +71,7 @@ pretrain_and_classify.main("trec", Path("own"), pretraining_epochs=1, epochs=1)
 compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
 lines = Path("comparison/results.jsonl").read_text()
 compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
-assert Path("comparison/results.jsonl").read_text() == lines and len(lines.splitlines()) == 12
+assert Path("comparison/results.jsonl").read_text() == lines and len(lines.splitlines()) == 20
 """
 
 
@@ -96,7 +101,25 @@ def test_the_pretraining_recipe_compares_mixes_and_inputs(printed: tuple[Path, s
 def test_the_comparison_has_every_task_and_every_kind_of_features(printed: tuple[Path, str]) -> None:
     for task, score in (("trec", "accuracy"), ("sst2", "accuracy"), ("wnut17", "entity_f1"), ("ewt", "accuracy")):
         cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
-        assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", printed[1], re.MULTILINE)) == 2
+        # ELMo by itself and beside words, and all of it twice, the second time from the results.
+        assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", printed[1], re.MULTILINE)) == 4
+
+
+@pytest.mark.parametrize("has_elmo", [True, False], ids=["beside ELMo", "alone"])
+def test_word_vectors_learn_beside_the_layers_of_another_bilm_or_alone(has_elmo: bool) -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 11, "projection_size": 3, "cell_size": 1, "task_hidden_size": 5}
+    config = ElmoConfig(token_encoder="word_embedding", task_encoder="lstm", pooling="max", **sizes)
+    model = (WordsAndElmoForSequenceClassification if has_elmo else WordsForSequenceClassification)(config).eval()
+    ids, layers = torch.tensor([[1, 4, 7, 2]]), torch.randn(1, 4, 3, 6)
+    words = model.elmo.token_encoder.embedding.weight[[4, 7]].unsqueeze(0)
+    elmo = layers.mean(dim=2)[:, 1:3] if has_elmo else torch.cat([words, words], dim=-1)
+    encoded = model.task_encoder.lstm(torch.cat([words, elmo], dim=-1), torch.ones(1, 2, dtype=torch.bool))
+    logits = model(ids, bilm_layers=layers if has_elmo else None).logits
+    assert_outputs_close(logits, model.classifier(encoded.amax(dim=1)), 1e-6)
+    learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert "elmo.token_encoder.embedding.weight" in learns
+    assert not any("bilm" in name for name in learns)
 
 
 @pytest.mark.parametrize(

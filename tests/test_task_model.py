@@ -9,7 +9,7 @@ import torch
 from conftest import assert_outputs_close
 from task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
 
-from elmo_hf import ElmoForSequenceClassification
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification
 
 each_task = pytest.mark.parametrize("task", list(TASKS))
 
@@ -134,6 +134,33 @@ def test_given_layers_are_used_in_place_of_the_bilm() -> None:
     output = model(**batch, bilm_layers=layers)
     expected = torch.stack([mixed[row, :length].mean(dim=0) for row, length in enumerate([6, 1, 6])])
     assert_outputs_close(output.logits, model.classifier(expected), 1e-5)
+
+
+@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+def test_a_compiled_classifier_gives_the_same_logits(encoder: dict[str, Any]) -> None:
+    model = make_task_model("classification", **encoder)
+    torch._dynamo.reset()
+    # Without an LSTM of torch, at which dynamo always leaves the graph, it is one graph.
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=not encoder)
+    for rows in (slice(0, 2), slice(0, 3), slice(1, 2)):
+        batch = {name: tensor for name, tensor in make_batch("classification", rows=rows).items() if name != "labels"}
+        assert_outputs_close(compiled(**batch).logits, model(**batch).logits, 1e-6)
+
+
+@each_task
+def test_embeddings_in_place_of_ids_are_refused(task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    embeds = torch.zeros(*batch["attention_mask"].shape, 7)
+    with pytest.raises(ValueError, match=r"needs `input_ids` and nothing in their place, found none: .*`bilm_layers`"):
+        model(inputs_embeds=embeds)
+    with pytest.raises(ValueError, match="found `inputs_embeds` beside them"):
+        model(**batch, inputs_embeds=embeds)
+    assert model(**batch, inputs_embeds=None).loss is not None
+
+
+def test_a_folder_of_a_task_names_no_words_of_a_softmax(tmp_path: Path) -> None:
+    make_task_model("classification", num_softmax_words=19).save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).num_softmax_words is None
 
 
 def test_layers_of_another_shape_are_refused() -> None:

@@ -124,6 +124,14 @@ def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_lengt
     assert graphs.frame_count <= 3
 
 
+def test_a_compiled_model_takes_one_text_after_many(tiny_model: ElmoModel) -> None:
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(tiny_model, backend="eager", fullgraph=True)
+    for lengths in ([3, 2], [4]):
+        inputs = random_inputs(tiny_model.config, lengths)
+        assert_outputs_close(compiled(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 1e-6)
+
+
 def test_an_exported_model_takes_any_batch_size_and_length(tiny_model: ElmoModel, tmp_path: Path) -> None:
     dimensions = {0: torch.export.Dim("texts", min=2, max=64), 1: torch.export.Dim("words", min=2, max=512)}
     example = random_inputs(tiny_model.config, [5, 3])
