@@ -102,7 +102,7 @@ def scan(
         columns: b_t of every step, never rising.
         keeps: `(D, N)`, False where the state is reset before the word; None: nowhere.
         hidden: `(D, P, B)`, the state before the first step, texts by falling number of words.
-        cell: `(D, H, B)`, likewise.
+        cell: `(D, H, B)`, likewise; may be of another dtype than the rest.
         weights: of each direction.
         limits: of clipping.
 
@@ -136,7 +136,7 @@ def _steps(
     """All steps, of directions together; `trace` is filled if there is one. The rest is as in `scan`."""
     (directions, size, batch), width = hidden.shape, cell.shape[1]
     last_hidden, last_cell = hidden.clone(), cell.to(_wide(cell.dtype), copy=True)
-    cell = last_cell
+    state_dtype, cell = cell.dtype, last_cell
     outputs = torch.empty_like(inputs)
     ends = [0, *accumulate(columns)]
     # Steps write into the beginnings of these; cells of even and of odd steps take turns.
@@ -194,7 +194,7 @@ def _steps(
         if remaining < count:
             last_hidden[..., remaining:count] = hidden[..., remaining:]
             last_cell[..., remaining:count] = cell[..., remaining:]
-    return outputs, last_hidden, last_cell.to(inputs.dtype)
+    return outputs, last_hidden, last_cell.to(state_dtype)
 
 
 class _Scan(torch.autograd.Function):
@@ -235,7 +235,8 @@ class _Scan(torch.autograd.Function):
         trace, columns, limits = Trace(*saved), ctx.columns, ctx.limits
         (directions, num_words, size), width = inputs.shape, d_cell.shape[1]
         # Columns of texts that ended before a step still hold the gradient of their last state.
-        d_hidden, d_cell = d_hidden.clone(), d_cell.to(_wide(d_cell.dtype), copy=True)
+        state_dtype = d_cell.dtype
+        d_hidden, d_cell = d_hidden.clone(), d_cell.to(_wide(state_dtype), copy=True)
         d_gates = inputs.new_empty(directions, 4 * width, num_words)
         d_projected = inputs.new_empty(directions, size, num_words)
         memories = inputs.new_empty(directions, width, num_words)
@@ -290,7 +291,7 @@ class _Scan(torch.autograd.Function):
         return (
             torch.bmm(d_gates.transpose(1, 2), input_weight) if ctx.needs_input_grad[0] else None,
             d_hidden,
-            d_cell.to(inputs.dtype),
+            d_cell.to(state_dtype),
             torch.bmm(d_gates, inputs),
             d_gates.sum(dim=2),
             torch.bmm(d_gates, previous_hidden),

@@ -268,7 +268,7 @@ class BiLMLayer(GradientCheckpointingLayer):
                 order.columns,
                 keeps,
                 hidden[order.texts].t().unflatten(0, (2, -1)).to(dtype),
-                cell[order.texts].t().unflatten(0, (2, -1)).to(dtype),
+                cell[order.texts].t().unflatten(0, (2, -1)),
                 weights,
                 limits,
             )
