@@ -46,8 +46,8 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
             state, output = step(state, word)
             return state, output.clone()  # the operator refuses an output that is part of the state
 
-        # Nor may two parts of a state be one tensor. A batch of one may have the strides of what it is cut out of, and the
-        # operator asks for those of its results.
+        # Nor may two parts of a state be one tensor. One text's part of a batch may have other strides than a tensor of
+        # its own, and the operator asks for those of its results.
         state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
         return scan(separate_step, state, words, reverse=reverse)
     outputs: list[Tensor] = []
