@@ -36,8 +36,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Words whose input gates are computed in one product: enough to be fast; at H = 4096, 16 MiB a direction.
-BLOCK_WORDS = 256
+# Words whose input gates are computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
+BLOCK_WORDS = 128
 # Up to this many bytes of W_h both directions take each step together, which saves calls. Beyond, one direction goes
 # after the other, so that its weights stay in the cache from step to step.
 JOINT_BYTES = 1 << 22
