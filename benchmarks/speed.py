@@ -25,7 +25,6 @@ class Group(str, Enum):
 
     embedding = "embedding"
     by_length = "by-length"
-    precision = "precision"
     frozen = "frozen"
     fine_tuning = "fine-tuning"
     pretraining = "pretraining"
@@ -54,7 +53,6 @@ def main(
         Group.by_length: lambda: speed_embedding.embedding(
             sentences, batch_size or [64], allennlp, rounds, small, by_length=True
         ),
-        Group.precision: lambda: speed_embedding.precision(sentences, rounds, small),
         Group.frozen: lambda: speed_training.frozen(sentences, rounds, small),
         Group.fine_tuning: lambda: speed_training.fine_tuning(sentences, rounds, small),
         Group.pretraining: lambda: speed_training.pretraining(sentences, rounds, small),

@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from allennlp_loop import LoopElmo
 from allennlp_peer import AllenNlp
 from projected_lstm import ProjectedLstms
 from timing import Contestant, Rounds, check_equal, print_table, timed
-from torch import Tensor
 from workload import Batch, batches_of, flops, num_words, random_model, some_sentences
 
 from elmo_hf import ElmoModel, ElmoTokenizer
@@ -66,43 +64,6 @@ def embedding(
     header = ["whole model, batch", "words/s", "loop", "times", "AllenNLP", "times"]
     print_table([*header, "GFLOP/s", "of a large product", "share"], whole)
     print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
-
-
-@torch.no_grad()
-def precision(sentences: Path, rounds: int, small: bool) -> None:
-    """Words a second in other number formats, with the error against float32: of each word's mix, |x - y| / |y|."""
-    batches = batches_of(some_sentences(sentences, 32), 32)
-    model = random_model(small)
-    models: dict[str, ElmoModel] = {
-        "float32": model,
-        "bfloat16": deepcopy(model).bfloat16(),
-    }
-
-    def mixes(model: ElmoModel) -> Tensor:
-        found = [model(**batch.inputs).elmo_representations[0][batch.attention_mask > 0] for batch in batches]
-        return torch.cat(found).float()
-
-    exact = mixes(model)
-    turns = Rounds(
-        {
-            name: timed(each(batches, lambda batch, other=other: other(**batch.inputs)))
-            for name, other in models.items()
-        },
-        rounds,
-    )
-    rows = []
-    for name, other in models.items():
-        errors = (mixes(other) - exact).norm(dim=-1) / exact.norm(dim=-1)
-        rows.append(
-            [
-                name,
-                f"{num_words(batches) / turns.median(name):,.0f}",
-                f"{turns.ratio('float32', name):.2f}",
-                f"{errors.mean():.1e}",
-                f"{errors.max():.1e}",
-            ]
-        )
-    print_table(["batch 32", "words/s", "times float32", "mean error", "largest error"], rows)
 
 
 def each(batches: Sequence, embed: Callable) -> Callable[[], None]:

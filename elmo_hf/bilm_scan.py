@@ -86,6 +86,21 @@ class Trace(NamedTuple):
     projected: Tensor
 
 
+def stack(weights: Sequence[Weights]) -> Weights:
+    """The parameters of several directions as those of all; those of one keep their place in memory."""
+
+    def of_all(parts: list[Tensor]) -> Tensor:
+        return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
+
+    projections = [direction.projection for direction in weights if direction.projection is not None]
+    return Weights(
+        of_all([direction.inputs for direction in weights]),
+        of_all([direction.bias for direction in weights]),
+        of_all([direction.recurrent for direction in weights]),
+        of_all(projections) if projections else None,
+    )
+
+
 def scan(
     inputs: Tensor,
     columns: list[int],
@@ -110,12 +125,15 @@ def scan(
         `(D, N, P)`, the state h_t after each word; then `hidden` and `cell` after each text's last word.
     """
     if len(weights) > 1 and weights[0].recurrent.nbytes > JOINT_BYTES:
-        one_by_one = [
-            scan(inputs[d], columns, None if keeps is None else keeps[d], hidden[d], cell[d], weights[d], limits)
-            for d in (slice(number, number + 1) for number in range(len(weights)))
-        ]
-        return tuple(map(torch.cat, zip(*one_by_one, strict=True)))  # type: ignore[return-value]
-    joint = Weights(*(None if parts[0] is None else _stack(parts) for parts in zip(*weights, strict=True)))  # type: ignore[arg-type]
+        outputs, hiddens, cells = zip(
+            *(
+                scan(inputs[d], columns, None if keeps is None else keeps[d], hidden[d], cell[d], weights[d], limits)
+                for d in (slice(number, number + 1) for number in range(len(weights)))
+            ),
+            strict=True,
+        )
+        return torch.cat(outputs), torch.cat(hiddens), torch.cat(cells)
+    joint = stack(weights)
     if torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in (inputs, hidden, cell, *joint)
     ):
@@ -173,9 +191,8 @@ def _steps(
         here_in_block = slice(here.start - block.start, here.stop - block.start)
         _multiply(weights.recurrent, used_hidden, gates, plus=gate_inputs[..., here_in_block])
         if gates.dtype != cell.dtype:
-            raw_gates = gates
-            gates = raw_gates.to(cell.dtype) if trace is None else _step(trace.gates, here, directions, 4 * width)
-            gates.copy_(raw_gates)
+            wide_gates = None if trace is None else _step(trace.gates, here, directions, 4 * width)
+            gates = gates.to(cell.dtype) if wide_gates is None else wide_gates.copy_(gates)
         gates[:, : 2 * width].sigmoid_()
         gates[:, 2 * width : 3 * width].tanh_()
         gates[:, 3 * width :].sigmoid_()
@@ -300,11 +317,6 @@ class _Scan(torch.autograd.Function):
             None,
             None,
         )
-
-
-def _stack(parts: Sequence[Tensor]) -> Tensor:
-    """The directions' weights in one tensor; those of one direction as they are."""
-    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(list(parts))
 
 
 def _previous(outputs: Tensor, hidden: Tensor, columns: list[int]) -> Tensor:

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from transformers.utils import logging
 
-from .bilm_scan import Limits, Weights
+from .bilm_scan import Limits, Weights, stack
 from .step_graphs import StepGraphs
 from .triton_kernels import IS_INTERPRETED, triton
 from .triton_steps import Steps, run_steps, run_steps_back
@@ -52,7 +52,7 @@ def _runs_on(device: torch.device) -> bool:
     try:
         with torch.no_grad():
             scan(one(2, 1, 1, 1), flag, flag, state, state, [weights, weights], Limits(1.0, 1.0))
-    except Exception as error:
+    except Exception as error:  # compilers, drivers and Triton raise errors of no common class; the warning names them
         logger.warning(f"Triton does not run on {device}, so the portable scan is used, which is slower: {error}")
         return False
     return True
@@ -139,8 +139,7 @@ def scan(
     leaves = (inputs, hidden, cell, *(weight for parts in weights for weight in parts))
     with torch.cuda.device_of(inputs):
         if torch.is_grad_enabled() and any(leaf is not None and leaf.requires_grad for leaf in leaves):
-            joint = [None if parts[0] is None else torch.stack(parts) for parts in zip(*weights, strict=True)]
-            outputs, last_cell = _Scan.apply(inputs, hidden, cell, *joint, is_word, keeps, limits)
+            outputs, last_cell = _Scan.apply(inputs, hidden, cell, *stack(weights), is_word, keeps, limits)
         else:
             outputs, last_cell = _scan_blocks(inputs, is_word, keeps, hidden, cell, weights, limits)
     return outputs, outputs[:, -1].clone(), last_cell

@@ -148,11 +148,11 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import torch
-outputs = torch.export.load("elmo.pt2").module()(**torch.load("inputs"))
+outputs = torch.export.load("elmo.pt2").module()(**torch.load("inputs", weights_only=True))
 torch.save(dict(outputs), "outputs")
 """
     run_python(code, tmp_path)
-    found = torch.load(tmp_path / "outputs")
+    found = torch.load(tmp_path / "outputs", weights_only=True)
     state = BiLMState(inputs.pop("hidden"), inputs.pop("cell"))
     expected = tiny_model(**inputs, state=state)
     assert_outputs_close(found["last_hidden_state"], expected.last_hidden_state.detach(), 1e-6)

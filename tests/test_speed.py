@@ -53,7 +53,6 @@ def run(main: Callable[..., None], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("group", "rows"),
     [
-        ("precision", ["float32", "bfloat16"]),
         ("frozen", ["inference", "training step"]),
         ("fine-tuning", ["ours", "AllenNLP-style loop"]),
         ("pretraining", ["ours", "ours, autocast to bfloat16", "AllenNLP-style loop"]),

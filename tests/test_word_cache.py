@@ -237,7 +237,7 @@ def test_copies_pickles_and_saved_folders_hold_no_words(tiny_model: ElmoModel, t
     copies = [
         copy.deepcopy(tiny_model),
         pickle.loads(pickle.dumps(tiny_model)),
-        torch.load(file, weights_only=False),
+        torch.load(file, weights_only=False),  # a whole model, written four lines above
         ElmoModel.from_pretrained(tmp_path),
     ]
     assert [len(each.word_cache) for each in copies] == [0] * 4
