@@ -172,8 +172,7 @@ def _steps(
             gate_inputs = of_block[: directions * 4 * width * (block.stop - block.start)].view(
                 directions, 4 * width, -1
             )
-            bias = weights.bias.unsqueeze(-1).expand_as(gate_inputs)
-            _multiply(weights.inputs, inputs[:, block].transpose(1, 2), gate_inputs, plus=bias)
+            _multiply(weights.inputs, inputs[:, block].transpose(1, 2), gate_inputs)
         used_hidden, used_cell = hidden[..., :count], cell[..., :count]
         if keeps is not None:
             used_hidden, used_cell = (used * keeps[:, None, here] for used in (used_hidden, used_cell))
@@ -189,7 +188,8 @@ def _steps(
             if trace.gates.dtype == gates.dtype:
                 gates = _step(trace.gates, here, directions, 4 * width)
         here_in_block = slice(here.start - block.start, here.stop - block.start)
-        _multiply(weights.recurrent, used_hidden, gates, plus=gate_inputs[..., here_in_block])
+        torch.add(gate_inputs[..., here_in_block], weights.bias.unsqueeze(-1), out=gates)
+        _multiply(weights.recurrent, used_hidden, gates, adds=True)
         if gates.dtype != cell.dtype:
             wide_gates = None if trace is None else _step(trace.gates, here, directions, 4 * width)
             gates = gates.to(cell.dtype) if wide_gates is None else wide_gates.copy_(gates)
@@ -326,34 +326,28 @@ def _previous(outputs: Tensor, hidden: Tensor, columns: list[int]) -> Tensor:
     return torch.cat([hidden.transpose(1, 2)[:, : max(columns, default=0)], *before], dim=1)
 
 
-def _multiply(weight: Tensor, vectors: Tensor, out: Tensor, plus: Tensor | None = None) -> None:
-    """`out` `(D, m, b)` becomes `weight` `(D, m, n)` times `vectors` `(D, n, b)`, and `plus` `(D, m, b)` if given.
+def _multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
+    """`out` `(D, m, b)` becomes `weight` `(D, m, n)` times `vectors` `(D, n, b)`, or with `adds` has it added.
 
     Large weights are of one direction, and multiplied in blocks of rows.
     """
     blocks = _num_blocks(weight, vectors)
     if len(weight) == vectors.shape[2] == 1:
-        torch.mm(weight[0], vectors[0], out=out[0])
-        if plus is not None:
-            out += plus
+        torch.addmm(out[0], weight[0], vectors[0], beta=int(adds), out=out[0])
         return
     if blocks > 1 and vectors.shape[2] < FEW_COLUMNS:
         few = vectors[0].t().contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
         product = torch.bmm(few, weight[0].unflatten(0, (blocks, -1)).transpose(1, 2)).transpose(0, 1)
         rows = out[0].t().unflatten(1, (blocks, -1))  # (b, blocks, m / blocks)
-        if plus is None:
-            rows.copy_(product)
+        if adds:
+            rows += product
         else:
-            torch.add(product, plus[0].t().unflatten(1, (blocks, -1)), out=rows)
+            rows.copy_(product)
         return
     if blocks > 1:
         weight, out = weight[0].unflatten(0, (blocks, -1)), out[0].unflatten(0, (blocks, -1))
-        plus = None if plus is None else plus[0].unflatten(0, (blocks, -1))
         vectors = vectors[0].contiguous().expand(blocks, -1, -1)
-    if plus is None:
-        torch.bmm(weight, vectors, out=out)
-    else:
-        torch.baddbmm(plus, weight, vectors, out=out)
+    torch.baddbmm(out, weight, vectors, beta=int(adds), out=out)
 
 
 def _multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
@@ -366,10 +360,14 @@ def _multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
 
 
 def _num_blocks(weight: Tensor, vectors: Tensor) -> int:
-    """Into how many blocks the rows are cut. One column needs every weight once, and no cache."""
-    blocks = 1
-    if len(weight) == 1 and vectors.device.type == "cpu" and vectors.shape[2] > 1:
-        while weight.shape[1] % (2 * blocks) == 0 and weight.nbytes >= 2 * blocks * BLOCK_BYTES:
+    """Into how many blocks the rows are cut: of no more bytes than a cache holds, of no fewer rows than columns.
+
+    One column needs every weight once, and no cache.
+    """
+    blocks, columns = 1, vectors.shape[2]
+    if len(weight) == 1 and vectors.device.type == "cpu" and columns > 1:
+        rows = weight.shape[1]
+        while rows % (2 * blocks) == 0 and rows >= 2 * blocks * columns and weight.nbytes >= 2 * blocks * BLOCK_BYTES:
             blocks *= 2
     return blocks
 
