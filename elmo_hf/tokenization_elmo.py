@@ -37,13 +37,9 @@ from .padding import (
     spread,
     tensor_type_of,
 )
-from .word_codec import (
-    PADDING,
-    UNKNOWN_WORD,
-    CharacterCodec,
-    VocabularyCodec,
-    read_vocabulary,
-)
+from .tokenizer_arguments import as_batch, check_special_tokens, is_batch, is_wanted
+from .vocabulary_files import load_vocabulary, pop_saved_vocabulary, read_vocabulary_file, write_vocabulary_file
+from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec
 from .word_encoding import WordEncoding, Words
 from .word_splitter import make_word_splitter
 
@@ -82,7 +78,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer anew from plain arguments, whatever a saved `tokenizer.json` may say of it."""
-        saved_vocabulary = _pop_saved_vocabulary(kwargs)
+        saved_vocabulary = pop_saved_vocabulary(kwargs)
         for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
@@ -94,21 +90,21 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         elif token_encoder == "char_cnn":
             self._codec = CharacterCodec(max_word_length)
         else:
-            self._codec = VocabularyCodec(_load_vocabulary(vocab_file, saved_vocabulary))
+            self._codec = VocabularyCodec(load_vocabulary(vocab_file, saved_vocabulary))
         self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
         if words_file is not None:
             if self._output_codec is not None:
                 raise ValueError(
                     "`words_file` is for character input; here the words predicted are those of `vocab_file`."
                 )
-            self._output_codec = VocabularyCodec(_read_vocabulary_file(words_file))
+            self._output_codec = VocabularyCodec(read_vocabulary_file(words_file))
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
         begin, end = self._codec.boundaries
         special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
-        _check_special_tokens(kwargs, special_tokens)
+        check_special_tokens(kwargs, special_tokens)
         has_unknown_word = isinstance(self._codec, VocabularyCodec)
         unknown = UNKNOWN_WORD if has_unknown_word else PADDING
         backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
@@ -149,8 +145,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
         if return_overflowing_tokens:
             raise ValueError("`return_overflowing_tokens` is not supported: ELMo reads texts of any length.")
-        is_batched = _is_batch(text, is_split_into_words)
-        texts, pairs = _as_batch(text, text_pair, is_batched, is_split_into_words)
+        is_batched = is_batch(text, is_split_into_words)
+        texts, pairs = as_batch(text, text_pair, is_batched, is_split_into_words)
         encodings = []
         for first, second in zip(texts, pairs, strict=True):
             sequences = tuple(self._words(part, is_split_into_words) for part in (first, second) if part is not None)
@@ -167,10 +163,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
         ids = self._codec.encode([word for encoding in encodings for word in encoding.flat_words])
         data: dict[str, Any] = {"input_ids": spread(ids, lengths, padded_lengths, side)}
-        if _wanted(return_attention_mask, "attention_mask", self.model_input_names):
+        if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
             ones = np.ones(len(ids), dtype=np.int64)
             data["attention_mask"] = spread(ones, lengths, padded_lengths, side)
-        if _wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
+        if is_wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
             data["token_type_ids"] = [np.array(encoding.type_ids, dtype=np.int64) for encoding in encodings]
         if return_special_tokens_mask:
             data["special_tokens_mask"] = [np.array(e.special_tokens_mask, dtype=np.int64) for e in encodings]
@@ -306,7 +302,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         )
         data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
         lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
-        if _wanted(return_attention_mask, "attention_mask", self.model_input_names):
+        if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
             data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
         padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
         side = padding_side or self.padding_side
@@ -383,8 +379,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             return names
         prefix = f"{filename_prefix}-" if filename_prefix else ""
         path = os.path.join(save_directory, prefix + self.vocab_files_names["words_file"])
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"{word}\n" for word in self._output_codec.lines)
+        write_vocabulary_file(path, self._output_codec.lines)
         return (*names, path)
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
@@ -439,70 +434,6 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
         texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
         return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]
-
-
-def _pop_saved_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
-    """Takes what transformers read out of `tokenizer.json` off `kwargs`; returns the vocabulary in it."""
-    tokenizer_file = kwargs.pop("tokenizer_file", None)
-    vocabulary = kwargs.pop("vocab", None)
-    for key in ("tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"):
-        kwargs.pop(key, None)
-    if tokenizer_file is not None:
-        return Tokenizer.from_file(tokenizer_file).get_vocab()
-    return vocabulary if isinstance(vocabulary, dict) else None
-
-
-def _check_special_tokens(kwargs: dict[str, Any], special_tokens: dict[str, str]) -> None:
-    """Refuses settings of other tokenizers that would silently do nothing here."""
-    for name, token in special_tokens.items():
-        if str(kwargs.get(name, token)) != token:
-            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {kwargs[name]!r}.")
-    for name in ("add_bos_token", "add_eos_token"):
-        if not kwargs.get(name, True):
-            raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
-
-
-def _read_vocabulary_file(path: str) -> dict[str, int]:
-    try:
-        with open(path, encoding="utf-8") as lines:
-            return read_vocabulary(list(lines))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
-
-
-def _load_vocabulary(vocab_file: str | None, saved_vocabulary: dict[str, int] | None) -> dict[str, int]:
-    if vocab_file is not None:
-        return _read_vocabulary_file(vocab_file)
-    if saved_vocabulary is None:
-        raise ValueError("a word-embedding ELMo needs its vocabulary: give `vocab_file`, one word a line.")
-    return saved_vocabulary
-
-
-def _is_batch(text: Any, is_split_into_words: bool) -> bool:
-    if is_split_into_words:
-        return is_sequence(text) and len(text) > 0 and is_sequence(text[0])
-    return is_sequence(text)
-
-
-def _as_batch(
-    text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool
-) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Texts and second texts of a batch; the second ones are None where there are none."""
-    if not is_batched:
-        return [text], [text_pair]
-    if text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2:
-        holds_words = is_split_into_words and isinstance(text[0][0], str)
-        if not holds_words:
-            return [first for first, _ in text], [second for _, second in text]
-    if isinstance(text_pair, str):
-        raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
-    if text_pair is not None and len(text) != len(text_pair):
-        raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; they must be as many.")
-    return text, [None] * len(text) if text_pair is None else text_pair
-
-
-def _wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bool:
-    return key in model_input_names if choice is None else choice
 
 
 ElmoTokenizer.register_for_auto_class("AutoTokenizer")

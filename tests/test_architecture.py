@@ -31,6 +31,8 @@ LAYERS = [
         "crf",
         "word_encoding",
         "code_point_codec",
+        "vocabulary_files",
+        "tokenizer_arguments",
         "vector_files",
         "corpus",
         "corpora",

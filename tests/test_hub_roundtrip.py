@@ -43,6 +43,8 @@ HUB_RING = [
     "token_classification.py",
     "token_encoder.py",
     "tokenization_elmo.py",
+    "tokenizer_arguments.py",
+    "vocabulary_files.py",
     "word_cache.py",
     "triton_kernels.py",
     "triton_scan.py",

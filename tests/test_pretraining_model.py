@@ -1,64 +1,20 @@
-"""`ElmoForPreTraining` as users call it: sentences, streams, what a prediction may see, state, dropout, errors."""
+"""`ElmoForPreTraining` as users call it: sentences, what a prediction may see, dropout, every softmax, errors."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from test_modeling import STATE_DICT_KEYS
-from tiny_lm import SENTENCES, SIZES, WORDS, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import MAKERS, SENTENCES, SIZES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 from torch import Tensor, nn
-from transformers import BatchEncoding
 
-from elmo_hf import BiLMState, ElmoConfig, ElmoModel
+from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.pretraining import ElmoForPreTraining
 from elmo_hf.softmax import Candidates
 
 V, P, L = len(WORDS), 7, 2
-MAKERS = [tiny_lm, tiny_word_lm]
-
-
-def inputs_of(
-    model: ElmoForPreTraining, folder: Path, sentences: list[list[str]], side: str = "right"
-) -> BatchEncoding:
-    """Ids, mask and labels; labels on padding are words too, which nobody may read."""
-    tokenizer = tiny_tokenizer_of(model, folder)
-    inputs = tokenizer(sentences, is_split_into_words=True, padding=True, padding_side=side, return_tensors="pt")
-    inputs["labels"] = torch.full_like(inputs["attention_mask"], WORDS.index("ferry"))
-    for row, words in enumerate(sentences):
-        classes = torch.from_numpy(tokenizer.word_classes(["<S>", *words, "</S>"]))
-        inputs["labels"][row][inputs["attention_mask"][row].bool()] = classes
-    return inputs
-
-
-def stream_of(model: ElmoForPreTraining, folder: Path, rows: list[list[list[str]]]) -> dict[str, Tensor]:
-    """Rows of sentences glued together, as both streams read them; all rows must have one length."""
-    tokenizer = tiny_tokenizer_of(model, folder)
-    streams: dict[str, list[list[str]]] = {name: [] for name in ("forward", "forward+1", "backward", "backward+1")}
-    for row in rows:
-        streams["forward"].append([word for words in row for word in ("<S>", *words)])
-        streams["forward+1"].append([word for words in row for word in (*words, "</S>")])
-        streams["backward"].append([word for words in row for word in ("</S>", *words[::-1])])
-        streams["backward+1"].append([word for words in row for word in (*words[::-1], "<S>")])
-    ids = {name: torch.tensor([tokenizer.convert_tokens_to_ids(row) for row in streams[name]]) for name in streams}
-    classes = {name: torch.from_numpy(np.stack([tokenizer.word_classes(row) for row in streams[name]])) for name in ids}
-    return {
-        "input_ids": ids["forward"],
-        "backward_input_ids": ids["backward"],
-        "forward_targets": classes["forward+1"],
-        "backward_targets": classes["backward+1"],
-    }
-
-
-def window(stream: dict[str, Tensor], begin: int, end: int | None) -> dict[str, Tensor]:
-    return {name: tensor[:, begin:end] for name, tensor in stream.items()}
-
-
-def assert_close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
 
 
 def test_state_dict_keys_are_those_of_the_bilm_and_the_softmax() -> None:
@@ -162,24 +118,6 @@ def test_a_tuple_comes_back_on_request(tmp_path: Path) -> None:
     assert_close(as_tuple, (output.loss, output.forward_loss, output.backward_loss, output.state))
 
 
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("sentence", SENTENCES[:4], ids=len)
-def test_a_sentence_is_the_same_as_a_stream_of_one_sentence(
-    make: Callable[..., ElmoForPreTraining], sentence: list[str], tmp_path: Path
-) -> None:
-    model = make()
-    options = {"output_log_probs": True, "output_logits": True}
-    alone = model(**inputs_of(model, tmp_path, [sentence]), **options)
-    stream = model(**stream_of(model, tmp_path, [[sentence]]), **options)
-    for name in ("loss", "forward_loss", "backward_loss"):
-        assert_close(stream[name], alone[name])
-    assert stream.forward_log_probs.shape == (1, len(sentence) + 1)
-    assert_close(stream.forward_log_probs, alone.forward_log_probs[:, 1:])
-    assert_close(stream.backward_log_probs, alone.backward_log_probs[:, :-1].flip(1))
-    assert_close(stream.forward_logits, alone.forward_logits[:, :-1])
-    assert_close(stream.backward_logits, alone.backward_logits[:, 1:].flip(1))
-
-
 def test_logits_are_for_the_word_after_and_the_word_before(tmp_path: Path) -> None:
     model = tiny_lm()
     inputs = inputs_of(model, tmp_path, SENTENCES)
@@ -190,72 +128,6 @@ def test_logits_are_for_the_word_after_and_the_word_before(tmp_path: Path) -> No
     backward = output.backward_logits[:, 1:].log_softmax(dim=-1).gather(2, labels[:, :-1]).squeeze(-1)
     assert_close(output.forward_log_probs[:, 1:], forward * is_word[:, 1:])
     assert_close(output.backward_log_probs[:, :-1], backward * is_word[:, 1:])
-
-
-ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
-
-
-@pytest.mark.parametrize("cuts", [[0, 4, 5, 11, 12], [0, 1, 12], [0, 6, 12]])
-def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int], tmp_path: Path) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    assert stream["input_ids"].shape == (2, 12, 11)
-    stream |= {name: torch.rand(2, 12) < 0.3 for name in ("forward_resets", "backward_resets")}
-    whole = model(**stream, output_log_probs=True)
-    state, losses, log_probs = None, [], []
-    for begin, end in pairwise(cuts):
-        output = model(**window(stream, begin, end), state=state, output_log_probs=True)
-        state = output.state
-        assert not any(tensor.requires_grad for tensor in state)
-        losses.append((end - begin) / 12 * output.loss)
-        log_probs.append(torch.stack([output.forward_log_probs, output.backward_log_probs]))
-    assert_close(torch.stack(losses).sum(), whole.loss)
-    assert_close(torch.cat(log_probs, dim=-1), torch.stack([whole.forward_log_probs, whole.backward_log_probs]))
-    assert_close(state, whole.state)
-
-
-def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(tmp_path: Path) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    begins = [np.cumsum([0] + [len(words) + 1 for words in row])[:-1] for row in ROWS]
-    resets = torch.zeros(2, 12, dtype=torch.bool)
-    for row, places in enumerate(begins):
-        resets[row, places] = True
-    reset = model(**stream, forward_resets=resets, backward_resets=resets, output_log_probs=True)
-    carried = model(**stream, output_log_probs=True)
-    for row, sentences in enumerate(ROWS):
-        alone = model(**inputs_of(model, tmp_path, sentences), output_log_probs=True)
-        for number, (begin, words) in enumerate(zip(begins[row], sentences, strict=True)):
-            length = len(words) + 1
-            place = slice(begin, begin + length)
-            assert_close(reset.forward_log_probs[row, place], alone.forward_log_probs[number, 1 : length + 1])
-            assert_close(reset.backward_log_probs[row, place].flip(0), alone.backward_log_probs[number, :length])
-            is_first = number == 0
-            for name in ("forward_log_probs", "backward_log_probs"):
-                assert torch.allclose(carried[name][row, place], reset[name][row, place], atol=1e-5) == is_first
-
-
-def test_resets_of_one_direction_leave_the_other_alone(tmp_path: Path) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    resets = torch.zeros(2, 12, dtype=torch.bool)
-    resets[:, 7] = True
-    plain = model(**stream, output_log_probs=True)
-    for name, other in (("forward", "backward"), ("backward", "forward")):
-        output = model(**stream, **{f"{name}_resets": resets.long()}, output_log_probs=True)
-        assert_close(output[f"{other}_log_probs"], plain[f"{other}_log_probs"], 0)
-        difference = (output[f"{name}_log_probs"] - plain[f"{name}_log_probs"]).abs()
-        assert difference[:, :7].max() == 0
-        assert difference[:, 7].min() > 1e-4
-
-
-def test_the_streams_of_both_directions_may_be_of_different_text(tmp_path: Path) -> None:
-    model = tiny_lm()
-    first, second = stream_of(model, tmp_path, ROWS), stream_of(model, tmp_path, ROWS[::-1])
-    mixed = first | {name: second[name] for name in ("backward_input_ids", "backward_targets")}
-    output = model(**mixed, output_log_probs=True)
-    assert_close(output.forward_log_probs, model(**first, output_log_probs=True).forward_log_probs)
-    assert_close(output.backward_log_probs, model(**second, output_log_probs=True).backward_log_probs)
 
 
 @pytest.mark.parametrize("way", ["sentences", "streams"])
@@ -442,14 +314,6 @@ def test_an_adaptive_softmax_trains_and_evaluates_with_one_exact_loss(tmp_path: 
     assert_close(output.forward_log_probs[:, 1:], log_probs * inputs["attention_mask"][:, 1:])
 
 
-@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
-def test_ids_and_targets_of_any_integer_type_are_read(dtype: torch.dtype, tmp_path: Path) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    narrow = {name: tensor.to(dtype) for name, tensor in stream.items()}
-    assert_close(model(**narrow).loss, model(**stream).loss, 0)
-
-
 def test_input_embeddings_are_the_encoders() -> None:
     model = tiny_lm()
     assert model.get_input_embeddings() is model.elmo.token_encoder.embedding
@@ -477,28 +341,6 @@ def test_a_model_without_a_vocabulary_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"labels": (2, 12)}, "`labels` cannot be given with streams: sentences take `input_ids`, `attention_mask`"),
-        ({"attention_mask": (2, 12)}, "`attention_mask` cannot be given with streams"),
-        ({"labels": (2, 12), "attention_mask": (2, 12)}, "`labels`, `attention_mask` cannot be given with streams"),
-        ({"backward_input_ids": (2, 11, 11)}, r"must have one shape, found \(2, 12, 11\) and \(2, 11, 11\)"),
-        ({"forward_targets": (2, 11)}, r"`forward_targets` must have shape .* = \(2, 12\), found \(2, 11\)"),
-        ({"backward_targets": (2, 1)}, r"`backward_targets` must have shape .* = \(2, 12\), found \(2, 1\)"),
-        ({"forward_resets": (2,)}, r"`forward_resets` must have shape .* = \(2, 12\), found \(2,\)"),
-        ({"backward_resets": (1, 12)}, r"`backward_resets` must have shape .* = \(2, 12\), found \(1, 12\)"),
-    ],
-)
-def test_wrong_arguments_of_streams_are_named(
-    changes: dict[str, tuple[int, ...]], message: str, tmp_path: Path
-) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    with pytest.raises(ValueError, match=message):
-        model(**stream | {name: torch.ones(shape, dtype=torch.long) for name, shape in changes.items()})
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
         ({"forward_targets": (7, 10)}, "`forward_targets` cannot be given with sentences: .* streams take `input_ids`"),
         (
             {"forward_resets": (7, 10), "backward_resets": (7, 10)},
@@ -516,13 +358,6 @@ def test_wrong_arguments_of_sentences_are_named(
     inputs = dict(inputs_of(model, tmp_path, SENTENCES))
     with pytest.raises(ValueError, match=message):
         model(**inputs | {name: torch.ones(shape, dtype=torch.long) for name, shape in changes.items()})
-
-
-def test_a_state_of_another_batch_is_named(tmp_path: Path) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    with pytest.raises(ValueError, match=r"`state` must hold `hidden` \(2, 2, 14\) and `cell` \(2, 2, 18\)"):
-        model(**stream, state=BiLMState(torch.zeros(2, 3, 14), torch.zeros(2, 3, 18)))
 
 
 def test_the_encoder_of_a_language_model_embeds_as_an_elmo_of_its_weights(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""A newcomer to language models: a text, a vocabulary and a config, and what `elmo-hf pretrain` makes of them."""
+
+import json
+from pathlib import Path
+
+from language_models import words_file
+from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
+from test_cli import run
+from typer.testing import Result
+
+SMALL = ("--rows", 3, "--unroll-steps", 5, "--seed", 4)
+
+
+def write_files(folder: Path) -> Path:
+    """A text, a held-out text, a vocabulary and a config; returns the folder."""
+    write_text(folder / "corpus.txt", make_sentences(40))
+    write_text(folder / "held-out.txt", [*make_sentences(8, seed=2), [], ["<UNK>", "never", '"', "<S>"], []])
+    (folder / "config.json").write_text(json.dumps(FIELDS | {"lm_dropout": 0.2}))
+    words_file(folder, VOCABULARY, "words.txt")
+    return folder
+
+
+def pretrain_whole(work: Path) -> tuple[Path, Result]:
+    """Twenty steps, scored and saved every eight, in the folder `lm`."""
+    options = (
+        "--vocabulary",
+        work / "words.txt",
+        "--config",
+        work / "config.json",
+        "--held-out",
+        work / "held-out.txt",
+    )
+    steps = ("--max-steps", 20, "--checkpoint-steps", 8, "--logging-steps", 4)
+    result = run("pretrain", work / "corpus.txt", "-o", work / "lm", *options, *steps, *SMALL)
+    assert result.exit_code == 0, result.output
+    return work / "lm", result
+
+
+def pretrain(work: Path, folder: Path, *options: object) -> Result:
+    """Two steps, of a new model or an adapted one, as the options say."""
+    return run("pretrain", work / "corpus.txt", "-o", folder, "--max-steps", 2, *SMALL, *options)
