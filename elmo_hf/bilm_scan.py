@@ -16,9 +16,8 @@ Going back, with e_t the gradient of the output at t and 1[.] that of a clip (1 
 
 The gradients of the weights are one product each after the steps. Where the state is reset, h_{t-1} and c_{t-1} are 0.
 
-Words are columns: a step's z is (4H, b_t), and W h is a product of the weights as they lie in `nn.Linear` with a few
-columns. Such a product is as fast as memory allows only if the rows of W come in blocks of the size of a core's cache,
-which also spreads them over the cores; so it is one batched product of blocks, and nothing is copied or laid out anew.
+Words are columns: a step's z is (4H, b_t), and W h is a product of large weights with few columns
+(`column_products.py`).
 
 Memory for the gradient: 6H + 3P numbers a word and direction and layer (gates, cells, and vectors of width P); going
 back needs about 12H more for a while. Without gradient nothing of the length of the text is kept but the output.
@@ -36,15 +35,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .column_products import columns_in, lie_as_rows, multiply, multiply_back, num_blocks
+
 # Words whose input gates are computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
 BLOCK_WORDS = 128
 # Up to this many bytes of W_h both directions take each step together, which saves calls. Beyond, one direction goes
 # after the other, so that its weights stay in the cache from step to step.
 JOINT_BYTES = 1 << 22
-# Bytes of weights in one block of a product. Half of the smallest second-level cache of today's servers.
-BLOCK_BYTES = 1 << 19
-# Below this many columns, a product in blocks is faster if vectors are rows.
-FEW_COLUMNS = 8
 
 
 class Weights(NamedTuple):
@@ -152,66 +149,158 @@ def _steps(
     trace: Trace | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """All steps, of directions together; `trace` is filled if there is one. The rest is as in `scan`."""
-    (directions, size, batch), width = hidden.shape, cell.shape[1]
     last_hidden, last_cell = hidden.clone(), cell.to(_wide(cell.dtype), copy=True)
     state_dtype, cell = cell.dtype, last_cell
     outputs = torch.empty_like(inputs)
-    ends = [0, *accumulate(columns)]
-    # Steps write into the beginnings of these; cells of even and of odd steps take turns.
-    all_gates, all_memories, all_hidden = (
-        inputs.new_empty(directions * rows * batch) for rows in (4 * width, width, size)
-    )
-    all_cells = last_cell.new_empty(2, directions * width * batch)
-    all_tanh_cells = torch.empty_like(all_cells[0])
-    block_words = min(max(BLOCK_WORDS, batch), inputs.shape[1])
-    of_block, block = inputs.new_empty(directions * 4 * width * block_words), slice(0, 0)
-    for t, count in enumerate(columns):
-        here = slice(ends[t], ends[t + 1])
-        if here.stop > block.stop:
-            block = slice(here.start, max(end for end in ends if end <= here.start + block_words))
-            gate_inputs = of_block[: directions * 4 * width * (block.stop - block.start)].view(
-                directions, 4 * width, -1
-            )
-            _multiply(weights.inputs, inputs[:, block].transpose(1, 2), gate_inputs)
+    gate_inputs = _GateInputs(weights, inputs, columns)
+    workspace = _Workspace(hidden, cell)
+    runs = [(count, len(list(same))) for count, same in groupby(columns)]
+    stop = 0
+    for run, (count, steps) in enumerate(runs):
+        place = None
         used_hidden, used_cell = hidden[..., :count], cell[..., :count]
-        if keeps is not None:
-            used_hidden, used_cell = (used * keeps[:, None, here] for used in (used_hidden, used_cell))
-        gates = _first(all_gates, directions, 4 * width, count)
-        raw_cell = clipped_cell = _first(all_cells[t % 2], directions, width, count)
-        raw_hidden = clipped_hidden = _first(all_hidden, directions, size, count)
-        if trace is not None:
-            raw_cell, raw_hidden = (
-                _step(trace.cells, here, directions, width),
-                _step(trace.projected, here, directions, size),
-            )
-            _step(trace.previous_cells, here, directions, width).copy_(used_cell)
-            if trace.gates.dtype == gates.dtype:
-                gates = _step(trace.gates, here, directions, 4 * width)
-        here_in_block = slice(here.start - block.start, here.stop - block.start)
-        torch.add(gate_inputs[..., here_in_block], weights.bias.unsqueeze(-1), out=gates)
-        _multiply(weights.recurrent, used_hidden, gates, adds=True)
-        if gates.dtype != cell.dtype:
-            wide_gates = None if trace is None else _step(trace.gates, here, directions, 4 * width)
-            gates = gates.to(cell.dtype) if wide_gates is None else wide_gates.copy_(gates)
-        gates[:, : 2 * width].sigmoid_()
-        gates[:, 2 * width : 3 * width].tanh_()
-        gates[:, 3 * width :].sigmoid_()
-        input_gate, forget_gate, candidate, output_gate = gates.split(width, dim=1)
-        torch.mul(forget_gate, used_cell, out=raw_cell).addcmul_(input_gate, candidate)
-        cell = _clip(raw_cell, limits.cell, clipped_cell)
-        tanh_cell = torch.tanh(cell, out=_first(all_tanh_cells, directions, width, count))
-        if weights.projection is None:
-            torch.mul(tanh_cell, output_gate, out=raw_hidden)
-        else:
-            memory = torch.mul(tanh_cell, output_gate, out=_first(all_memories, directions, width, count))
-            _multiply(weights.projection, memory, raw_hidden)
-        hidden = _clip(raw_hidden, limits.projection, clipped_hidden)
-        outputs[:, here] = hidden.transpose(1, 2)
-        remaining = columns[t + 1] if t + 1 < len(columns) else 0
-        if remaining < count:
-            last_hidden[..., remaining:count] = hidden[..., remaining:]
-            last_cell[..., remaining:count] = cell[..., remaining:]
+        for _ in range(steps):
+            here = slice(stop, stop + count)
+            stop = here.stop
+            if place is None or trace is not None:
+                place = workspace.place(run, count, trace, here)
+            if keeps is not None:
+                used_hidden, used_cell = (used * keeps[:, None, here] for used in (used_hidden, used_cell))
+            if trace is not None:
+                _step(trace.previous_cells, here, *used_cell.shape[:2]).copy_(used_cell)
+            gate_inputs.put(here, place.products)
+            multiply(weights.recurrent, used_hidden, place.products, adds=True)
+            if place.gates is not place.products:
+                place.gates.copy_(place.products)
+            place.input_and_forget_gate.sigmoid_()
+            place.candidate.tanh_()
+            place.output_gate.sigmoid_()
+            torch.mul(place.forget_gate, used_cell, out=place.raw_cell).addcmul_(place.input_gate, place.candidate)
+            cell = used_cell = _clip(place.raw_cell, limits.cell, place.cell)
+            torch.tanh(cell, out=place.tanh_cell)
+            if weights.projection is None:
+                torch.mul(place.tanh_cell, place.output_gate, out=place.raw_hidden)
+            else:
+                torch.mul(place.tanh_cell, place.output_gate, out=place.memory)
+                multiply(weights.projection, place.memory, place.raw_hidden)
+            hidden = used_hidden = _clip(place.raw_hidden, limits.projection, place.hidden)
+            outputs[:, here] = hidden.transpose(1, 2)
+        remaining = runs[run + 1][0] if run + 1 < len(runs) else 0
+        last_hidden[..., remaining:count] = hidden[..., remaining:]
+        last_cell[..., remaining:count] = cell[..., remaining:]
     return outputs, last_hidden, last_cell.to(state_dtype)
+
+
+class _GateInputs:
+    """W_x x_t + b of each step's words; the products are computed for many words at once."""
+
+    def __init__(self, weights: Weights, inputs: Tensor, columns: list[int]) -> None:
+        """Takes what `scan` is given; nothing is computed yet."""
+        directions, num_words, _ = inputs.shape
+        self.weight, self.inputs, self.ends = weights.inputs, inputs, list(accumulate(columns))
+        self.num_words = min(max([BLOCK_WORDS, *columns]), 2 * num_words)
+        self.memory = inputs.new_empty(weights.bias.numel() * self.num_words)
+        self.bias = weights.bias.view(directions, num_blocks(self.weight, 2), -1, 1)
+        self.start = self.stop = 0
+
+    def put(self, here: slice, out: Tensor) -> None:
+        """Writes a step's, `(D, 4H, b_t)`; steps come in their order."""
+        if here.stop > self.stop:
+            self._compute(here)
+        columns = self.products[..., here.start - self.start : here.stop - self.start]
+        torch.add(columns, self.bias, out=out.view(*self.bias.shape[:3], -1))
+
+    def _compute(self, here: slice) -> None:
+        """Makes `products`, `(D, blocks, 4H / blocks, words)`, of the words of this step and of some after it."""
+        directions, blocks, rows, _ = self.bias.shape
+        as_rows = lie_as_rows(directions, here.stop - here.start)
+        most = max(here.stop, here.start + self.num_words // (2 if as_rows else 1))
+        self.start, self.stop = here.start, max(end for end in self.ends if end <= most)
+        words = self.inputs[:, self.start : self.stop].transpose(1, 2)
+        products = columns_in(self.memory, directions, blocks * rows, words.shape[2])
+        multiply(self.weight, words, products)
+        self.products = products.view(directions, blocks, rows, -1)
+        if as_rows and 2 * products.numel() <= self.memory.numel():
+            # Steps of few columns would read little from many places: in each block, a word's numbers come together.
+            other_half = self.memory[products.numel() : 2 * products.numel()]
+            by_words = other_half.view(directions, blocks, -1, rows).transpose(2, 3)
+            self.products = by_words.copy_(self.products)
+
+
+class _Place(NamedTuple):
+    """Where a step computes what; each is `(D, rows, b_t)`.
+
+    Attributes:
+        products: W_x x_t + b + W_h h_{t-1}, in the dtype of the weights.
+        gates: the same memory, or another in the dtype of cells; the next five are parts of it.
+        raw_cell: a_t, before clipping; may be the memory of `cell`.
+        tanh_cell: tanh(c_t).
+        memory: m_t.
+        raw_hidden: p_t, before clipping; may be the memory of `hidden`.
+    """
+
+    products: Tensor
+    gates: Tensor
+    input_and_forget_gate: Tensor
+    input_gate: Tensor
+    forget_gate: Tensor
+    candidate: Tensor
+    output_gate: Tensor
+    raw_cell: Tensor
+    cell: Tensor
+    tanh_cell: Tensor
+    memory: Tensor
+    raw_hidden: Tensor
+    hidden: Tensor
+
+
+class _Workspace:
+    """Memory for the steps of a scan, which use as much of the beginnings as they have texts.
+
+    Steps of a run, which have as many texts, compute in place; cells of even and of odd runs take turns.
+    """
+
+    def __init__(self, hidden: Tensor, cell: Tensor) -> None:
+        """Takes the states of all texts, as they are computed with."""
+        self.directions, self.size, self.width = len(hidden), hidden.shape[1], cell.shape[1]
+        self.products = hidden.new_empty(4 * cell.numel())
+        self.gates = None if cell.dtype == hidden.dtype else cell.new_empty(4 * cell.numel())
+        self.cells, self.tanh_cells = cell.new_empty(2, cell.numel()), cell.new_empty(cell.numel())
+        self.memories, self.hidden = hidden.new_empty(cell.numel()), hidden.new_empty(hidden.numel())
+
+    def place(self, run: int, count: int, trace: Trace | None, here: slice) -> _Place:
+        """The place of a run's steps; or of one step, parts of which stay in the trace."""
+        cell, tanh_cell, memory = (
+            columns_in(memory, self.directions, self.width, count)
+            for memory in (self.cells[run % 2], self.tanh_cells, self.memories)
+        )
+        hidden = columns_in(self.hidden, self.directions, self.size, count)
+        products = columns_in(self.products, self.directions, 4 * self.width, count)
+        if trace is not None:
+            gates = _step(trace.gates, here, self.directions, 4 * self.width)
+            raw_cell = _step(trace.cells, here, self.directions, self.width)
+            raw_hidden = _step(trace.projected, here, self.directions, self.size)
+            if gates.dtype == products.dtype:
+                products = gates
+        else:
+            raw_cell, raw_hidden = cell, hidden
+            gates = products if self.gates is None else columns_in(self.gates, self.directions, 4 * self.width, count)
+        input_gate, forget_gate, candidate, output_gate = gates.split(self.width, dim=1)
+        return _Place(
+            products=products,
+            gates=gates,
+            input_and_forget_gate=gates[:, : 2 * self.width],
+            input_gate=input_gate,
+            forget_gate=forget_gate,
+            candidate=candidate,
+            output_gate=output_gate,
+            raw_cell=raw_cell,
+            cell=cell,
+            tanh_cell=tanh_cell,
+            memory=memory,
+            raw_hidden=raw_hidden,
+            hidden=hidden,
+        )
 
 
 class _Scan(torch.autograd.Function):
@@ -288,14 +377,14 @@ class _Scan(torch.autograd.Function):
                 if inside_hidden is not None:
                     d_raw *= inside_hidden[step]
                 d_projected[..., here] = d_raw
-                d_memory = d_raw if projection is None else _multiply_back(projection, d_raw)
+                d_memory = d_raw if projection is None else multiply_back(projection, d_raw)
                 d_here = torch.addcmul(d_cell[..., :count], d_memory, to_cell[step])
                 if inside_cell is not None:
                     d_here *= inside_cell[step]
                 of_cell[step] *= d_here.unsqueeze(1)
                 of_output[step] *= d_memory
                 torch.mul(d_here, forget_gate[step], out=d_cell[..., :count])
-                d_hidden[..., :count] = _multiply_back(recurrent, factors[step].to(recurrent.dtype))
+                d_hidden[..., :count] = multiply_back(recurrent, factors[step].to(recurrent.dtype))
                 if keeps is not None:
                     d_hidden[..., :count] *= keeps[:, None, here]
                     d_cell[..., :count] *= keeps[:, None, here]
@@ -326,69 +415,15 @@ def _previous(outputs: Tensor, hidden: Tensor, columns: list[int]) -> Tensor:
     return torch.cat([hidden.transpose(1, 2)[:, : max(columns, default=0)], *before], dim=1)
 
 
-def _multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-    """`out` `(D, m, b)` becomes `weight` `(D, m, n)` times `vectors` `(D, n, b)`, or with `adds` has it added.
-
-    Large weights are of one direction, and multiplied in blocks of rows.
-    """
-    blocks = _num_blocks(weight, vectors)
-    if len(weight) == vectors.shape[2] == 1:
-        torch.addmm(out[0], weight[0], vectors[0], beta=int(adds), out=out[0])
-        return
-    if blocks > 1 and vectors.shape[2] < FEW_COLUMNS:
-        few = vectors[0].t().contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
-        product = torch.bmm(few, weight[0].unflatten(0, (blocks, -1)).transpose(1, 2)).transpose(0, 1)
-        rows = out[0].t().unflatten(1, (blocks, -1))  # (b, blocks, m / blocks)
-        if adds:
-            rows += product
-        else:
-            rows.copy_(product)
-        return
-    if blocks > 1:
-        weight, out = weight[0].unflatten(0, (blocks, -1)), out[0].unflatten(0, (blocks, -1))
-        vectors = vectors[0].contiguous().expand(blocks, -1, -1)
-    torch.baddbmm(out, weight, vectors, beta=int(adds), out=out)
-
-
-def _multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
-    """The transpose of `weight` `(D, m, n)` times `vectors` `(D, m, b)`: `(D, n, b)`."""
-    blocks = _num_blocks(weight, vectors)
-    if blocks == 1:
-        return torch.bmm(vectors.transpose(1, 2), weight).transpose(1, 2)
-    of_blocks = torch.bmm(vectors[0].unflatten(0, (blocks, -1)).transpose(1, 2), weight[0].unflatten(0, (blocks, -1)))
-    return of_blocks.sum(dim=0).t().unsqueeze(0)
-
-
-def _num_blocks(weight: Tensor, vectors: Tensor) -> int:
-    """Into how many blocks the rows are cut: of no more bytes than a cache holds, of no fewer rows than columns.
-
-    One column needs every weight once, and no cache.
-    """
-    blocks, columns = 1, vectors.shape[2]
-    if len(weight) == 1 and vectors.device.type == "cpu" and columns > 1:
-        rows = weight.shape[1]
-        while rows % (2 * blocks) == 0 and rows >= 2 * blocks * columns and weight.nbytes >= 2 * blocks * BLOCK_BYTES:
-            blocks *= 2
-    return blocks
-
-
-def _first(memory: Tensor, directions: int, rows: int, count: int) -> Tensor:
-    """`(D, rows, count)` in the beginning of a piece of memory; few columns of one direction lie there as rows."""
-    of_step = memory[: directions * rows * count]
-    if directions == 1 and count < FEW_COLUMNS:
-        return of_step.view(directions, count, rows).transpose(1, 2)
-    return of_step.view(directions, rows, count)
-
-
 def _step(memory: Tensor, words: slice, directions: int, rows: int) -> Tensor:
     """A step's part, `(D, rows, b_t)`, of what is kept of all words."""
-    return _first(memory[words.start * directions * rows :], directions, rows, words.stop - words.start)
+    return columns_in(memory[words.start * directions * rows :], directions, rows, words.stop - words.start)
 
 
 def _steps_of(memory: Tensor, words: slice, directions: int, rows: int, count: int) -> Tensor:
     """Several steps' parts, `(steps, D, rows, count)`, of what is kept of all words."""
     of_steps = memory[words.start * directions * rows : words.stop * directions * rows]
-    if directions == 1 and count < FEW_COLUMNS:
+    if lie_as_rows(directions, count):
         return of_steps.view(-1, directions, count, rows).transpose(2, 3)
     return of_steps.view(-1, directions, rows, count)
 

@@ -33,10 +33,23 @@ SHAPES = {
 # Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
 WAYS = {
     "small": {},
-    "one direction at a time": {"JOINT_BYTES": 0, "BLOCK_WORDS": 5},
-    "blocks of columns": {"JOINT_BYTES": 0, "BLOCK_BYTES": 16, "FEW_COLUMNS": 2},
-    "blocks of rows": {"JOINT_BYTES": 0, "BLOCK_BYTES": 16, "FEW_COLUMNS": B + 1},
-    "blocks of both": {"JOINT_BYTES": 0, "BLOCK_BYTES": 16, "FEW_COLUMNS": 3, "BLOCK_WORDS": 5},
+    "one direction at a time": {"bilm_scan.JOINT_BYTES": 0, "bilm_scan.BLOCK_WORDS": 5},
+    "blocks of columns": {
+        "bilm_scan.JOINT_BYTES": 0,
+        "column_products.BLOCK_BYTES": 16,
+        "column_products.FEW_COLUMNS": 2,
+    },
+    "blocks of rows": {
+        "bilm_scan.JOINT_BYTES": 0,
+        "column_products.BLOCK_BYTES": 16,
+        "column_products.FEW_COLUMNS": B + 1,
+    },
+    "blocks of both": {
+        "bilm_scan.JOINT_BYTES": 0,
+        "column_products.BLOCK_BYTES": 16,
+        "column_products.FEW_COLUMNS": 3,
+        "bilm_scan.BLOCK_WORDS": 5,
+    },
 }
 Tensors = tuple[Tensor, ...]
 
@@ -120,7 +133,7 @@ def test_values_states_and_gradients_are_the_references(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in way.items():
-        monkeypatch.setattr(bilm_scan, name, value)
+        monkeypatch.setattr(f"elmo_hf.{name}", value)
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4) if has_resets else ()
     assert_fast_is_reference(layer_of(**fields), mask_of(LENGTHS[lengths], side), *resets)
 
@@ -149,14 +162,6 @@ def test_a_skip_connection_adds_the_input() -> None:
     layer.has_skip_connection = False
     plain = run(layer, arguments, mask_of([T] * B))
     assert_outputs_close(skipping, (plain[0] + arguments[0], *plain[1:]), 1e-12)
-
-
-def test_weights_are_cut_into_blocks_of_the_caches_size() -> None:
-    columns = torch.ones(1, 512, 2)
-    assert bilm_scan._num_blocks(torch.ones(1, 16384, 512), columns) == 64
-    assert bilm_scan._num_blocks(torch.ones(1, 16384, 512), columns[..., :1]) == 1
-    assert bilm_scan._num_blocks(torch.ones(1, 28, 1 << 20), columns) == 4
-    assert bilm_scan._num_blocks(torch.ones(2, 16384, 512), columns) == 1
 
 
 @pytest.mark.parametrize("words", [1, B, 2 * B, 5 * B, 1000])
@@ -330,7 +335,7 @@ def test_autocast_is_near_the_reference_in_single_precision(
     way: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in way.items():
-        monkeypatch.setattr(bilm_scan, name, value)
+        monkeypatch.setattr(f"elmo_hf.{name}", value)
     layer = layer_of(torch.float32)
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)

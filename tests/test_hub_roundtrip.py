@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "elmo_hf"
 # Files that `save_pretrained` copies into a folder; they may import nothing but these and each other.
 HUB_RING = [
     "bilm_scan.py",
+    "column_products.py",
     "reading_order.py",
     "scan_path.py",
     "code_point_codec.py",
