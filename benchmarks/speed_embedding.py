@@ -10,7 +10,7 @@ from allennlp_loop import LoopElmo
 from allennlp_peer import AllenNlp
 from projected_lstm import ProjectedLstms
 from timing import Contestant, Rounds, check_equal, print_table, timed
-from workload import Batch, batches_of, flops, num_words, random_model, some_sentences
+from workload import Batch, all_sentences, batches_of, flops, num_words, random_model, some_sentences
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import folder_to_allennlp
@@ -27,8 +27,8 @@ def embedding(
 ) -> None:
     """Words a second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
 
-    Batches hold sentences at random, so they are ragged; or, `by_length`, they are the second and the last quarter of
-    the sentences sorted by length, as `elmo-hf embed` puts them together.
+    Batches hold sentences at random, so they are ragged; or, `by_length`, they are four of those that all sentences of
+    the file make sorted by length, as `elmo-hf embed` puts them together: the middle ones of each quarter.
     """
     model = random_model(small)
     loop, lstms = LoopElmo(model), ProjectedLstms(model)
@@ -40,7 +40,7 @@ def embedding(
         peer = None if allennlp is None else start_peer(allennlp, model, Path(folder))
         for size in sizes:
             if by_length:
-                batches = batches_of(sorted(some_sentences(sentences, 4 * size), key=len), size)[1::2]
+                batches = batches_by_length(sentences, size)
             else:
                 batches = batches_of(some_sentences(sentences, NUM_BATCHES.get(size, 1) * size), size)
             contestants = with_loop(model, loop, batches)
@@ -64,6 +64,14 @@ def embedding(
     header = ["whole model, batch", "words/s", "loop", "times", "AllenNLP", "times"]
     print_table([*header, "GFLOP/s", "of a large product", "share"], whole)
     print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
+
+
+def batches_by_length(path: Path, size: int) -> list[Batch]:
+    """The middle batch of each quarter of those that the sentences of a file make, sorted by length."""
+    by_length = sorted(all_sentences(path), key=len)
+    number = len(by_length) // size
+    starts = [size * (place * number // 8) for place in (1, 3, 5, 7)]
+    return [batch for start in starts for batch in batches_of(by_length[start : start + size], size)]
 
 
 def each(batches: Sequence, embed: Callable) -> Callable[[], None]:

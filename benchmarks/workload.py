@@ -76,13 +76,18 @@ def random_model(small: bool, **fields: Any) -> ElmoModel:
     return at_trained_scale(ElmoModel(config_of(small, **fields))).eval()
 
 
+def all_sentences(path: Path) -> list[list[str]]:
+    """Sentences of a `.conllu` or `.jsonl` file, in their order."""
+    return [sentence for sentence in read_sentences(path, split_into_words=True) if isinstance(sentence, list)]
+
+
 def some_sentences(path: Path, number: int) -> list[list[str]]:
     """Sentences of a `.conllu` or `.jsonl` file, drawn at random, the same ones each time.
 
     Raises:
         ValueError: if there are not as many.
     """
-    sentences = [sentence for sentence in read_sentences(path, split_into_words=True) if isinstance(sentence, list)]
+    sentences = all_sentences(path)
     if len(sentences) < number:
         raise ValueError(f"{path} has {len(sentences)} sentences, and {number} are needed.")
     return random.Random(0).sample(sentences, number)

@@ -149,12 +149,7 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
         rows = in_memory(recipe.keep_layers(task.characters, model, tokenizer, folder))
     if "words" in features:
         if model is not None:
-            rows = {
-                name: [
-                    {**ids, "bilm_layers": row["bilm_layers"]} for ids, row in zip(task.words[name], part, strict=True)
-                ]
-                for name, part in rows.items()
-            }
+            rows = {name: beside(task.words[name], part) for name, part in rows.items()}
         size = ElmoConfig.from_pretrained(model_name).projection_size
         model, tokenizer = make_model_of_words(task, model, size), task.word_tokenizer
     names = [model.config.id2label[label] for label in range(model.config.num_labels)]
