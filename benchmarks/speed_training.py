@@ -108,7 +108,9 @@ def pretraining(sentences: Path, rounds: int, small: bool) -> None:
         check_equal("the loop's loss", loop(**window, candidates=drawn), model(**window, candidates=drawn).loss)
 
     def step_of(parts: nn.Module, loss_of: Callable[[tuple[Candidates, Candidates]], Tensor]) -> Callable[[], None]:
-        optimizer = torch.optim.Adagrad(parts.parameters(), LEARNING_RATE, initial_accumulator_value=ADAGRAD_START)
+        optimizer = torch.optim.Adagrad(
+            parts.parameters(), LEARNING_RATE, initial_accumulator_value=ADAGRAD_START, fused=True
+        )
 
         def step() -> None:
             (loss_of(draw()) * STEPS).backward()

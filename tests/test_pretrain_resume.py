@@ -135,6 +135,22 @@ def test_a_run_that_stops_at_a_step_goes_on(step: int, undisturbed: Path, tmp_pa
     assert losses == [entry["loss"] for entry in expected if "loss" in entry]
 
 
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_checkpoint_of_another_kind_of_device_goes_on_in_the_one_pass_of_this(
+    fused: bool | None, stopped: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "out" / "checkpoint-8" / "optimizer.pt"
+    optimizer = torch.load(path, weights_only=True)
+    assert {group["fused"] for group in optimizer["param_groups"]} == {True}
+    for group in optimizer["param_groups"]:
+        group["fused"] = fused
+    torch.save(optimizer, path)
+    trainer = run(tmp_path)
+    assert {group["fused"] for group in trainer.optimizer.param_groups} == {True}
+    assert_same_model(tmp_path, undisturbed)
+
+
 def test_a_run_may_stop_again_and_again(undisturbed: Path, tmp_path: Path) -> None:
     for call in (3, 7, 9):
         interrupt(tmp_path, ElmoPretrainer, "training_step", call)
