@@ -69,14 +69,18 @@ def main(checkpoint: Path, threads: int, quick_start: bool) -> None:
         "loaded_mib": memory("VmHWM") - before,
         "versions": f"Python {sys.version.split()[0]}, torch {torch.__version__}",
     }
-    # Else its state would go from batch to batch.
-    elmo._elmo_lstm._elmo_lstm.stateful = False
+    # Else its state would go from batch to batch. It is kept all the same, and must fit a batch's size.
+    bilm = elmo._elmo_lstm._elmo_lstm
+    bilm.stateful = False
 
     def embed(batches: list[str], output: str | None = None) -> dict[str, Any]:
         ids = [torch.from_numpy(np.load(path)) for path in batches]
         start = time.perf_counter()
         with torch.no_grad():
-            mixes = [elmo(batch)["elmo_representations"][0] for batch in ids]
+            mixes = []
+            for batch in ids:
+                bilm.reset_states()
+                mixes.append(elmo(batch)["elmo_representations"][0])
         seconds = time.perf_counter() - start
         if output is not None:
             np.savez(output, *(mix.numpy() for mix in mixes))

@@ -68,7 +68,7 @@ def main(
             ratio = speed["ours"] / speed["loop"]
             rows.append([f"{curve.label}: {number}", f"{speed['ours']:,.0f}", f"{speed['loop']:,.0f}", f"{ratio:.2f}"])
     figure.axes[0].set_ylabel("words a second")
-    figure.axes[0].legend()
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(NAMES))
     figure.savefig(output, dpi=100)
     print(f"{machine()}; {rounds} rounds, medians{', tiny model' if small else ''}")
     print_table(["", "ours, words/s", NAMES["loop"], "times"], rows)

@@ -67,9 +67,15 @@ def embedding(
 
 
 def batches_by_length(path: Path, size: int) -> list[Batch]:
-    """The middle batch of each quarter of those that the sentences of a file make, sorted by length."""
+    """The middle batch of each quarter of those that the sentences of a file make, sorted by length.
+
+    Raises:
+        ValueError: if there are fewer than four batches.
+    """
     by_length = sorted(all_sentences(path), key=len)
     number = len(by_length) // size
+    if number < 4:
+        raise ValueError(f"{path} has {len(by_length)} sentences, and {4 * size} are needed.")
     starts = [size * (place * number // 8) for place in (1, 3, 5, 7)]
     return [batch for start in starts for batch in batches_of(by_length[start : start + size], size)]
 

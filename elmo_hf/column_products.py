@@ -23,14 +23,14 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
     """`out` `(D, m, b)` becomes `weight` `(D, m, n)` times `vectors` `(D, n, b)`, or with `adds` has it added."""
     directions, rows, columns = out.shape
     if directions == columns == 1:
-        torch.addmm(out[0], weight[0], vectors[0], beta=int(adds), out=out[0])
+        if adds:
+            torch.addmm(out[0], weight[0], vectors[0], out=out[0])
+        else:
+            torch.mm(weight[0], vectors[0], out=out[0])
         return
     blocks = num_blocks(weight, columns)
-    if blocks == 1:
-        torch.baddbmm(out, weight, vectors, beta=int(adds), out=out)
-        return
-    in_blocks = weight.view(blocks, rows // blocks, -1)
-    if lie_as_rows(directions, columns):
+    if blocks > 1 and lie_as_rows(directions, columns):
+        in_blocks = weight.view(blocks, rows // blocks, -1)
         as_rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
         product = torch.bmm(as_rows, in_blocks.transpose(1, 2)).transpose(0, 1)
         out_as_rows = out.transpose(1, 2).view(columns, blocks, -1)
@@ -39,8 +39,13 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
         else:
             out_as_rows.copy_(product)
         return
-    out = out.view(blocks, rows // blocks, columns)
-    torch.baddbmm(out, in_blocks, vectors.contiguous().expand(blocks, -1, -1), beta=int(adds), out=out)
+    if blocks > 1:
+        weight, out = weight.view(blocks, rows // blocks, -1), out.view(blocks, rows // blocks, columns)
+        vectors = vectors.contiguous().expand(blocks, -1, -1)
+    if adds:
+        torch.baddbmm(out, weight, vectors, out=out)
+    else:
+        torch.bmm(weight, vectors, out=out)
 
 
 def multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:

@@ -197,10 +197,11 @@ class ElmoPretrainer(ElmoTrainer):
 
     @staticmethod
     def get_optimizer_cls_and_kwargs(args: PretrainingArguments, *others: Any) -> tuple[Any, dict[str, Any]]:
-        """The Trainer's optimiser; Adagrad with the start of its accumulator, in one pass where torch has one."""
+        """The Trainer's optimiser; Adagrad with the start of its accumulator, on CPUs in one pass over the weights."""
         optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, *others)
         if args.optim == "adagrad":
-            settings |= {"initial_accumulator_value": args.adagrad_start, "fused": args.device.type == "cpu"}
+            settings["initial_accumulator_value"] = args.adagrad_start
+            settings["fused"] = True if args.device.type == "cpu" else None  # None: torch chooses
         return optimizer_class, settings
 
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
@@ -287,10 +288,11 @@ class _Start(TrainerCallback):
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._trainer.bilm_state = None
-        if args.optim == "adagrad":
-            # The checkpoint's is that of the device it was written on.
-            for group in kwargs["optimizer"].param_groups:
-                group["fused"] = args.device.type == "cpu"
+        # A checkpoint brings the way of computing that was chosen for the device it was written on.
+        optimizer = kwargs["optimizer"]
+        for group in optimizer.param_groups:
+            if "fused" in group:
+                group["fused"] = optimizer.defaults["fused"]
         # Where the run goes on under another name of its folder, the Trainer would lose its best checkpoint.
         best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
         if best.is_dir():

@@ -178,7 +178,12 @@ def test_blocks_of_a_text_are_the_whole(words: int, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_values_with_and_without_gradients_are_bit_equal(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+def test_values_with_and_without_gradients_are_bit_equal(
+    way: dict[str, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in way.items():
+        monkeypatch.setattr(f"elmo_hf.{name}", value)
     layer = layer_of(dtype)
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     with torch.no_grad():

@@ -38,6 +38,19 @@ def test_products_are_the_plain_ones_written_or_added(directions: int, columns: 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("columns", [1, 3, 7])
+def test_what_is_written_over_is_not_read(directions: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some devices multiply it by zero, and not a number stays one.
+    for name in ("addmm", "baddbmm"):
+        monkeypatch.setattr(torch, name, None)
+    weight, vectors = drawn(directions, columns)
+    out = columns_in(torch.full((directions * M * columns,), torch.nan, dtype=torch.float64), directions, M, columns)
+    multiply(weight, vectors, out)
+    torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("columns", [1, 2, 7])
 def test_products_back_are_those_of_the_transpose(directions: int, columns: int) -> None:
     weight, _ = drawn(directions, columns)
