@@ -1,5 +1,6 @@
 """Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,22 @@ def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradie
         assert_outputs_close(gradients[1], gradients[0], 1e-5)
     # One for the first shape, then some while torch finds out which sizes change; an unrolled loop would need nine.
     assert graphs.frame_count <= 4
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one for C++")
+def test_torchs_own_compiler_gives_equal_values_and_gradients(tiny_config: ElmoConfig) -> None:
+    tiny_config.representation_dropout = 0.0
+    model = ElmoModel(tiny_config)
+    torch._dynamo.reset()
+    inputs = random_inputs(tiny_config, [3, 2])
+    results = []
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for run in (model, torch.compile(model)):
+            model.zero_grad()
+            output = run(**inputs, output_hidden_states=True)
+            output.elmo_representations[0].square().sum().backward()
+            results.append(({name: p.grad for name, p in model.named_parameters()}, output.to_tuple()))
+    assert_outputs_close(results[1], results[0], 1e-5)
 
 
 @pytest.mark.parametrize("task", ["crf", "questions"])
