@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from elmo_hf import ElmoForPreTraining, ElmoModel
-from elmo_hf.lstmp import LSTMP
-from elmo_hf.softmax import Candidates, WordSoftmax
-from elmo_hf.token_encoder import CharacterCNN, Highway
+from elmo_hf.language_model.softmax import Candidates, WordSoftmax
+from elmo_hf.model.lstmp import LSTMP
+from elmo_hf.model.token_encoder import CharacterCNN, Highway
 
 
 class LoopHighway(nn.Module):

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_hf.corpora import read_corpora
-from elmo_hf.corpus import Corpus
+from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.language_model.scoring import score_carried, score_from_zero
+from elmo_hf.language_model.streams import Stream
 from elmo_hf.loading import load_complete, model_folder
-from elmo_hf.pretraining import ElmoForPreTraining
-from elmo_hf.scoring import score_carried, score_from_zero
-from elmo_hf.streams import Stream
-from elmo_hf.tokenization_elmo import ElmoTokenizer
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.training.corpora import read_corpora
 
 
 def pairs(corpus: Corpus, is_backward: bool) -> np.ndarray:

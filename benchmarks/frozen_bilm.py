@@ -24,7 +24,7 @@ import typer
 from transformers import DataCollatorForTokenClassification
 
 from elmo_hf import ElmoConfig, ElmoForTokenClassification, ElmoTokenizer
-from elmo_hf.feature_cache import add_bilm_layers
+from elmo_hf.embedding.feature_cache import add_bilm_layers
 
 BATCH_SIZE, NUM_WORDS, NUM_LABELS = 32, 25, 9
 CONTESTANTS = ("forward pass", "step, biLM frozen", "step, everything learns")

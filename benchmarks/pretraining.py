@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, set_seed
 
-from elmo_hf.corpora import read_corpora
-from elmo_hf.corpus import Corpus
-from elmo_hf.pretrain import new_language_model
-from elmo_hf.pretrainer import ElmoPretrainer, PretrainingArguments
+from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.training.corpora import read_corpora
+from elmo_hf.training.run import new_language_model
+from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments
 
 CONFIG = {
     "char_filters": [[1, 16], [2, 16], [3, 32], [4, 64], [5, 64]],

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from elmo_hf.loading import load_complete, model_folder
-from elmo_hf.modeling_elmo import ElmoModel
-from elmo_hf.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.modeling_elmo import ElmoModel
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 def read_tagged(path: Path) -> Iterator[tuple[list[str], list[str]]]:

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from workload import SMALL, at_trained_scale, batches_of, config_of, random_model, some_sentences
 
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification
-from elmo_hf.corpus import Corpus
-from elmo_hf.pretrain import new_language_model
-from elmo_hf.scoring import stream_inputs
-from elmo_hf.softmax import Candidates, draw_candidates
-from elmo_hf.streams import Stream
+from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.language_model.scoring import stream_inputs
+from elmo_hf.language_model.softmax import Candidates, draw_candidates
+from elmo_hf.language_model.streams import Stream
+from elmo_hf.training.run import new_language_model
 
 BATCH_SIZE, NUM_LABELS = 32, 17
 # Of pretraining, with bilm-tf's optimiser.

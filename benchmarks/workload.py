@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.sentences import read_sentences
+from elmo_hf.embedding.sentences import read_sentences
 
 # No two sizes are equal.
 SMALL: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from elmo_hf.configuration_elmo import ElmoConfig
-from elmo_hf.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Reference(Protocol):

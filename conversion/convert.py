@@ -17,15 +17,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from elmo_hf.configuration_elmo import ElmoConfig
-from elmo_hf.digest import sha256_of_file
+from elmo_hf.files import sha256_of_file
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.loading import load_complete
-from elmo_hf.model_card import Conversion, Facts, render_card
-from elmo_hf.modeling_elmo import ElmoModel
-from elmo_hf.pretraining import ElmoForPreTraining
-from elmo_hf.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.model.modeling_elmo import ElmoModel
+from elmo_hf.share.model_card import Conversion, Facts, render_card
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-from .allennlp import (
+from .checkpoint import Checkpoint, Reference
+from .errors import ConversionError
+from .files import new_folder, refuse_existing, write_hdf5
+from .readers.allennlp import AllenNlpFiles, read_allennlp
+from .readers.hdf5_layout import (
     FORGET_BIAS,
     allennlp_rules,
     has_softmax,
@@ -33,10 +37,6 @@ from .allennlp import (
     options_from_config,
     with_forget_bias,
 )
-from .allennlp_files import AllenNlpFiles, read_allennlp
-from .checkpoint import Checkpoint, Reference
-from .errors import ConversionError
-from .files import new_folder, refuse_existing, write_hdf5
 from .rules import export_arrays
 
 logger = logging.getLogger(__name__)

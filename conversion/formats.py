@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from .allennlp_files import AllenNlpFiles, holds_tensorflow_checkpoint, read_allennlp
 from .checkpoint import Checkpoint, Given
 from .convert import write_folder
 from .errors import ConversionError
 from .files import hdf5_names, refuse_existing
-from .manylangs import read_manylangs
+from .readers.allennlp import AllenNlpFiles, holds_tensorflow_checkpoint, read_allennlp
+from .readers.manylangs import read_manylangs
+from .readers.trained_allennlp import read_trained_allennlp, weights_name
 from .sources import Source, open_source
-from .trained_allennlp import read_trained_allennlp, weights_name
 
 
 @dataclass(frozen=True)

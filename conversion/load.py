@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from elmo_hf.modeling_elmo import ElmoModel
+from elmo_hf.model.modeling_elmo import ElmoModel
 
-from .allennlp import allennlp_rules, config_from_options
 from .files import read_hdf5, read_options
+from .readers.hdf5_layout import allennlp_rules, config_from_options
 from .rules import import_arrays
 
 

@@ -14,10 +14,10 @@ from urllib.parse import urljoin, urlsplit
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
-from elmo_hf.digest import sha256_of_file
+from elmo_hf.files import sha256_of_file
 
-from .allennlp_files import AllenNlpFiles
 from .errors import ConversionError
+from .readers.allennlp import AllenNlpFiles
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 RECORD = "SHA256SUMS"

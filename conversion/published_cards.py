@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from elmo_hf.configuration_elmo import ElmoConfig
-from elmo_hf.model_card import Facts, Licence, Score, render_card
-from elmo_hf.modeling_elmo import ElmoModel
+from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.model.modeling_elmo import ElmoModel
+from elmo_hf.share.model_card import Facts, Licence, Score, render_card
 
-from .reference_outputs import STREAMS
+from .witness.reference_outputs import STREAMS
 
 PAGE = "https://github.com/allenai/allennlp-website/blob/8c27645d3942a8017891928a9caa1ddb9e4b7a4a/elmo.html"
 PAPER = "https://aclanthology.org/N18-1202/"

@@ -1,46 +1,23 @@
-"""ELMo (Peters et al. 2018) as a first-class transformers model."""
+"""ELMo (Peters et al. 2018) as a first-class transformers model.
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForPreTraining,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-)
+The public names stand in `public.py`, which is loaded when the first of them is used, so that `import elmo_hf` and the
+command line start fast. From then on the Auto classes of transformers know ELMo too.
+"""
 
-from .configuration_elmo import ElmoConfig
-from .lstmp import BiLMState
-from .modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
-from .pretraining import ElmoForPreTraining, ElmoForPreTrainingOutput
-from .question_answering import ElmoForQuestionAnswering, extract_answers
-from .sequence_classification import ElmoForSequenceClassification
-from .tiny import tiny_model, tiny_tokenizer
-from .token_classification import ElmoForTokenClassification
-from .tokenization_elmo import ElmoTokenizer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "BiLMState",
-    "ElmoConfig",
-    "ElmoForPreTraining",
-    "ElmoForPreTrainingOutput",
-    "ElmoForQuestionAnswering",
-    "ElmoForSequenceClassification",
-    "ElmoForTokenClassification",
-    "ElmoModel",
-    "ElmoModelOutput",
-    "ElmoPreTrainedModel",
-    "ElmoTokenizer",
-    "extract_answers",
-    "tiny_model",
-    "tiny_tokenizer",
-]
+if TYPE_CHECKING:
+    from .public import *  # noqa: F403
 
-AutoConfig.register(ElmoConfig.model_type, ElmoConfig)
-AutoModel.register(ElmoConfig, ElmoModel)
-AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification)
-AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
-AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering)
-AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
-AutoTokenizer.register(ElmoConfig, fast_tokenizer_class=ElmoTokenizer)
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__" or not name.startswith("_"):
+        public = import_module(f"{__name__}.public")
+        if name == "__all__" or name in public.__all__:
+            return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__getattr__("__all__")]

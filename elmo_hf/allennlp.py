@@ -41,11 +41,11 @@ from transformers.utils import logging
 from elmo_hf.conversion.load import model_from_allennlp
 from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch
 
-from .configuration_elmo import ElmoConfig
-from .scalar_mix import ScalarMix
+from .model.configuration_elmo import ElmoConfig
+from .model.scalar_mix import ScalarMix
 from .stateful import StatefulElmo
-from .tokenization_elmo import ElmoTokenizer
-from .word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
+from .tokenizer.tokenization_elmo import ElmoTokenizer
+from .tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 
 logger = logging.get_logger(__name__)
 

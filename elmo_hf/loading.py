@@ -1,14 +1,18 @@
-"""Loading a model for use rather than for training: every weight must be in the checkpoint."""
+"""Loading a model by folder, Hub name or `tiny`: every weight must be in the checkpoint.
+
+`tiny` is the small English model that comes with the package, for demonstrations, examples and tests: 2.6 million
+parameters, and a softmax over 10,000 words, trained on public-domain books; see its README.md.
+"""
 
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
-from .configuration_elmo import ElmoConfig
-from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from .pretraining import ElmoForPreTraining
-from .tokenization_elmo import ElmoTokenizer
+from .language_model.pretraining import ElmoForPreTraining
+from .model.configuration_elmo import ElmoConfig
+from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parent / "tiny_model"
@@ -70,3 +74,13 @@ def load_for_pretraining(
     model = ElmoForPreTraining(config)
     model.elmo.load_state_dict(encoder.state_dict())
     return model, tokenizer
+
+
+def tiny_model(model_class: type[ElmoPreTrainedModel] = ElmoModel) -> Any:
+    """`tiny` in evaluation mode: the biLM, or with its language models as `ElmoForPreTraining`."""
+    return load_complete(TINY_FOLDER, model_class)
+
+
+def tiny_tokenizer() -> ElmoTokenizer:
+    """The tokenizer of `tiny`, with the words of the softmax."""
+    return ElmoTokenizer.from_pretrained(TINY_FOLDER)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from .lstmp import BiLMState
+from .model.lstmp import BiLMState
 
 
 class StatefulElmo(nn.Module):

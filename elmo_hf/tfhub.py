@@ -30,9 +30,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from .loading import load_complete
-from .modeling_elmo import masked_mean
+from .model.modeling_elmo import masked_mean
 from .stateful import StatefulElmo
-from .tokenization_elmo import ElmoTokenizer
+from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Module(nn.Module):

@@ -36,7 +36,7 @@ from word_vectors import (
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoTokenizer
 from elmo_hf.loading import model_folder
-from elmo_hf.task_model import ElmoTaskModel
+from elmo_hf.tasks.task_model import ElmoTaskModel
 
 # A kind of features, and the kinds that it is to be better than.
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))

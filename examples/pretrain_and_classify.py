@@ -21,10 +21,10 @@ from task_data import label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoForSequenceClassification, ElmoTokenizer
-from elmo_hf.corpora import count_words, make_vocabulary
-from elmo_hf.corpus import Corpus
-from elmo_hf.pretrain import new_language_model, pretrain
-from elmo_hf.pretrainer import PretrainingArguments
+from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.training.corpora import count_words, make_vocabulary
+from elmo_hf.training.run import new_language_model, pretrain
+from elmo_hf.training.trainer import PretrainingArguments
 
 INPUTS = {
     "words": {"token_encoder": "word_embedding"},

@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.feature_cache import add_bilm_layers
-from elmo_hf.task_model import ElmoTaskModel
+from elmo_hf.embedding.feature_cache import add_bilm_layers
+from elmo_hf.tasks.task_model import ElmoTaskModel
 
 plt.switch_backend("Agg")
 Metrics = Callable[[EvalPrediction], dict[str, float]]

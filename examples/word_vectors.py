@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from elmo_hf import ElmoForSequenceClassification, ElmoForTokenClassification
-from elmo_hf.task_model import ElmoTaskModel
+from elmo_hf.tasks.task_model import ElmoTaskModel
 
 
 class WithWordVectors(ElmoTaskModel):

@@ -5,7 +5,6 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
-from elmo_hf.scan_path import PATHS, scan_path
+from elmo_hf.scan.path import PATHS, scan_path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,24 +89,6 @@ def word_files(tmp_path: Path) -> AllenNlpFiles:
     path = tmp_path / "words.txt"
     path.write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
     return AllenNlpFiles(EDGES / "bi_word_2" / "options.json", EDGES / "bi_word_2" / "w.hdf5", path)
-
-
-def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict[str, torch.Tensor]:
-    """Random rows of characters, padded on the right: `input_ids` (B, T, C) and `attention_mask` (B, T)."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(1, 257, (len(lengths), max(lengths), config.max_word_length), generator=generator)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
-    return {"input_ids": ids * mask.unsqueeze(-1), "attention_mask": mask.long()}
-
-
-def word_config(**fields: Any) -> ElmoConfig:
-    """A tiny model that reads ids of 18 words."""
-    return ElmoConfig(token_encoder="word_embedding", vocab_size=19, projection_size=7, cell_size=9, **fields)
-
-
-def assert_outputs_close(actual: Any, expected: Any, tolerance: float = 1e-6) -> None:
-    """Compares tensors, or tuples and dicts of them, absolutely."""
-    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import task_data
 import torch
 from checkpoints import run_python, shared
-from conftest import assert_outputs_close
+from tiny_inputs import assert_outputs_close
 from word_vectors import WordsAndElmoForSequenceClassification, WordsForSequenceClassification
 
 from elmo_hf import ElmoConfig

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from elmo_hf.word_splitter import make_word_splitter
+from elmo_hf.tokenizer.word_splitter import make_word_splitter
 
 BOOKS = Path(__file__).with_name("books.tsv")
 # Words before which a full stop does not end a sentence.

@@ -11,10 +11,10 @@ from pathlib import Path
 from books import list_books, write_sentences
 from transformers import set_seed
 
-from elmo_hf.corpora import count_words, make_vocabulary, read_corpora
-from elmo_hf.corpus import Corpus
-from elmo_hf.pretrain import new_language_model, pretrain
-from elmo_hf.pretrainer import PretrainingArguments
+from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
+from elmo_hf.training.run import new_language_model, pretrain
+from elmo_hf.training.trainer import PretrainingArguments
 
 HERE = Path(__file__).parent
 SEED = 1

@@ -1,0 +1,256 @@
+"""Reading checkpoints of AllenNLP, bilm-tf and simple_elmo: `options.json` with weights, and what may stand beside.
+
+    options.json + weights.hdf5                        a biLM, as AllenNLP and bilm-tf publish them
+    options.json + weights.hdf5 + softmax.hdf5         the same with its language models' softmax
+    options.json + checkpoint, model.ckpt-N.*          bilm-tf's save directory, which has the softmax
+    the first + a dump of token vectors                bilm-tf's words from a table in place of their characters
+
+and the vocabulary, one word a line, which word input and language models need. A dump, which bilm-tf's
+`dump_token_embeddings` writes, is one array `embedding` (words, P); given it, the character CNN and the softmax, whose
+words are others, are left out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+
+from ..checkpoint import Checkpoint
+from ..errors import ConversionError
+from ..files import read_hdf5, read_options
+from ..rules import import_arrays
+from ..witness.reference import ReferenceElmo
+from .bilm_tf import read_variables
+from .hdf5_layout import (
+    SOFTMAX_BIAS,
+    SOFTMAX_MATRIX,
+    allennlp_rules,
+    config_from_options,
+    has_softmax,
+    language_model_rules,
+)
+from .tensor_bundle import find_checkpoint
+
+
+@dataclass(frozen=True)
+class AllenNlpFiles:
+    """The files of one checkpoint.
+
+    Attributes:
+        options: the options file.
+        weights: the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint.
+        vocabulary: the words of word input and of the softmax, one a line; None if there is none.
+        softmax: the softmax's hdf5 file; None if there is none, or `weights` holds it.
+        token_embeddings: bilm-tf's dump of that vocabulary's token vectors, to read words in place of characters.
+    """
+
+    options: Path
+    weights: Path
+    vocabulary: Path | None = None
+    softmax: Path | None = None
+    token_embeddings: Path | None = None
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> "AllenNlpFiles":
+        """Finds the files of a folder by their names, as `among` does.
+
+        Raises:
+            ConversionError: if the folder does not hold exactly one options file and one file of weights.
+        """
+        if not folder.is_dir():
+            raise ConversionError(
+                f"{folder} is not a folder; give a folder with `options.json` and one `.hdf5` file or a TensorFlow "
+                "checkpoint, or use `--options FILE --weights FILE`."
+            )
+        return cls.among({path.name: path for path in folder.iterdir() if path.is_file()}, folder)
+
+    @classmethod
+    def among(cls, files: Mapping[str, Path], where: Path, options: Path | None = None) -> "AllenNlpFiles":
+        """Finds the files by their names: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
+
+        Args:
+            files: paths by name, all in one folder.
+            where: the folder or archive, for messages.
+            options: the options file, if it is not among them.
+
+        Raises:
+            ConversionError: if they are not exactly one options file and one file of weights.
+        """
+        found = [options] if options is not None else _preferred(files, "*options*.json", "options.json")
+        arrays = _named(files, "*.hdf5")
+        softmax = [path for path in arrays if "softmax" in path.name]
+        weights = [path for path in arrays if path not in softmax]
+        vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
+        if holds_tensorflow_checkpoint(files):
+            checkpoint = _restored(files)
+            if arrays:
+                raise ConversionError(
+                    f"{where} holds hdf5 files, {', '.join(path.name for path in arrays)}, and a TensorFlow "
+                    f"checkpoint, {checkpoint.name}. Choose one: give `--options FILE` and `--weights FILE`, which "
+                    f"is {checkpoint} for the language models with their softmax, or an hdf5 file."
+                )
+            weights = [checkpoint]
+        if len(found) != 1 or len(weights) != 1 or len(softmax) > 1:
+            raise ConversionError(
+                f"{where} must hold `options.json` and exactly one `.hdf5` file, found "
+                f"{', '.join(sorted(files)) or 'nothing'}; name the files with `--options FILE --weights FILE`."
+            )
+        return cls(
+            found[0],
+            weights[0],
+            vocabulary[0] if len(vocabulary) == 1 else None,
+            softmax[0] if softmax else None,
+        )
+
+    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Reads the options, and all arrays under the names of the hdf5 files.
+
+        Raises:
+            ConversionError: if a file is missing or damaged, or is not what its place is for.
+        """
+        options = read_options(self.options)
+        arrays = read_hdf5(self.weights) if self._is_hdf5 else read_variables(self.weights.with_suffix(""))
+        if self.softmax is not None:
+            if has_softmax(arrays):
+                raise ConversionError(f"{self.weights} has a softmax already, so {self.softmax} cannot be another.")
+            softmax = read_hdf5(self.softmax)
+            if not has_softmax(softmax) or not set(softmax) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}:
+                raise ConversionError(
+                    f"{self.softmax} must hold `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, the softmax of the language "
+                    f"models, found {', '.join(sorted(softmax)) or 'no arrays'}."
+                )
+            arrays |= softmax
+        if self.token_embeddings is not None:
+            options = {key: value for key, value in options.items() if key != "char_cnn"}
+            arrays = {name: array for name, array in arrays.items() if name.startswith("RNN_")}
+            arrays["embedding"] = read_token_embeddings(self.token_embeddings)
+        return options, arrays
+
+    @property
+    def paths(self) -> list[Path]:
+        """Every file that holds weights or options."""
+        paths = [self.options, self.weights]
+        if not self._is_hdf5:
+            shards = f"{self.weights.stem}.data-"
+            paths += sorted(path for path in self.weights.parent.iterdir() if path.name.startswith(shards))
+        return paths + [path for path in (self.softmax, self.token_embeddings) if path is not None]
+
+    @property
+    def _is_hdf5(self) -> bool:
+        return self.weights.suffix != ".index"
+
+
+def holds_tensorflow_checkpoint(names: Mapping[str, Path]) -> bool:
+    """Whether files of these names are bilm-tf's save directory; next to an export, only an index says so."""
+    has_trace = "checkpoint" in names or bool(_named(names, "*.ckpt*"))
+    return bool(_named(names, "*.index")) or (has_trace and not _named(names, "*.hdf5"))
+
+
+def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoint:
+    """Reads a checkpoint, with its language models where it has a softmax.
+
+    Args:
+        files: where it is.
+        word_splitter: how the tokenizer splits raw text.
+
+    Raises:
+        ConversionError: if it cannot be converted.
+    """
+    options, arrays = files.read()
+    shapes = {name: array.shape for name, array in arrays.items()}
+    config = config_from_options(options, shapes, str(files.options))
+    rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
+    bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
+    return Checkpoint(
+        config,
+        import_arrays(rules, arrays, str(files.weights)),
+        _tokenizer(config, files, word_splitter),
+        {path.name: path for path in files.paths},
+        partial(ReferenceElmo, options, bilm) if config.token_encoder == "char_cnn" else None,
+        _notes(config, files),
+    )
+
+
+def read_token_embeddings(path: Path) -> np.ndarray:
+    """Reads a dump of token vectors `(words, P)`.
+
+    Raises:
+        ConversionError: if the file is none.
+    """
+    arrays = read_hdf5(path)
+    if set(arrays) != {"embedding"}:
+        raise ConversionError(
+            f"{path} must hold `embedding` and nothing else, as bilm-tf's dump_token_embeddings writes, found "
+            f"{', '.join(sorted(arrays)) or 'no arrays'}."
+        )
+    return arrays["embedding"]
+
+
+def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
+    reads_words = config.token_encoder == "word_embedding"
+    if reads_words and files.vocabulary is None:
+        raise ConversionError(
+            f"{files.weights} is of a model that reads word ids, so its vocabulary is needed to make them: "
+            "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
+        )
+    names_words = reads_words or config.num_softmax_words is not None
+    vocabulary = str(files.vocabulary) if names_words and files.vocabulary is not None else None
+    try:
+        tokenizer = ElmoTokenizer(
+            config.token_encoder,
+            max_word_length=config.max_word_length,
+            word_splitter=word_splitter,
+            vocab_file=vocabulary if reads_words else None,
+            words_file=None if reads_words else vocabulary,
+        )
+    except (OSError, ValueError) as error:
+        raise ConversionError(f"{files.vocabulary}: {error}") from error
+    num_words = tokenizer.num_word_classes
+    if reads_words and num_words is not None and num_words >= config.vocab_size:
+        raise ConversionError(
+            f"{files.vocabulary} has more words than `embedding` in {files.token_embeddings or files.weights} has "
+            f"rows, {config.vocab_size - 1}."
+        )
+    if num_words is not None and config.num_softmax_words not in (None, num_words):
+        raise ConversionError(
+            f"{files.vocabulary} has {num_words} words, but the softmax has {config.num_softmax_words}; "
+            "give the vocabulary that the model was trained with."
+        )
+    return tokenizer
+
+
+def _notes(config: ElmoConfig, files: AllenNlpFiles) -> tuple[str, ...]:
+    if files.token_embeddings is not None:
+        return (f"the character CNN is not carried: words have the vectors of {files.token_embeddings.name}.",)
+    if config.num_softmax_words is not None and files.vocabulary is None:
+        return (
+            f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
+            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
+            "line).",
+        )
+    return ()
+
+
+def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:
+    return [files[name] for name in sorted(files) if fnmatch(name, pattern)]
+
+
+def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]:
+    """The file of the usual name alone, if there is one."""
+    return [files[name]] if name in files else _named(files, pattern)
+
+
+def _restored(files: Mapping[str, Path]) -> Path:
+    """The index of the checkpoint that TensorFlow would restore; an index given alone is meant itself."""
+    indexes = _named(files, "*.index")
+    if len(indexes) == 1 and "checkpoint" not in files:
+        return indexes[0]
+    prefix = find_checkpoint(next(iter(files.values())).parent)
+    return prefix.with_name(f"{prefix.name}.index")

@@ -1,0 +1,69 @@
+"""bilm-tf's training checkpoints: TensorFlow's variables under the names of bilm-tf's own hdf5 export.
+
+bilm-tf exports a biLM by renaming its variables, and leaves the softmax out (`dump_weights`). The same renaming, with
+the softmax, makes a checkpoint what the tables of `allennlp.py` read:
+
+    variable                                              array
+    lm/char_embed, lm/embedding, lm/CNN..., lm/softmax/W  the same without lm/
+    lm/RNN_d/rnn/multi_rnn_cell/cell_k/lstm_cell/...      RNN_d/RNN/MultiRNNCell/Cellk/LSTMCell/...
+    lm/RNN_d/rnn/lstm_cell/...        (one layer)         RNN_d/RNN/LSTMCell/...
+    .../kernel, .../bias, .../projection/kernel           .../W_0, .../B, .../W_P_0
+
+A variable that is neither renamed nor ignored for a reason keeps its name, and the tables refuse it. Variables of
+one-direction models, `lm/rnn/...`, stay such (`rnn/...`), as in the hdf5 file.
+
+Source: `dump_weights` and `LanguageModel` of bilm-tf's `training.py`.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import ConversionError
+from .tensor_bundle import TensorBundle
+
+IGNORED_VARIABLES = {
+    r".*/Adagrad": "the optimiser's sum of squared gradients",
+    r"global_step": "how many batches were trained on",
+    r"train_perplexity": "made by the training graph and never set",
+}
+CELL = re.compile(r"(RNN_\d+)/rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
+CELL_ARRAYS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
+
+
+def array_name(variable: str) -> str:
+    """Maps the name of a variable to the name that the hdf5 file has, or would have, for it."""
+    name = variable.removeprefix("lm/")
+    match = CELL.fullmatch(name)
+    if match is None:
+        return name
+    direction, layer, part = match.groups()
+    level = "" if layer is None else f"MultiRNNCell/Cell{layer}/"
+    return f"{direction}/RNN/{level}LSTMCell/{CELL_ARRAYS[part]}"
+
+
+def read_variables(prefix: Path) -> dict[str, np.ndarray]:
+    """Reads a checkpoint's weights; what `IGNORED_VARIABLES` names is not read from the disk.
+
+    Args:
+        prefix: the checkpoint's path without `.index`.
+
+    Returns:
+        arrays under the names of the hdf5 file, those of the softmax being `softmax/W` and `softmax/b`.
+
+    Raises:
+        ConversionError: if a file is missing or damaged, or two variables have one name.
+    """
+    bundle = TensorBundle(prefix)
+    variables: dict[str, str] = {}
+    for variable in bundle.entries:
+        if any(re.fullmatch(ignored, variable) for ignored in IGNORED_VARIABLES):
+            continue
+        name = array_name(variable)
+        if name in variables:
+            raise ConversionError(
+                f"{prefix} holds `{variables[name]}` and `{variable}`, which are one array of an ELMo."
+            )
+        variables[name] = variable
+    return {name: bundle.read(variable) for name, variable in variables.items()}

@@ -1,0 +1,252 @@
+"""AllenNLP's and bilm-tf's checkpoints: `options.json` with `weights.hdf5`, as two tables.
+
+`LSTM_OPTIONS`, `CHAR_CNN_OPTIONS` and `SOFTMAX_OPTIONS` pair each key of the options with a field of `ElmoConfig`.
+`allennlp_rules` pairs each array of the hdf5 file with tensors of `ElmoModel`, `language_model_rules` also those of the
+softmax with tensors of `ElmoForPreTraining`. Arrays are TensorFlow's: vectors are rows (y = x W), gates are i, j, f, o,
+and the forget bias lacks the 1 that TensorFlow adds when it runs (`ElmoConfig.forget_bias` adds it here too).
+
+Glossary: d character embedding, n filters in total, P projection, C cell, k layer, V words of the softmax; `RNN_0`
+reads forward, `RNN_1` backward.
+
+Files that bilm-tf writes and AllenNLP cannot read are read as well: one layer without the `MultiRNNCell` level, cells
+and CNNs without projection, word input. One-direction models are refused: an ELMo has both.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from elmo_hf.model.configuration_elmo import ElmoConfig
+
+from ..errors import ConversionError
+from ..options import Option, clip_to_config, make_config, read_fields
+from ..rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
+
+DIRECTIONS = {"RNN_0": "forward_lstm", "RNN_1": "backward_lstm"}
+NUM_CHARACTERS = 261
+FORGET_BIAS = 1.0
+SOFTMAX_MATRIX, SOFTMAX_BIAS = "softmax/W", "softmax/b"
+
+LSTM_OPTIONS = (
+    Option(("lstm", "projection_dim"), "projection_size"),
+    Option(("lstm", "dim"), "cell_size"),
+    Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
+    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=clip_to_config),
+    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=clip_to_config),
+    Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
+)
+CHAR_CNN_OPTIONS = (
+    Option(("char_cnn", "embedding", "dim"), "char_embedding_size"),
+    Option(("char_cnn", "filters"), "char_filters"),
+    Option(("char_cnn", "n_highway"), "num_highway_layers", default=0, to_config=lambda value: value or 0),
+    Option(("char_cnn", "activation"), "char_activation"),
+    Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
+)
+# How the language models were trained; files for inference lack these keys, and the config's own defaults hold then.
+SOFTMAX_OPTIONS = (
+    Option(("n_tokens_vocab",), "num_softmax_words"),
+    Option(("dropout",), "lm_dropout", to_config=lambda value: value or 0.0),
+    Option(
+        ("sample_softmax",),
+        "softmax",
+        to_config=lambda value: ("full", "sampled")[value] if isinstance(value, bool) else value,
+        from_config=lambda value: value == "sampled",
+    ),
+    Option(("n_negative_samples_batch",), "num_softmax_samples"),
+    Option(("share_embedding_softmax",), "share_embedding_softmax"),
+)
+# Says how many ids the *caller's* software has (261 in training, 262 for inference); the table's shape says the rest.
+IGNORED_OPTIONS = {("char_cnn", "n_characters")}
+
+
+def config_from_options(
+    options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str = "options.json"
+) -> ElmoConfig:
+    """Reads the architecture out of the options and, where they do not say it, out of the arrays' shapes.
+
+    Keys beside `lstm` and `char_cnn` are settings of the training; those of the softmax are read where the arrays hold
+    one, the others have no meaning here.
+
+    Args:
+        options: the parsed options file.
+        shapes: shape of each array in the weights file, and in the softmax's.
+        where: the options file's name, for messages.
+
+    Raises:
+        ConversionError: if a key is missing or unknown, a value is illegal, or the model is not an ELMo.
+    """
+    if any(name.startswith("rnn/") for name in shapes):
+        raise ConversionError("these weights are of a one-direction language model; an ELMo reads in both directions.")
+    has_characters = "char_cnn" in options
+    rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
+    _refuse_unknown_options(options, rows, where)
+    fields = read_fields(options, rows, where)
+    table = "char_embed" if has_characters else "embedding"
+    if table not in shapes:
+        raise ConversionError(
+            f"{where} describes {'characters' if has_characters else 'word'} input, so the weights must hold "
+            f"`{table}`, found {', '.join(sorted(shapes)) or 'no arrays'}."
+        )
+    num_rows = shapes[table][0] if shapes[table] else 0
+    fields["vocab_size"] = num_rows + 1
+    if has_characters:
+        fields["char_projection"] = "CNN_proj/W_proj" in shapes
+        if num_rows < NUM_CHARACTERS:
+            raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {num_rows}.")
+    fields["cell_projection"] = any(name.endswith("LSTMCell/W_P_0") for name in shapes)
+    fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
+    if has_softmax(shapes):
+        fields |= _softmax_fields(options, shapes, where)
+    return make_config(where, len(shapes), forget_bias=FORGET_BIAS, **fields)
+
+
+def has_softmax(names: Iterable[str]) -> bool:
+    """Whether a checkpoint with arrays of these names has language models on top of its biLM."""
+    return not {SOFTMAX_MATRIX, SOFTMAX_BIAS}.isdisjoint(names)
+
+
+def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[str, Any]:
+    """Writes the options for inference, those AllenNLP, bilm-tf and simple_elmo read.
+
+    Args:
+        config: the architecture.
+        with_softmax: whether to say also what `SOFTMAX_OPTIONS` says.
+
+    Raises:
+        ConversionError: if the format cannot say what the config says.
+    """
+    if config.alphabet != "bytes" or config.word_embedding_size is not None:
+        raise ConversionError(
+            "AllenNLP's and bilm-tf's format holds models that read bytes, or words from a table as wide as their "
+            f"layers; this one has `alphabet` {config.alphabet!r}, `word_embedding_size` {config.word_embedding_size}."
+        )
+    if with_softmax and config.softmax == "adaptive":
+        raise ConversionError(
+            "bilm-tf's format has no place for an adaptive softmax; save the model's `elmo` alone to export the biLM."
+        )
+    has_characters = config.token_encoder == "char_cnn"
+    rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()) + (SOFTMAX_OPTIONS if with_softmax else ())
+    options: dict[str, Any] = {}
+    for row in rows:
+        place = options
+        for key in row.path[:-1]:
+            place = place.setdefault(key, {})
+        place[row.path[-1]] = row.from_config(getattr(config, row.field))
+    if has_characters:
+        options["char_cnn"]["n_characters"] = config.vocab_size
+    return options
+
+
+def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
+    """The table of one architecture.
+
+    Args:
+        config: the architecture.
+        names: names in the file, which tell bilm-tf's one-layer form from the usual one; empty for the usual one.
+    """
+    rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
+    size, cell = config.projection_size, config.cell_size
+    is_short = config.num_hidden_layers == 1 and any("/RNN/LSTMCell/" in name for name in names)
+    for direction, ours in DIRECTIONS.items():
+        for layer in range(config.num_hidden_layers):
+            theirs = f"{direction}/RNN/LSTMCell" if is_short else f"{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            lstm = f"bilm.layers.{layer}.{ours}"
+            kernels = (f"{lstm}.input_linear.weight", f"{lstm}.recurrent_linear.weight")
+            rules += [
+                Rule(f"{theirs}/W_0", (2 * size, 4 * cell), kernels, (SwapMiddleGates(), SplitRows(), Transpose())),
+                Rule(f"{theirs}/B", (4 * cell,), (f"{lstm}.input_linear.bias",), (SwapMiddleGates(),)),
+            ]
+            if config.cell_projection:
+                rules.append(Rule(f"{theirs}/W_P_0", (cell, size), (f"{lstm}.projection.weight",), (Transpose(),)))
+    return rules
+
+
+def language_model_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
+    """The table of one architecture with its softmax; arguments as of `allennlp_rules`.
+
+    Where the softmax shares the word embedding, its matrix is in no file.
+    """
+    rules = [
+        replace(rule, targets=tuple(f"elmo.{target}" for target in rule.targets))
+        for rule in allennlp_rules(config, names)
+    ]
+    num_words = config.num_softmax_words
+    assert num_words is not None
+    if not config.share_embedding_softmax:
+        rules.append(Rule(SOFTMAX_MATRIX, (num_words, config.projection_size), ("softmax.weight",)))
+    return rules + [Rule(SOFTMAX_BIAS, (num_words,), ("softmax.bias",))]
+
+
+def with_forget_bias(arrays: dict[str, np.ndarray], difference: float) -> dict[str, np.ndarray]:
+    """Adds to the forget gate's biases what the format, which always adds 1, would otherwise get wrong.
+
+    A biLM that torch trained, or fine-tuned, has the 1 in its biases already.
+    """
+    if difference == 0:
+        return arrays
+    shifted = dict(arrays)
+    for name in arrays:
+        if name.endswith("/LSTMCell/B"):
+            input_gate, candidate, forget_gate, output_gate = np.split(arrays[name], 4)
+            shifted[name] = np.concatenate([input_gate, candidate, forget_gate + np.float32(difference), output_gate])
+    return shifted
+
+
+def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
+    d, n = config.char_embedding_size, config.num_filters
+    rules = [_table("char_embed", config)]
+    for index, (width, count) in enumerate(config.char_filters):
+        ours = f"token_encoder.convolutions.{index}"
+        rules += [
+            Rule(f"CNN/W_cnn_{index}", (1, width, d, count), (f"{ours}.weight",), (DropLeadingAxis(), Transpose())),
+            Rule(f"CNN/b_cnn_{index}", (count,), (f"{ours}.bias",)),
+        ]
+    for index in range(config.num_highway_layers):
+        for theirs, name in (("carry", "gate"), ("transform", "transform")):
+            ours = f"token_encoder.highways.{index}.{name}"
+            rules += [
+                Rule(f"CNN_high_{index}/W_{theirs}", (n, n), (f"{ours}.weight",), (Transpose(),)),
+                Rule(f"CNN_high_{index}/b_{theirs}", (n,), (f"{ours}.bias",)),
+            ]
+    if config.char_projection:
+        size, ours = config.projection_size, "token_encoder.projection"
+        rules += [
+            Rule("CNN_proj/W_proj", (n, size), (f"{ours}.weight",), (Transpose(),)),
+            Rule("CNN_proj/b_proj", (size,), (f"{ours}.bias",)),
+        ]
+    return rules
+
+
+def _table(name: str, config: ElmoConfig) -> Rule:
+    """The row of the character or word table; the file lacks the padding row."""
+    width = config.char_embedding_size if name == "char_embed" else config.projection_size
+    return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
+
+
+def _softmax_fields(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str) -> dict[str, Any]:
+    """The fields of the language models, for which the arrays' size stands in where the options are silent."""
+    name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
+    num_words = shapes[name][0] if shapes[name] else 0
+    fields = read_fields(options, [row for row in SOFTMAX_OPTIONS if row.path[0] in options], where)
+    if fields.setdefault("num_softmax_words", num_words) != num_words:
+        raise ConversionError(
+            f"{where}: `n_tokens_vocab` is {fields['num_softmax_words']!r}, but `{name}` has {num_words} rows; "
+            "check that the softmax belongs to these options."
+        )
+    if "n_negative_samples_batch" in options:
+        fields.setdefault("softmax", "sampled")  # bilm-tf samples unless it is told not to
+    return fields
+
+
+def _refuse_unknown_options(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> None:
+    known = {row.path for row in rows} | IGNORED_OPTIONS
+    for section in ("lstm", "char_cnn"):
+        part = options.get(section)
+        for key in part if isinstance(part, Mapping) else ():
+            if not any(path[:2] == (section, key) for path in known):
+                raise ConversionError(
+                    f"{where}: unknown key `{section}.{key}`. It may change the architecture, so it is not guessed at; "
+                    "known keys are " + ", ".join(sorted({path[1] for path in known if path[0] == section})) + "."
+                )

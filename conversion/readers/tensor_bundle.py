@@ -1,0 +1,295 @@
+"""TensorFlow's checkpoints (V2, "tensor bundles") without TensorFlow: an index of names, and the raw numbers.
+
+The index is a sorted string table as of LevelDB, the numbers lie one after another in shards:
+
+    PREFIX.index                      block ... block, metaindex block, index block, footer
+    PREFIX.data-00000-of-00002, ...   raw arrays, little-endian, in row order
+
+    footer = handle of the metaindex block, handle of the index block, zeros up to 40 bytes, 8 bytes of magic
+    handle = offset, size                                                  (varints)
+    block  = entry ..., 4 bytes a restart, their number in 4 bytes | compression in 1 byte | checksum in 4 bytes
+    entry  = shared, unshared, size of the value (varints), key[shared:], value; key[:shared] is the last key's
+
+The index block's values are the handles of the blocks; a block's values are protobuf messages, the key "" that of the
+whole bundle (`BundleHeaderProto`), every other key that of a tensor (`BundleEntryProto`). Checksums are CRC-32C c of
+the bytes, stored as rotate(c, 15 bits to the right) + 0xa282ead8. Source: tensorflow/core/util/tensor_bundle, and
+LevelDB's `doc/table_format.md`.
+
+Tensors are read one by one, when asked for: the slots of an optimiser cost nothing. Every checksum is checked, and
+every size is held against the file before memory is taken, because a checkpoint may come from anywhere.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+
+from ..errors import ConversionError
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER_SIZE = 48
+# An ELMo's index has about 5 kB. The bounds keep what a malicious one can cost small.
+MAX_INDEX_SIZE = 1 << 20
+MAX_NAME_SIZE = 1 << 10
+# By number of TensorFlow's `DataType`.
+DTYPES: dict[int, np.dtype] = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f8"),
+    3: np.dtype("<i4"),
+    9: np.dtype("<i8"),
+    19: np.dtype("<f2"),
+}
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """Where one tensor lies, as the index says; nothing of it is checked before the tensor is read.
+
+    Attributes:
+        dtype: number of its `DataType`.
+        shape: its shape.
+        shard: number of its data file.
+        offset: its first byte there.
+        size: its bytes.
+        checksum: masked CRC-32C of its bytes.
+        is_sliced: whether it was saved in parts, under keys of their own.
+    """
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+    is_sliced: bool
+
+
+class TensorBundle:
+    """A checkpoint opened for reading.
+
+    Attributes:
+        prefix: path of the checkpoint without `.index`.
+        entries: what the index says of each tensor, by name.
+    """
+
+    def __init__(self, prefix: Path) -> None:
+        """Reads the index.
+
+        Raises:
+            ConversionError: if it is missing, damaged, or of a kind that is not read.
+        """
+        self.prefix = prefix
+        path = prefix.with_name(f"{prefix.name}.index")
+        if not path.is_file():
+            raise ConversionError(f"there is no checkpoint index {path}.")
+        if path.stat().st_size > MAX_INDEX_SIZE:
+            raise ConversionError(
+                f"{path} has {path.stat().st_size} bytes, more than the {MAX_INDEX_SIZE} that are read of an index; "
+                "an ELMo's has about 5,000."
+            )
+        try:
+            values = dict(_table_entries(path.read_bytes()))
+            header = _Message(values.pop(b"", b""))
+            self._num_shards = header.number(1)
+            is_big_endian = header.number(2) != 0
+            self.entries = {key.decode("utf-8"): _tensor_entry(value) for key, value in values.items()}
+        except ValueError as error:
+            raise ConversionError(
+                f"{path} cannot be read as the index of a TensorFlow checkpoint: {error}. Copy the file again; "
+                "checkpoints of TensorFlow's older V1 format have to be saved anew with it."
+            ) from error
+        if is_big_endian:
+            raise ConversionError(f"{path} is of a big-endian machine, whose checkpoints are not read.")
+
+    def read(self, name: str) -> np.ndarray:
+        """Reads one tensor.
+
+        Raises:
+            KeyError: if the index has no such name.
+            ConversionError: if its type is not read, or its bytes are missing or damaged.
+        """
+        entry = self.entries[name]
+        path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
+        what = f"`{name}` of {self.prefix}"
+        if entry.is_sliced:
+            raise ConversionError(f"{what} was saved in parts by a partitioner, which is not read.")
+        if entry.dtype not in DTYPES:
+            raise ConversionError(f"{what} has TensorFlow's type number {entry.dtype}; read are {sorted(DTYPES)}.")
+        dtype = DTYPES[entry.dtype]
+        if math.prod(entry.shape) * dtype.itemsize != entry.size:
+            raise ConversionError(f"{what} has shape {entry.shape} of {dtype}, which are not {entry.size} bytes.")
+        if not path.is_file():
+            raise ConversionError(f"{what} lies in {path}, which is not there; copy all files of the checkpoint.")
+        if entry.offset + entry.size > path.stat().st_size:
+            raise ConversionError(
+                f"{path} is truncated: {what} ends at byte {entry.offset + entry.size}, the file at "
+                f"{path.stat().st_size}. Copy it again."
+            )
+        array = np.fromfile(path, dtype, count=entry.size // dtype.itemsize, offset=entry.offset)
+        if _masked_crc(array) != entry.checksum:
+            raise ConversionError(f"{path} is damaged: the checksum of {what} is wrong. Copy it again.")
+        try:
+            return array.reshape(entry.shape)
+        except (ValueError, OverflowError) as error:  # axes that NumPy cannot count, in an array of no bytes
+            raise ConversionError(f"{what} has an illegal shape: {error}.") from error
+
+
+def find_checkpoint(folder: Path) -> Path:
+    """Finds the checkpoint that TensorFlow would restore from a save directory.
+
+    The file `checkpoint` names it, with the path of the machine that wrote it: its last part alone is used. Without
+    that file it is `model.ckpt-N` of the highest N.
+
+    Returns:
+        the checkpoint's prefix, a path in `folder`.
+
+    Raises:
+        ConversionError: if there is none.
+    """
+    found = sorted(folder.glob("*.index"), key=lambda path: (_step(path), path.name))
+    names = ", ".join(path.name for path in found) or "none"
+    record = folder / "checkpoint"
+    if not record.is_file():
+        if not found:
+            raise ConversionError(f"{folder} holds no index of a TensorFlow checkpoint, such as `model.ckpt-1.index`.")
+        return found[-1].with_suffix("")
+    text = record.read_bytes().decode("utf-8", "replace")
+    match = re.search(r'^\s*model_checkpoint_path:\s*"([^"\n]*)"', text, re.MULTILINE)
+    if match is None:
+        raise ConversionError(f'{record} must name the checkpoint as `model_checkpoint_path: "model.ckpt-N"`.')
+    name = re.split(r"[/\\]", match[1])[-1]
+    if f"{name}.index" not in {path.name for path in found}:
+        raise ConversionError(
+            f"{record} names {name!r}, but {folder} holds no {name}.index; indexes found: {names}. "
+            f"Copy the missing files, or delete {record} to take the highest step."
+        )
+    return folder / name
+
+
+def _step(path: Path) -> int:
+    match = re.search(r"-(\d+)\.index$", path.name)
+    return int(match[1]) if match else -1
+
+
+def _masked_crc(data: bytes | np.ndarray) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class _Reader:
+    """Bytes taken from the front; taking more than there are is a ValueError."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.place == len(self.data)
+
+    def take(self, size: int) -> bytes:
+        if not 0 <= size <= len(self.data) - self.place:
+            raise ValueError(f"{size} bytes must follow, found {len(self.data) - self.place}")
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+    def varint(self) -> int:
+        """A number with seven bits a byte, the lowest first; the highest bit says that more follow."""
+        number = 0
+        for shift in range(0, 64, 7):
+            byte = self.take(1)[0]
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+        raise ValueError("a number has more than 64 bits")
+
+
+class _Message:
+    """The fields of a protobuf message by number; a field that is absent is 0, as protobuf has it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._fields: dict[int, list[int | bytes]] = {}
+        reader = _Reader(data)
+        while not reader.is_at_end:
+            field, wire_type = divmod(reader.varint(), 8)
+            value: int | bytes
+            if wire_type == 0:
+                value = reader.varint()
+            elif wire_type == 2:
+                value = reader.take(reader.varint())
+            elif wire_type == 5:
+                value = int.from_bytes(reader.take(4), "little")
+            else:
+                raise ValueError(f"a protobuf field has the unexpected wire type {wire_type}")
+            self._fields.setdefault(field, []).append(value)
+
+    def number(self, field: int) -> int:
+        value = self._fields.get(field, [0])[-1]
+        if not isinstance(value, int):
+            raise ValueError(f"protobuf field {field} must be a number")
+        return value
+
+    def messages(self, field: int) -> list["_Message"]:
+        values = self._fields.get(field, [])
+        parts = [value for value in values if isinstance(value, bytes)]
+        if len(parts) != len(values):
+            raise ValueError(f"protobuf field {field} must be a message")
+        return [_Message(part) for part in parts]
+
+
+def _tensor_entry(value: bytes) -> TensorEntry:
+    """Reads a `BundleEntryProto`."""
+    entry = _Message(value)
+    return TensorEntry(
+        dtype=entry.number(1),
+        shape=tuple(axis.number(1) for shape in entry.messages(2) for axis in shape.messages(2)),
+        shard=entry.number(3),
+        offset=entry.number(4),
+        size=entry.number(5),
+        checksum=entry.number(6),
+        is_sliced=bool(entry.messages(7)),
+    )
+
+
+def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a sorted string table, each key once."""
+    if len(table) < FOOTER_SIZE or int.from_bytes(table[-8:], "little") != MAGIC:
+        raise ValueError(f"it does not end with the magic number {MAGIC:#x}")
+    footer = _Reader(table[-FOOTER_SIZE:])
+    _block(table, footer)
+    last: bytes | None = None
+    for _, handle in _block_entries(_block(table, footer)):
+        for key, value in _block_entries(_block(table, _Reader(handle))):
+            if last is not None and key <= last:
+                raise ValueError(f"its keys must rise, found {key!r} after {last!r}")
+            yield key, value
+            last = key
+
+
+def _block(table: bytes, handle: _Reader) -> bytes:
+    """The content of the block at a handle."""
+    offset, size = handle.varint(), handle.varint()
+    end = offset + size
+    if end + 5 > len(table) - FOOTER_SIZE:
+        raise ValueError(f"a block from byte {offset} to {end} does not fit into {len(table)} bytes")
+    if _masked_crc(table[offset : end + 1]) != int.from_bytes(table[end + 1 : end + 5], "little"):
+        raise ValueError(f"the checksum of the block at byte {offset} is wrong")
+    if table[end] != 0:
+        raise ValueError(f"the block at byte {offset} is compressed (type {table[end]}), which TensorFlow never does")
+    return table[offset:end]
+
+
+def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    num_restarts = int.from_bytes(block[-4:], "little")
+    reader = _Reader(_Reader(block).take(len(block) - 4 - 4 * num_restarts))
+    key = b""
+    while not reader.is_at_end:
+        shared, unshared, value_size = reader.varint(), reader.varint(), reader.varint()
+        if shared > len(key) or shared + unshared > MAX_NAME_SIZE:
+            raise ValueError(f"a key of {shared} + {unshared} bytes is longer than it can be")
+        key = key[:shared] + reader.take(unshared)
+        yield key, reader.take(value_size)

@@ -1,0 +1,54 @@
+"""The tables that AllenNLP's and ELMoForManyLangs' torch models share: gates i, f, g, o, vectors as columns, as ours.
+
+Both keep one linear layer for a highway, `(2F, F)`, whose first half is the transform and whose second half opens for
+the *old* value. Both have the forget bias complete (`forget_bias` 0).
+
+Glossary: F filters in total, E character embedding, P projection, H cell.
+"""
+
+from elmo_hf.model.configuration_elmo import ElmoConfig
+
+from ..rules import NegateSecond, Rule, SplitRows
+
+
+def cnn_rules(config: ElmoConfig, convolution: str, highways: str) -> list[Rule]:
+    """The rows of convolutions and highways, whose names are `{convolution}{index}` and `{highways}{index}`."""
+    size, rules = config.num_filters, []
+    for index, (width, count) in enumerate(config.char_filters):
+        theirs, ours = f"{convolution}{index}", f"token_encoder.convolutions.{index}"
+        rules += [
+            Rule(f"{theirs}.weight", (count, config.char_embedding_size, width), (f"{ours}.weight",)),
+            Rule(f"{theirs}.bias", (count,), (f"{ours}.bias",)),
+        ]
+    for index in range(config.num_highway_layers):
+        theirs, ours = f"{highways}{index}", f"token_encoder.highways.{index}"
+        ops = (SplitRows(), NegateSecond())
+        rules += [
+            Rule(f"{theirs}.weight", (2 * size, size), (f"{ours}.transform.weight", f"{ours}.gate.weight"), ops),
+            Rule(f"{theirs}.bias", (2 * size,), (f"{ours}.transform.bias", f"{ours}.gate.bias"), ops),
+        ]
+    return rules
+
+
+def projection_rules(name: str, num_features: int, size: int) -> list[Rule]:
+    """The rows of the linear layer `name` from the token encoder's features to P."""
+    ours = "token_encoder.projection"
+    return [
+        Rule(f"{name}.weight", (size, num_features), (f"{ours}.weight",)),
+        Rule(f"{name}.bias", (size,), (f"{ours}.bias",)),
+    ]
+
+
+def lstm_rules(config: ElmoConfig, prefix: str = "") -> list[Rule]:
+    """The rows of the biLM, whose names begin with `prefix`."""
+    size, cell, rules = config.projection_size, config.cell_size, []
+    for direction in ("forward", "backward"):
+        for layer in range(config.num_hidden_layers):
+            theirs, ours = f"{prefix}{direction}_layer_{layer}", f"bilm.layers.{layer}.{direction}_lstm"
+            rules += [
+                Rule(f"{theirs}.input_linearity.weight", (4 * cell, size), (f"{ours}.input_linear.weight",)),
+                Rule(f"{theirs}.state_linearity.weight", (4 * cell, size), (f"{ours}.recurrent_linear.weight",)),
+                Rule(f"{theirs}.state_linearity.bias", (4 * cell,), (f"{ours}.input_linear.bias",)),
+                Rule(f"{theirs}.state_projection.weight", (size, cell), (f"{ours}.projection.weight",)),
+            ]
+    return rules

@@ -1,0 +1,172 @@
+"""The ELMo inside a trained AllenNLP model: an archive `model.tar.gz`, its folder, or a `.th` file of weights alone.
+
+A state dict of the whole model holds, behind one prefix, the biLM, fine-tuned or not, and its scalar mixes:
+
+    {prefix}_elmo_lstm._token_embedder.*    {prefix}_elmo_lstm._elmo_lstm.*    {prefix}scalar_mix_{m}.*
+
+The layout is torch's (`torch_layout.py`). Clips and the activation are in no array, so the options file is needed: old
+archives carry it as `fta/*options_file`, others only name a path.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+
+from ..checkpoint import Checkpoint, Given
+from ..errors import ConversionError
+from ..files import read_json, read_options
+from ..options import make_config, read_fields
+from ..rules import DropLeadingAxis, Rule, import_arrays
+from ..sources import Source
+from ..witness.reference_torch import allennlp_reference
+from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
+from .state_dicts import read_state_dict
+from .torch_layout import cnn_rules, lstm_rules, projection_rules
+
+WEIGHTS = ("weights.th", "best.th")
+BILM = "_elmo_lstm."
+CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
+
+
+def weights_name(source: Source) -> str | None:
+    """The name of the state dict in a source that looks like a trained model, or None."""
+    named = [name for name in WEIGHTS if name in source.files]
+    alone = [name for name in source.files if name.endswith((".th", ".pt"))] if len(source.files) == 1 else []
+    return next(iter(named + alone), None)
+
+
+def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
+    """Reads the biLM and its scalar mixes.
+
+    Raises:
+        ConversionError: if there is no ELMo or more than one, the options file is missing, or the weights are damaged.
+    """
+    name = weights_name(source)
+    assert name is not None
+    state = read_state_dict(source.files[name])
+    prefix = _find_elmo(state, source.path)
+    setting = _settings(source)
+    options_path = given.options or _archived_options(source, setting)
+    options = read_options(options_path)
+    arrays = _join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
+    config = _config(options, str(options_path), arrays, setting)
+    rules = trained_rules(config)
+    known = {rule.source for rule in rules}
+    carried = {key: array for key, array in arrays.items() if key in known or key.startswith(f"{BILM}_elmo_lstm.")}
+    left = [key for key in state if not key.startswith(prefix)] + [prefix + key for key in arrays if key not in carried]
+    bilm = {key.removeprefix(BILM): array for key, array in arrays.items()}
+    return Checkpoint(
+        config,
+        import_arrays(rules, carried, str(source.files[name])),
+        ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=given.word_splitter or "ptb"),
+        source.fingerprinted(source.files[name], *([given.options] if given.options else [])),
+        partial(allennlp_reference, options, bilm),
+        _notes(left),
+    )
+
+
+def trained_rules(config: ElmoConfig) -> list[Rule]:
+    """The table of one architecture; names are those behind the prefix, and the L+1 numbers of a mix are one array."""
+    token = f"{BILM}_token_embedder."
+    shape = (config.vocab_size, config.char_embedding_size)
+    rules = [Rule(CHARACTERS, shape, ("token_encoder.embedding.weight",))]
+    rules += cnn_rules(config, f"{token}char_conv_", f"{token}_highways._layers.")
+    rules += projection_rules(f"{token}_projection", config.num_filters, config.projection_size)
+    rules += lstm_rules(config, f"{BILM}_elmo_lstm.")
+    for mix in range(config.num_output_representations):
+        theirs, ours = f"scalar_mix_{mix}", f"scalar_mixes.{mix}"
+        rules += [
+            Rule(f"{theirs}.scalar_parameters", (config.num_hidden_layers + 1,), (f"{ours}.logits",)),
+            Rule(f"{theirs}.gamma", (1,), (f"{ours}.scale",), (DropLeadingAxis(),)),
+        ]
+    return rules
+
+
+def _find_elmo(state: Mapping[str, np.ndarray], path: Path) -> str:
+    prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
+    if len(prefixes) != 1:
+        found = f"several, behind {', '.join(map(repr, prefixes))}" if prefixes else ", ".join(_modules(state))
+        raise ConversionError(f"{path} must hold one ELMo that reads characters, `...{CHARACTERS}`, found {found}.")
+    return prefixes[0]
+
+
+def _settings(source: Source) -> Mapping[str, Any]:
+    """The arguments of the one ELMo in the training's configuration; empty where there is no such thing."""
+    rest = [read_json(source.files["config.json"])] if "config.json" in source.files else []
+    found = []
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            if "options_file" in value or value.get("type") == "elmo_token_embedder":
+                found.append(value)
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return found[0] if len(found) == 1 else {}
+
+
+def _archived_options(source: Source, setting: Mapping[str, Any]) -> Path:
+    archived = [path for name, path in sorted(source.files.items()) if fnmatch(name, "fta/*options_file*")]
+    if archived and len({path.read_bytes() for path in archived}) == 1:
+        return archived[0]
+    named = setting.get("options_file")
+    hint = f" (the training read {named!r})" if isinstance(named, str) else ""
+    raise ConversionError(
+        f"{source.path} holds {len(archived) or 'no'} options files of ELMo{hint}, and clips and activation are not in "
+        "the weights: give `--options FILE`."
+    )
+
+
+def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Puts the L+1 arrays `scalar_mix_{m}.scalar_parameters.{k}` of one number together, in the order of the layers."""
+    joined = {name: array for name, array in arrays.items() if ".scalar_parameters." not in name}
+    for name in arrays:
+        mix, dot, layer = name.partition(".scalar_parameters.")
+        if dot and layer == "0":
+            numbers = [arrays[f"{mix}{dot}{k}"] for k in range(len(arrays)) if f"{mix}{dot}{k}" in arrays]
+            joined[f"{mix}.scalar_parameters"] = np.concatenate([number.reshape(-1) for number in numbers])
+    return joined
+
+
+def _config(
+    options: Mapping[str, Any], where: str, arrays: Mapping[str, np.ndarray], setting: Mapping[str, Any]
+) -> ElmoConfig:
+    if "char_cnn" not in options:
+        raise ConversionError(f"{where} describes word input, but the weights hold characters.")
+    fields = read_fields(options, LSTM_OPTIONS + CHAR_CNN_OPTIONS, where)
+    num_mixes = sum(name.startswith("scalar_mix_") and name.endswith(".gamma") for name in arrays)
+    if num_mixes == 0:
+        raise ConversionError(f"the ELMo that {where} belongs to has no scalar mix `scalar_mix_0`.")
+    return make_config(
+        where,
+        len(arrays),
+        vocab_size=len(arrays[CHARACTERS]),
+        char_projection=True,
+        cell_projection=True,
+        forget_bias=0.0,
+        num_output_representations=num_mixes,
+        representation_dropout=setting.get("dropout", 0.5),
+        scalar_mix_trainable=setting.get("scalar_mix_parameters") is None,
+        scalar_mix_layer_norm="batch" if setting.get("do_layer_norm") else "none",
+        **fields,
+    )
+
+
+def _modules(names: Iterable[str]) -> Counter[str]:
+    """How many of the arrays are of each module."""
+    return Counter(name.rpartition(".")[0] or name for name in names)
+
+
+def _notes(left: list[str]) -> tuple[str, ...]:
+    if not left:
+        return ()
+    listed = ", ".join(f"{module} ({count})" for module, count in _modules(left).items())
+    return (f"{len(left)} arrays of the task's model are not carried: {listed}.",)

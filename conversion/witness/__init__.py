@@ -1,0 +1,1 @@
+"""What a converted model is compared with."""

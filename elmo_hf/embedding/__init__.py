@@ -1,0 +1,1 @@
+"""Embedding whole files, and keeping what was computed."""

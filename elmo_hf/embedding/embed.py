@@ -1,0 +1,264 @@
+"""Embedding a corpus: sentences in, one file of vectors out, in bounded memory, resumable, by one process or many.
+
+Sentences are read in windows of about `WINDOW_CHARACTERS`, numbered from 0. Of a window
+
+- each distinct word goes through the token encoder once;
+- the sentences are sorted by length and packed into batches of a number of positions, so that little is padded;
+- the vectors become a chunk in `OUT.partial` (see `vector_files.py`).
+
+A run that was interrupted goes on with the windows that are not there; the last step makes OUT of all chunks. Process
+r of R does the r-th of the missing windows and every R-th after it. What a window holds does not depend on R, so OUT
+has the same bits however many processes wrote it, on the same kind of machine with as many threads each; and
+an interrupted run may go on with another number of them.
+
+What is kept of each sentence, its boundaries excluded (L layers, n words, P projection):
+
+    all      (L+1, n, 2P)   every layer, the first being the token vector twice
+    top      (n, 2P)        the top layer
+    mix      (n, 2P)        the first scalar mix
+    average  (n, 2P)        the plain mean of all layers
+    pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
+
+Glossary: B sentences of a batch, T positions of its longest one, boundaries included.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ..files import sha256_of_file, sha256_of_model
+from ..model.modeling_elmo import ElmoModel, masked_mean
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .processes import Processes
+from .sentences import Sentence, read_sentences
+from .vector_files import WRITERS, read_chunks, write_chunk
+
+# About 17,000 words of English: so much work is lost at most, and processes share a corpus in pieces of this size.
+WINDOW_CHARACTERS = 100_000
+# Positions of one batch, padding included; a longer text is a batch of its own.
+BATCH_WORDS = 2048
+DTYPES = ("float32", "float16")
+
+# From the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries, to the tensors kept.
+LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
+    "all": lambda model, layers, mask, is_text: layers,
+    "top": lambda model, layers, mask, is_text: layers[-1:],
+    "mix": lambda model, layers, mask, is_text: [model.mix(layers, mask)[0]],
+    "average": lambda model, layers, mask, is_text: [sum(layers[1:], layers[0]) / len(layers)],
+    "pooled": lambda model, layers, mask, is_text: [masked_mean(model.mix(layers, mask)[0], is_text)],
+}
+
+Window = list[tuple[int, Sentence]]
+
+
+class Plan(NamedTuple):
+    """What there is to do.
+
+    Attributes:
+        source: the input, in a file.
+        window_sizes: sentences of each window.
+        missing: numbers of the windows that are not computed yet.
+    """
+
+    source: Path
+    window_sizes: list[int]
+    missing: list[int]
+
+
+def embed_file(
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    source: Path | IO[bytes],
+    destination: Path,
+    *,
+    layers: str = "all",
+    dtype: str = "float32",
+    split_into_words: bool = False,
+    batch_words: int = BATCH_WORDS,
+    show_progress: bool = False,
+    processes: Processes | None = None,
+) -> int:
+    """Embeds every sentence of a file.
+
+    Args:
+        model: on the device to run on; it is put into evaluation mode, and keeps no words afterwards.
+        tokenizer: the model's.
+        source: a file that `read_sentences` reads, or a binary stream of text lines, which the first process reads.
+        destination: the new file; its suffix is a key of `WRITERS`.
+        layers: a key of `LAYERS`.
+        dtype: of the numbers in the file; one of `DTYPES`. The model computes in its own.
+        split_into_words: whether sentences are words separated by blanks already.
+        batch_words: most positions of a batch, boundaries and padding included; a longer text is alone.
+        show_progress: whether the first process shows a bar of the sentences that fall to it.
+        processes: that do this together, each calling this function with the same arguments; None: this one alone.
+
+    Returns:
+        number of sentences.
+
+    Raises:
+        ValueError: if an argument is illegal, the input is not of its format, or what was left by an interrupted run
+            is of another job.
+        FileExistsError: if `destination` exists.
+        FileNotFoundError: if `source` does not exist.
+    """
+    processes = processes or Processes()
+    write = _writer_of(destination)
+    if layers not in LAYERS:
+        raise ValueError(f"`layers` must be one of {', '.join(LAYERS)}, found {layers!r}.")
+    if dtype not in DTYPES:
+        raise ValueError(f"`dtype` must be one of {', '.join(DTYPES)}, found {dtype!r}.")
+    if batch_words < 1:
+        raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
+    work = destination.with_name(destination.name + ".partial")
+    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words}
+    plan = processes.on_first(lambda: _prepare(model, tokenizer, source, destination, work, job))
+    if not (work / "job.json").exists():
+        raise ValueError(
+            f"process {processes.index} does not see {work}, which the first process made; the machines must share a "
+            "file system."
+        )
+    model.eval()
+    chunks = [work / f"chunk-{number:08d}.json" for number in range(len(plan.window_sizes))]
+    own = set(plan.missing[processes.index :: processes.number])
+    total = sum(plan.window_sizes[number] for number in own)
+    with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
+        for number, window in enumerate(_windows(read_sentences(plan.source, split_into_words))) if own else ():
+            if number in own:
+                write_chunk(chunks[number], _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar))
+                model.cache_words(None)
+    processes.wait()
+
+    def finish() -> None:
+        finished = work / f"finished{destination.suffix}"
+        write(finished, read_chunks(chunks, read_sentences(plan.source, split_into_words)))
+        finished.replace(destination)
+        shutil.rmtree(work)
+
+    processes.on_first(finish)
+    return sum(plan.window_sizes)
+
+
+def _prepare(
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    source: Path | IO[bytes],
+    destination: Path,
+    work: Path,
+    job: dict[str, Any],
+) -> Plan:
+    """Reads the input once and makes the working folder, or finds what an interrupted run left there."""
+    if destination.exists():
+        raise FileExistsError(f"{destination} exists already; remove it or choose another name.")
+    if isinstance(source, Path) and not source.is_file():
+        raise FileNotFoundError(f"there is no file {source}.")
+    path = source if isinstance(source, Path) else _spool(source, work / "input.txt")
+    window_sizes = [len(window) for window in _windows(read_sentences(path, job["split_into_words"]))]
+    work.mkdir(parents=True, exist_ok=True)
+    job = job | {"input": sha256_of_file(path), "window_characters": WINDOW_CHARACTERS}
+    job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
+    job |= {"tokenizer": _digest_of_tokenizer(tokenizer)}
+    _check_job(work / "job.json", job)
+    missing = [number for number in range(len(window_sizes)) if not (work / f"chunk-{number:08d}.json").exists()]
+    return Plan(path, window_sizes, missing)
+
+
+def _windows(sentences: Iterable[Sentence]) -> Iterator[Window]:
+    """Groups consecutive sentences, with their indices, until they have `WINDOW_CHARACTERS`; each ends in one more.
+
+    Characters and not words, so that a process need not tokenize the windows of others.
+    """
+    window: Window = []
+    num_characters = 0
+    for index, sentence in enumerate(sentences):
+        window.append((index, sentence))
+        num_characters += 1 + len(sentence if isinstance(sentence, str) else " ".join(sentence))
+        if num_characters >= WINDOW_CHARACTERS:
+            yield window
+            window, num_characters = [], 0
+    if window:
+        yield window
+
+
+def _embed_window(
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    window: Window,
+    layers: str,
+    dtype: str,
+    batch_words: int,
+    bar: tqdm,
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The vectors of one window's sentences with their indices, batch by batch, the longest sentences first."""
+    split = [(index, tokenizer.tokenize(each) if isinstance(each, str) else each) for index, each in window]
+    words = sorted({word for _, words in split for word in words})
+    model.cache_words(_inputs(model, tokenizer, [words])["input_ids"])
+    by_length = sorted(split, key=lambda item: len(item[1]), reverse=True)
+    while by_length:
+        size = max(1, batch_words // (len(by_length[0][1]) + tokenizer.num_special_tokens_to_add()))
+        batch, by_length = by_length[:size], by_length[size:]
+        texts = [words for _, words in batch]
+        yield from zip((index for index, _ in batch), _embed_batch(model, tokenizer, texts, layers, dtype), strict=True)
+        bar.update(len(batch))
+
+
+@torch.inference_mode()
+def _embed_batch(
+    model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]], layers: str, dtype: str
+) -> list[np.ndarray]:
+    """What is kept of each text."""
+    inputs = _inputs(model, tokenizer, texts)
+    input_ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
+    tensors = LAYERS[layers](model, model.encode(input_ids, mask), mask, mask & ~model.boundaries(input_ids))
+    kept = [tensor.to(getattr(torch, dtype)).cpu().numpy() for tensor in tensors]
+    if layers == "pooled":
+        return list(kept[0])
+    words = [slice(1, 1 + len(text)) for text in texts]
+    if layers == "all":
+        return [np.stack([layer[row, place] for layer in kept]) for row, place in enumerate(words)]
+    return [kept[0][row, place] for row, place in enumerate(words)]
+
+
+def _inputs(model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> dict[str, Tensor]:
+    return tokenizer(texts, is_split_into_words=True, padding=True, return_tensors="pt").to(model.device)
+
+
+def _writer_of(destination: Path) -> Callable[..., None]:
+    suffix = destination.suffix.lower()
+    if suffix not in WRITERS:
+        raise ValueError(f"the output's suffix must be one of {', '.join(WRITERS)}, found {destination.name!r}.")
+    return WRITERS[suffix]
+
+
+def _spool(stream: IO[bytes], path: Path) -> Path:
+    """Keeps a stream in a file, to be read twice."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        shutil.copyfileobj(stream, file)
+    return path
+
+
+def _check_job(path: Path, job: dict[str, Any]) -> None:
+    """Records what a working folder is for; a later run must want the same."""
+    if not path.exists():
+        path.write_text(json.dumps(job), encoding="utf-8")
+        return
+    recorded = json.loads(path.read_text(encoding="utf-8"))
+    differing = [key for key in job if recorded.get(key) != job[key]]
+    if differing:
+        raise ValueError(
+            f"{path.parent} was left by an interrupted run with another {' and '.join(differing)}; "
+            "delete that folder to start anew."
+        )
+
+
+def _digest_of_tokenizer(tokenizer: ElmoTokenizer) -> str:
+    """Tells tokenizers apart by their splitter and vocabulary."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

@@ -1,0 +1,251 @@
+"""The code that a saved folder carries: at most five files, generated from the modules of this package.
+
+A model folder opens where this package is not installed, because it brings its code along, and a user reads that code
+before saying `trust_remote_code=True`. So the many small modules of the package become a few files, one a table row:
+
+    modules of the row, in an order in which each imports only what stands before it
+        -> their imports of other modules outside the package, merged, on top
+        -> one import line for each row above that they need
+        -> their sources, word for word, each under its docstring as a comment
+
+The result depends on the sources and the package's version alone. Nothing generated is kept in the repository.
+
+This module imports nothing of ours, so that configuration, model and tokenizer can call it when they are saved.
+Classes that were loaded from a folder have an `_auto_class`; transformers copies their files when they are saved.
+
+Limits of what a module in the table may hold: its imports are top-level `from ... import` lines without `as` where
+they name modules of ours, and no two modules of one row define one top-level name.
+"""
+
+import ast
+import functools
+import importlib.metadata
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from transformers.dynamic_module_utils import get_relative_import_files
+
+PACKAGE = Path(__file__).parent
+
+# Which modules make which file.
+TABLE = {
+    "configuration_elmo": ("model.configuration_elmo",),
+    "tokenization_elmo": (
+        "tokenizer.word_splitter",
+        "tokenizer.word_codec",
+        "tokenizer.code_point_codec",
+        "tokenizer.vocabulary_files",
+        "tokenizer.word_encoding",
+        "tokenizer.padding",
+        "tokenizer.tokenizer_arguments",
+        "tokenizer.tokenization_elmo",
+    ),
+    "scan_elmo": (
+        "scan.path",
+        "scan.operator",
+        "scan.reading_order",
+        "scan.column_products",
+        "scan.packed",
+        "scan.triton_kernels",
+        "scan.triton_steps",
+        "scan.step_graphs",
+        "scan.triton_scan",
+    ),
+    "pipeline_elmo": ("model.pipeline_elmo",),
+    "modeling_elmo": (
+        "model.scalar_mix",
+        "model.token_encoder",
+        "model.word_cache",
+        "model.lstmp",
+        "language_model.softmax",
+        "model.initialisation",
+        "model.modeling_elmo",
+        "language_model.corpus",
+        "language_model.streams",
+        "language_model.scoring",
+        "language_model.pretraining",
+        "tasks.text_rows",
+        "tasks.task_encoder",
+        "tasks.task_model",
+        "tasks.crf",
+        "tasks.sequence_classification",
+        "tasks.token_classification",
+        "tasks.question_answering",
+    ),
+}
+LINE_LENGTH = 120
+HEADER = """\
+# {file}.py of elmo-hf {version}, generated from the readable modules of that package when this folder was saved.
+# ELMo (Peters et al. 2018). Apache License 2.0.
+"""
+
+
+def write_code(folder: Path | str) -> list[str]:
+    """Writes the generated files into a folder, and removes the code that an older version saved there.
+
+    Code of an older version is what `auto_map` in the folder's config and tokenizer config names, and what those files
+    import from beside them; any other file stays.
+
+    Returns:
+        the names of the files that were removed.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = generated_files()
+    old = code_files(folder) - set(files)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for name in old:
+        (folder / name).unlink()
+    return sorted(old)
+
+
+def code_files(folder: Path) -> set[str]:
+    """Names of the code files in a folder that its configs name, and of those that these import."""
+    named = set()
+    for config in ("config.json", "tokenizer_config.json"):
+        if (folder / config).is_file():
+            named |= named_modules(json.loads((folder / config).read_text(encoding="utf-8")))
+    found = set()
+    for name in named & {path.name for path in folder.glob("*.py")}:
+        found |= {name, *(Path(path).name for path in get_relative_import_files(folder / name))}
+    return found
+
+
+def named_modules(config: dict) -> set[str]:
+    """Names of the code files that an `auto_map` refers to, as `modeling_elmo.py`."""
+    references = []
+    for reference in config.get("auto_map", {}).values():
+        references += reference if isinstance(reference, list) else [reference]
+    return {f"{reference.split('.')[0]}.py" for reference in references if reference is not None}
+
+
+@functools.cache
+def generated_files() -> dict[str, str]:
+    """The text of each file by its name.
+
+    Raises:
+        ValueError: if a module holds what the module docstring rules out.
+    """
+    return {f"{file}.py": _generate(file, modules) for file, modules in TABLE.items()}
+
+
+def _generate(file: str, modules: tuple[str, ...]) -> str:
+    parsed = [_Module(name) for name in modules]
+    _refuse_collisions(file, parsed)
+    outside: dict[str, set[str]] = {}
+    siblings: dict[str, set[str]] = {}
+    for module in parsed:
+        for source, name in module.outside_imports:
+            outside.setdefault(source, set()).add(name)
+        for source, names in module.inside_imports:
+            row = next((row for row, members in TABLE.items() if source in members), None)
+            if row is None:
+                raise ValueError(f"{module.name} imports {source}, which is in no generated file.")
+            if row != file:
+                siblings.setdefault(f".{row}", set()).update(names)
+    imports = [f"import {name}" for name in sorted(outside.pop("", ()))]
+    imports += [_import_line(source, names) for source, names in sorted(outside.items())]
+    standard = [line for line in imports if line.split()[1].split(".")[0] in sys.stdlib_module_names]
+    others = [line for line in imports if line not in standard]
+    inside = [_import_line(source, names) for source, names in sorted(siblings.items())]
+    header = HEADER.format(file=file, version=importlib.metadata.version("elmo-hf"))
+    blocks = ["\n".join(lines) + "\n" for lines in (standard, others, inside) if lines]
+    return "\n".join([header, *blocks, *(f"\n{module.section}" for module in parsed)])
+
+
+class _Module:
+    """One module's source, taken apart."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        source = PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        self.outside_imports: list[tuple[str, str]] = []
+        self.inside_imports: list[tuple[str, set[str]]] = []
+        lines = source.splitlines()
+        dropped = set()
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                self.outside_imports += [("", _with_alias(alias)) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                self.outside_imports += [(node.module or "", _with_alias(alias)) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                self._take_inside_import(node)
+            else:
+                continue
+            dropped |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
+        if any(isinstance(node, ast.ImportFrom) and node.level and node not in tree.body for node in ast.walk(tree)):
+            raise ValueError(f"{name} imports from the package inside a function; such imports stand on top.")
+        docstring = ast.get_docstring(tree) or ""
+        end = tree.body[0].end_lineno or 0
+        body = "\n".join(line for number, line in enumerate(lines) if number >= end and number not in dropped)
+        rule = f"# ---- {name.replace('.', '/')}.py ".ljust(LINE_LENGTH, "-")
+        comment = "\n".join(f"# {line}".rstrip() for line in docstring.splitlines())
+        self.section = f"{rule}\n#\n{comment}\n\n{body.strip()}\n"
+        # What each top-level name stands for; two assignments of one text are one meaning, as that of a `logger`.
+        self.meanings = [
+            (target, ast.unparse(node) if isinstance(node, ast.Assign) else f"{name}.{target}")
+            for node in tree.body
+            if not isinstance(node, (ast.Import, ast.ImportFrom))
+            for target in _targets(node)
+        ]
+        self.meanings += [_meaning(source, imported) for source, imported in self.outside_imports]
+        row = next(row for row in TABLE.values() if name in row)
+        self.meanings += [
+            (each, f"{source}.{each}") for source, names in self.inside_imports if source not in row for each in names
+        ]
+
+    def _take_inside_import(self, node: ast.ImportFrom) -> None:
+        parents = self.name.split(".")[: -node.level]
+        if any(alias.asname for alias in node.names):
+            raise ValueError(f"{self.name} gives another name to what it imports from {node.module}.")
+        self.inside_imports.append((".".join([*parents, node.module or ""]), {alias.name for alias in node.names}))
+
+
+def _targets(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement defines."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+    elif isinstance(node, ast.Try):
+        for inner in [*node.body, *node.orelse]:
+            yield from _targets(inner)
+    elif isinstance(node, ast.If):
+        for inner in [*node.body, *node.orelse]:
+            yield from _targets(inner)
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+
+
+def _refuse_collisions(file: str, modules: list[_Module]) -> None:
+    """Checks that a name stands for one thing in a file."""
+    meanings: dict[str, set[str]] = {}
+    for name, meaning in (pair for module in modules for pair in module.meanings):
+        meanings.setdefault(name, set()).add(meaning)
+    clashes = [" and ".join(sorted(found)) for found in meanings.values() if len(found) > 1]
+    if clashes:
+        raise ValueError(f"{file}.py would hold one name for {'; '.join(sorted(clashes))}: rename one of each.")
+
+
+def _meaning(module: str, imported: str) -> tuple[str, str]:
+    """The name that an import binds, and what it stands for."""
+    what, _, alias = imported.partition(" as ")
+    if module or alias:
+        return alias or what, f"{module}.{what}".strip(".")
+    return what.split(".")[0], what.split(".")[0]
+
+
+def _with_alias(alias: ast.alias) -> str:
+    return f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+
+
+def _import_line(module: str, names: Iterable[str]) -> str:
+    line = f"from {module} import {', '.join(sorted(names))}"
+    if len(line) > LINE_LENGTH:
+        line = f"from {module} import (\n" + "".join(f"    {name},\n" for name in sorted(names)) + ")"
+    return line

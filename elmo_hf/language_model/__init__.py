@@ -1,0 +1,1 @@
+"""ELMo as the two language models that it is pretrained as."""

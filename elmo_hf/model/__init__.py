@@ -1,0 +1,1 @@
+"""The ELMo model: characters to word vectors, the biLM, the scalar mixes."""

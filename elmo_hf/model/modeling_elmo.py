@@ -1,0 +1,334 @@
+"""ELMo as a transformers model: token encoder, biLM, scalar mixes (Peters et al. 2018, §3).
+
+    ids -> token encoder -> v_1 .. v_T -> biLM -> h_0 .. h_L -> scalar mixes -> ELMo vectors
+
+Glossary: B batch, T words, C characters per word, E character embedding, P projection, H cell, L layers.
+
+Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so the same text gives the
+same vectors in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds,
+not rows that the model inserts and removes; padding may stand on either side; equal words of a batch go through the
+character CNN once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .configuration_elmo import ElmoConfig, save_code
+from .initialisation import initialise
+from .lstmp import BiLM, BiLMState
+from .pipeline_elmo import ElmoFeatureExtractionPipeline
+from .scalar_mix import LinearMix, ScalarMix
+from .token_encoder import CharacterCNN, WordEmbedding
+from .word_cache import WordCache, distinct_rows
+
+
+@dataclass
+class ElmoModelOutput(ModelOutput):
+    """What `ElmoModel` returns.
+
+    Attributes:
+        last_hidden_state: `(B, T, 2P)`, the top biLM layer, zero on padding.
+        pooler_output: `(B, 2P)`, mean of the first representation over words, `<S>`, `</S>` and padding excluded;
+            zero for a text without words. With `inputs_embeds` boundaries cannot be told and count as words.
+        elmo_representations: a tuple of `num_output_representations` tensors `(B, T, 2P)`, zero on padding.
+        token_embeddings: `(B, T, P)`, the context-free word vectors, zero on padding.
+        state: the `BiLMState` after this batch, to pass into the next call; cut off from the graph.
+        hidden_states: returned when `output_hidden_states=True`: L+1 tensors `(B, T, 2P)`, the first being the token
+            vector twice, zero on padding.
+    """
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    elmo_representations: tuple[Tensor, ...] | None = None
+    token_embeddings: Tensor | None = None
+    state: BiLMState | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+class ElmoPreTrainedModel(PreTrainedModel):
+    """Initialisation, loading and saving, shared by every ELMo model."""
+
+    config_class = ElmoConfig
+    base_model_prefix = "elmo"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    # `forward` takes and ignores further arguments; that is no sign of a loss normalised over accumulated batches.
+    accepts_loss_kwargs = False
+    _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
+    # A converted biLM carries no mix: mixes then start from equal weights, or from those asked for.
+    _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
+
+    # By task: the pipeline that opens a saved folder of this class, and the Auto class it loads the model with.
+    pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
+
+    def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
+        """Validates `config` once more: `from_pretrained(..., field=value)` changes it after construction."""
+        config.validate_architecture()
+        super().__init__(config, *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """Loads as every transformers model.
+
+        `scalar_mix_weights`, where given, win over those of the checkpoint; and loading, which makes every parameter
+        trainable, does not undo what the config says of the parts that learn.
+        """
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if model.config.scalar_mix_weights is not None:
+            for mix in model.scalar_mixes_of_all():
+                mix.set_weights(model.config.scalar_mix_weights)
+        model.set_trainable_parts()
+        return loaded
+
+    def scalar_mixes_of_all(self) -> list[ScalarMix]:
+        """The scalar mixes anywhere in the model."""
+        return [module for module in self.modules() if isinstance(module, ScalarMix)]
+
+    def set_trainable_parts(self) -> None:
+        """Makes those parameters learn that the config says; to be called again after changing it."""
+        for mix in self.scalar_mixes_of_all():
+            mix.requires_grad_(self.config.scalar_mix_trainable)
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves as every transformers model.
+
+        Our pipelines are named in the config, and their file goes along. `scalar_mix_weights` are taken out of it: the
+        mixes themselves are in the checkpoint, and a folder that names weights would be one that asks for them.
+        """
+        self.config.scalar_mix_weights = None
+        self.config.custom_pipelines = {
+            task: {"impl": f"pipeline_elmo.{pipeline.__name__}", "pt": [auto_class]}
+            for task, (pipeline, auto_class) in self.pipelines.items()
+        }
+        if kwargs.get("is_main_process", True):
+            save_code(self, save_directory)
+        super().save_pretrained(save_directory, **kwargs)
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """Two texts of three words, for tracing."""
+        return {"input_ids": torch.ones((2, 3, *self.config.id_shape), dtype=torch.long, device=self.device)}
+
+    def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
+        """Lets every module through to `_init_weights`.
+
+        For custom code transformers skips a module without parameters of its own, taking it for loaded already. Ours
+        initialise the parameters of their children, and each function of `init` leaves loaded parameters alone.
+        """
+        super()._initialize_weights(module)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if not initialise(module, self.config):
+            # A module of a task head. Parts of ours come by here first and are overwritten after.
+            super()._init_weights(module)
+
+
+class ElmoModel(ElmoPreTrainedModel):
+    """The biLM encoder with its scalar mixes."""
+
+    pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
+    # The language models of a pretraining checkpoint, which nobody needs for embedding.
+    _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes the model with random weights; see `ElmoConfig` for every number."""
+        super().__init__(config)
+        self.token_encoder = CharacterCNN(config) if config.token_encoder == "char_cnn" else WordEmbedding(config)
+        self.bilm = BiLM(config)
+        if config.layer_mix == "scalar":
+            self.scalar_mixes = nn.ModuleList(ScalarMix(config) for _ in range(config.num_output_representations))
+        else:
+            self.linear_mixes = nn.ModuleList(LinearMix(config) for _ in range(config.num_output_representations))
+        self.dropout = nn.Dropout(config.representation_dropout)
+        self.word_cache = WordCache()
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The character table, or the word table."""
+        return self.token_encoder.embedding
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replaces the character table, or the word table."""
+        self.token_encoder.embedding = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        state: BiLMState | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> ElmoModelOutput:
+        """Embeds a batch of texts.
+
+        Args:
+            input_ids: `(B, T, C)` character ids, `(B, T, C + 1)` if the model has word vectors beside them, or
+                `(B, T)` word ids for a word-embedding model; any integer type.
+            attention_mask: `(B, T)`, 1 on words (boundaries included) and 0 on padding, which may stand on either
+                side. None: every position that has an id above 0.
+            state: from the batch before, or None to start from zeros.
+            inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
+                if characters are all that the model reads.
+            output_hidden_states: whether to return all layers.
+            return_dict: False for a plain tuple.
+            **kwargs: accepted and ignored, as every transformers model does.
+
+        Returns:
+            an `ElmoModelOutput`.
+
+        Raises:
+            ValueError: if not exactly one of `input_ids` and `inputs_embeds` is given, or a shape is wrong.
+        """
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        if input_ids is not None and inputs_embeds is None:
+            token_embeddings, mask = self.embed_words(input_ids, attention_mask)
+            is_text = mask & ~self.boundaries(input_ids)
+        elif inputs_embeds is not None and input_ids is None:
+            mask = is_text = _word_mask(
+                attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
+            )
+            token_embeddings = self._embed_embeds(inputs_embeds, mask)
+        else:
+            raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
+
+        layers, next_state = self.bilm(token_embeddings, mask, state)
+        representations = self.mix(layers, mask)
+        return ElmoModelOutput(
+            last_hidden_state=layers[-1],
+            pooler_output=masked_mean(representations[0], is_text),
+            elmo_representations=representations,
+            token_embeddings=token_embeddings,
+            state=next_state,
+            hidden_states=tuple(layers) if output_hidden_states else None,
+        )
+
+    def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`, True on words.
+
+        Args:
+            input_ids: as in `forward`.
+            attention_mask: as in `forward`.
+
+        Raises:
+            ValueError: if a shape is wrong.
+        """
+        mask = self.word_mask(input_ids, attention_mask)
+        return self._embed_ids(input_ids.long(), mask), mask
+
+    def cache_words(self, input_ids: Tensor | None) -> None:
+        """Computes the vectors of some words once, for the calls that follow; None: keeps none any more.
+
+        They are used where no gradient goes into the token encoder, and only while its weights and autocast are as they
+        were; see `word_cache.py`. 4P + 8C bytes a word, 2.4 kB in the original model, are kept in float32.
+
+        Args:
+            input_ids: as in `forward`; each distinct word in it counts once. Words kept before are forgotten.
+
+        Raises:
+            ValueError: if the shape is wrong.
+        """
+        self.word_cache.clear()
+        if input_ids is not None:
+            self.word_cache.fill(input_ids[self._positions_with_ids(input_ids)].long(), self.token_encoder)
+
+    def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """`(B, T)`, True on words, boundaries included: the caller's mask, or else where there are ids."""
+        return _word_mask(attention_mask, self._positions_with_ids(input_ids))
+
+    def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
+        """The L+1 layers `(B, T, 2P)` of texts that start from zeros; `mask` `(B, T)` is True on words."""
+        return self.bilm(*self.embed_words(input_ids, mask))[0]
+
+    def mix(self, layers: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, ...]:
+        """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""
+        mixes = self.scalar_mixes if self.config.layer_mix == "scalar" else self.linear_mixes
+        return tuple(self.dropout(mix(layers, mask)) for mix in mixes)
+
+    def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True where a word has any id above 0."""
+        if self.config.token_encoder == "word_embedding":
+            if input_ids.dim() != 2:
+                raise ValueError(f"`input_ids` must be word ids of shape (batch, words), found {_shape(input_ids)}.")
+            return input_ids > 0
+        if input_ids.dim() != 3 or input_ids.shape[2:] != self.config.id_shape:
+            raise ValueError(
+                f"`input_ids` must be character ids of shape (batch, words, {self.config.id_shape[0]}), "
+                f"found {_shape(input_ids)}; `ElmoTokenizer` makes them."
+            )
+        return (input_ids > 0).any(dim=-1)
+
+    def boundaries(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True on `<S>` and `</S>`: their ids occur nowhere else, in rows of characters neither."""
+        return self.begins(input_ids) | self._holds(input_ids, self.config.eos_token_id)
+
+    def begins(self, input_ids: Tensor) -> Tensor:
+        """`(B, T)`, True on `<S>`."""
+        return self._holds(input_ids, self.config.bos_token_id)
+
+    def _holds(self, input_ids: Tensor, wanted: int) -> Tensor:
+        found = input_ids == wanted
+        return found.any(dim=-1) if self.config.token_encoder == "char_cnn" else found
+
+    def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            # Which words are equal is known only from the data, and a compiled shape must not depend on it.
+            vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return vectors.masked_fill(~mask.unsqueeze(-1), 0)
+        distinct, which = distinct_rows(input_ids[mask])
+        distinct_vectors = self.word_cache.embed(distinct, self.token_encoder)
+        vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
+        return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
+
+    def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)`, zero on padding, from word vectors or from embedded characters."""
+        character_shape = (self.config.max_word_length, self.config.char_embedding_size)
+        has_word_vectors = self.config.num_input_words > 0
+        if (
+            isinstance(self.token_encoder, CharacterCNN)
+            and not has_word_vectors
+            and _shape(inputs_embeds)[2:] == character_shape
+        ):
+            inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
+            raise ValueError(
+                f"`inputs_embeds` must have shape (batch, words, {self.config.projection_size}), or for characters "
+                f"(batch, words, {character_shape[0]}, {character_shape[1]}), found {_shape(inputs_embeds)}."
+            )
+        return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
+    """`(B, T)`, True on words: the caller's mask, or else what the inputs say."""
+    if attention_mask is None:
+        return default
+    if attention_mask.shape != default.shape:
+        raise ValueError(
+            f"`attention_mask` must have shape (batch, words) = {_shape(default)}, found {_shape(attention_mask)}."
+        )
+    return attention_mask.to(default.device).bool()
+
+
+def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Mean of `vectors` `(B, T, D)` where `mask` `(B, T)` is True: `(B, D)`, zero where it nowhere is."""
+    # In half precision a sum over a long text would overflow.
+    wide = torch.promote_types(vectors.dtype, torch.float32)
+    total = vectors.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=wide)
+    return (total / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(vectors.dtype)
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)

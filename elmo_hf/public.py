@@ -1,0 +1,46 @@
+"""The public names of the package, and ELMo's entries in the Auto classes of transformers."""
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+)
+
+from .language_model.pretraining import ElmoForPreTraining, ElmoForPreTrainingOutput
+from .loading import tiny_model, tiny_tokenizer
+from .model.configuration_elmo import ElmoConfig
+from .model.lstmp import BiLMState
+from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
+from .tasks.question_answering import ElmoForQuestionAnswering, extract_answers
+from .tasks.sequence_classification import ElmoForSequenceClassification
+from .tasks.token_classification import ElmoForTokenClassification
+from .tokenizer.tokenization_elmo import ElmoTokenizer
+
+__all__ = [
+    "BiLMState",
+    "ElmoConfig",
+    "ElmoForPreTraining",
+    "ElmoForPreTrainingOutput",
+    "ElmoForQuestionAnswering",
+    "ElmoForSequenceClassification",
+    "ElmoForTokenClassification",
+    "ElmoModel",
+    "ElmoModelOutput",
+    "ElmoPreTrainedModel",
+    "ElmoTokenizer",
+    "extract_answers",
+    "tiny_model",
+    "tiny_tokenizer",
+]
+
+AutoConfig.register(ElmoConfig.model_type, ElmoConfig)
+AutoModel.register(ElmoConfig, ElmoModel)
+AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification)
+AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
+AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering)
+AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
+AutoTokenizer.register(ElmoConfig, fast_tokenizer_class=ElmoTokenizer)

@@ -1,0 +1,58 @@
+"""A loop over words as one operator of a compiled or exported graph, which then serves every length.
+
+    (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
+
+Run eagerly it is a plain Python loop. Under `torch.compile` and `torch.export` a Python loop would be unrolled, which
+makes one graph for each length; torch's scan operator keeps the step once.
+
+Glossary: T words. Tensors that are scanned have the words as their first axis.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+try:
+    from torch._higher_order_ops.scan import scan as torch_scan
+except ImportError:  # a torch without it unrolls the loop when it compiles
+    torch_scan = None  # type: ignore[assignment]
+
+State = tuple[Tensor, ...]
+# A name for annotations of functions in functions: torch.compile does not read `tuple[State, Tensor]` there.
+Stepped = tuple[State, Tensor]
+
+
+def uses_operator() -> bool:
+    """Whether loops are operators now: a graph is being made, and this torch has the operator."""
+    return torch_scan is not None and torch.compiler.is_compiling()
+
+
+def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
+    """Runs `step` over the words.
+
+    Args:
+        step: maps the state and one word's tensors to the next state and the word's output.
+        state: before the first word read.
+        words: tensors of which each has the T words, at least one, as its first axis.
+        reverse: whether to read from the last word to the first.
+
+    Returns:
+        the state after the last word read, and the outputs, their first axis the T words in reading order.
+    """
+    if uses_operator():
+
+        def separate_step(state: State, word: State) -> Stepped:
+            state, output = step(state, word)
+            return state, output.clone()  # the operator refuses an output that is part of the state
+
+        # Nor may two parts of a state be one tensor. One text's part of a batch may have other strides than a tensor of
+        # its own, and the operator asks for those of its results.
+        state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
+        return torch_scan(separate_step, state, words, reverse=reverse)
+    outputs: list[Tensor] = []
+    places = range(len(words[0]))
+    for place in reversed(places) if reverse else places:
+        state, output = step(state, tuple(tensor[place] for tensor in words))
+        outputs.append(output)
+    return state, torch.stack(outputs[::-1] if reverse else outputs)

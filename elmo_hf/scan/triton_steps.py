@@ -1,0 +1,128 @@
+"""The steps of a biLM layer on a GPU, forward and backward: products and kernels in their order.
+
+What is done in each is told in `triton_kernels.py`, which has the glossary too.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .packed import Limits
+from .triton_kernels import cell_gradient_step, cell_step, hidden_gradient_step, hidden_step
+
+# Numbers that one program of a kernel works on.
+BLOCK = 512
+
+
+class Steps(NamedTuple):
+    """Memory of a number of steps.
+
+    Attributes:
+        gates: `(D, T, B, 4H)`: W_x x_t + b, and once the step is done i, f, g, o, if they are kept.
+        is_word: `(D, T, B)`, 0 where the state stands still.
+        keeps: `(D, T, B)`, 0 where the state is reset before the step.
+        cells: `(D, T + 1, B, H)`, c, float32.
+        projected: `(D, T, B, P)`, p_t, before clipping.
+        hidden: `(D, T + 1, B, P)`, h.
+    """
+
+    gates: Tensor
+    is_word: Tensor
+    keeps: Tensor
+    cells: Tensor
+    projected: Tensor
+    hidden: Tensor
+
+
+def run_steps(
+    steps: Steps,
+    products: Tensor,
+    memory: Tensor,
+    recurrent: Tensor,
+    projection: Tensor | None,
+    limits: Limits,
+    keeps_gates: bool,
+) -> None:
+    """Does all steps, and allocates nothing.
+
+    Args:
+        steps: their memory.
+        products: `(D, B, 4H)`, scratch.
+        memory: `(D, B, H)`, scratch.
+        recurrent: `(D, 4H, P)`, W_h.
+        projection: `(D, P, H)`, W_p, or None.
+        limits: of clipping.
+        keeps_gates: whether for a gradient.
+    """
+    directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
+    size = steps.hidden.shape[-1]
+    recurrent, projection = recurrent.transpose(1, 2), None if projection is None else projection.transpose(1, 2)
+    cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
+    cell_count, hidden_count = directions * batch * width, directions * batch * size
+    flags = (steps.is_word, steps.keeps)
+    target = steps.projected if projection is None else memory
+    options = {"WIDTH": width, "KEEPS_GATES": keeps_gates, "IS_PROJECTED": projection is not None, "BLOCK": BLOCK}
+    for step in range(length):
+        place = (step, length, batch)
+        torch.bmm(steps.hidden[:, step], recurrent, out=products)
+        cell_step[_grid(cell_count)](
+            steps.gates, products, *flags, steps.cells, target, cell_limit, *place, cell_count, **options
+        )
+        if projection is not None:
+            torch.bmm(memory, projection, out=steps.projected[:, step])
+        hidden_step[_grid(hidden_count)](
+            steps.projected, *flags, steps.hidden, hidden_limit, *place, hidden_count, SIZE=size, BLOCK=BLOCK
+        )
+
+
+def run_steps_back(
+    steps: Steps, d_outputs: Tensor, d_last_cell: Tensor, recurrent: Tensor, projection: Tensor | None, limits: Limits
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients dz and dp of all steps, then dh and dc of the state before the first.
+
+    Args:
+        steps: which kept their gates.
+        d_outputs: `(D, T, B, P)`, e, contiguous.
+        d_last_cell: `(D, B, H)`, float32.
+        recurrent: `(D, 4H, P)`, W_h.
+        projection: `(D, P, H)`, W_p, or None.
+        limits: of clipping.
+
+    Returns:
+        `(D, T, B, 4H)`; `(D, T, B, P)`; `(D, B, P)` and `(D, B, H)` in float32.
+    """
+    directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
+    size = steps.hidden.shape[-1]
+    cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
+    cell_count, hidden_count = directions * batch * width, directions * batch * size
+    flags = (steps.is_word, steps.keeps)
+    d_gates, d_projected = torch.empty_like(steps.gates), torch.empty_like(steps.projected)
+    d_memory = d_projected if projection is None else d_gates.new_empty(directions, batch, width)
+    # From behind the last step comes nothing; what reaches its hidden state is in the gradient of the outputs.
+    products = d_projected.new_zeros(directions, batch, size)
+    d_hidden = products.float().clone()
+    d_cell = d_last_cell.clone(memory_format=torch.contiguous_format)
+    options = {"WIDTH": width, "IS_PROJECTED": projection is not None, "BLOCK": BLOCK}
+    for step in range(length - 1, -1, -1):
+        place = (step, length, batch)
+        tensors = (products, d_hidden, d_outputs, *flags, steps.projected, d_projected)
+        hidden_gradient_step[_grid(hidden_count)](*tensors, hidden_limit, *place, hidden_count, SIZE=size, BLOCK=BLOCK)
+        if projection is not None:
+            torch.bmm(d_projected[:, step], projection, out=d_memory)
+        tensors = (d_memory, steps.gates, steps.cells, *flags, d_cell, d_gates)
+        cell_gradient_step[_grid(cell_count)](*tensors, cell_limit, *place, cell_count, **options)
+        torch.bmm(d_gates[:, step], recurrent, out=products)
+    d_hidden = torch.where(steps.is_word[:, 0].bool().unsqueeze(-1), products.float(), d_hidden)
+    return d_gates, d_projected, d_hidden * steps.keeps[:, 0].unsqueeze(-1), d_cell
+
+
+def _limits(limits: Limits, is_projected: bool) -> tuple[float, float]:
+    """Of the cell and of the hidden state, which is clipped only if it is projected; infinite where there is none."""
+    projection = limits.projection if is_projected else None
+    return (math.inf if limits.cell is None else limits.cell, math.inf if projection is None else projection)
+
+
+def _grid(count: int) -> tuple[int]:
+    return (-(-count // BLOCK),)

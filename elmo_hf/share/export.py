@@ -1,0 +1,237 @@
+"""A model as one file that runs without this package: `elmo-hf export`.
+
+    OUT.onnx   an ONNX graph, for ONNX Runtime
+    OUT.pt2    a program of `torch.export`, for torch alone: `torch.export.load(OUT).module()(ids, mask)`
+
+Both serve any number of texts B and words T, take tensors by name and give a dict of tensors:
+
+    input_ids                (B, T, C) or (B, T)     in; int64, what `ElmoTokenizer` makes
+    attention_mask           (B, T)                  in; int64, 1 on words and boundaries, padding on either side
+    hidden, cell             (L, B, 2P), (L, B, 2H)  in, with a state; zeros to start
+    next_hidden, next_cell   likewise                out, with a state
+    others                   out; fields of the model's output, tuples as `hidden_states.0`, `hidden_states.1`, ...
+
+Glossary: B texts, T words, C characters per word, P projection, H cell, L layers.
+
+Deliberate differences from the model: every word goes through the character CNN, equal ones too, because shapes of a
+graph do not depend on data; and a model for pairs of texts does not refuse rows that hold another number of them.
+"""
+
+import itertools
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..loading import load_complete
+from ..model.configuration_elmo import ElmoConfig
+from ..model.lstmp import BiLMState
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..tasks.question_answering import ElmoForQuestionAnswering
+from ..tasks.sequence_classification import ElmoForSequenceClassification
+from ..tasks.token_classification import ElmoForTokenClassification
+
+# What a folder may be exported as; any other one as its biLM, as everywhere.
+HEADS = {
+    head.__name__: head
+    for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
+}
+# What a suffix needs beside torch.
+PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
+# Of the largest difference, absolute for numbers below 1 and relative above, between the file and the model in float32.
+# Rounding alone makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
+TOLERANCE = 1e-4
+# Bytes of weights that go into one ONNX file; the format allows 2^31 for all of it.
+LARGEST_FILE = 1_900_000_000
+
+Tensors = dict[str, Tensor]
+
+
+class NamedTensors(nn.Module):
+    """A model from tensors to a dict of tensors by the names of the file."""
+
+    def __init__(self, model: ElmoPreTrainedModel, has_state: bool) -> None:
+        """`has_state`: whether the state goes in and out."""
+        super().__init__()
+        self.model = model
+        self.has_state = has_state
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, hidden: Tensor | None = None, cell: Tensor | None = None
+    ) -> Tensors:
+        """Runs the model; what goes in and out is in the docstring of this file."""
+        options = {} if hidden is None or cell is None else {"state": BiLMState(hidden, cell)}
+        is_encoder = isinstance(self.model, ElmoModel)
+        outputs = self.model(input_ids, attention_mask, output_hidden_states=is_encoder, **options)
+        named: Tensors = {}
+        for name, value in outputs.items():
+            if isinstance(value, BiLMState):
+                named |= {"next_hidden": value.hidden, "next_cell": value.cell} if self.has_state else {}
+            elif isinstance(value, tuple):
+                named |= {f"{name}.{index}": tensor for index, tensor in enumerate(value)}
+            else:
+                named[name] = value
+        return named
+
+
+def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
+    """The model of a folder or Hub name, in float32: with the head it was saved with, or the biLM alone."""
+    model = load_complete(source, dtype=torch.float32)
+    head = HEADS.get("".join(model.config.architectures or []))
+    return model if head is None else load_complete(source, head, dtype=torch.float32)
+
+
+def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float | None:
+    """Writes a model as a file, and runs the file to see whether it gives the model's numbers.
+
+    Args:
+        model: in float32, on the CPU; it is put into evaluation mode.
+        destination: the new file, `.onnx` or `.pt2`. Weights of more than `LARGEST_FILE` bytes do not fit into an ONNX
+            file and lie beside it, in a file with `.data` added to its name.
+        has_state: whether the state of the LSTMs goes in and out.
+
+    Returns:
+        the largest difference from the model, over several batches; None where ONNX Runtime is not installed.
+
+    Raises:
+        FileExistsError: if a file of that name exists.
+        FileNotFoundError: if the folder to write to does not exist.
+        ImportError: if a package is missing.
+        ValueError: if the suffix is another, the model cannot be exported, or the file gives other numbers.
+    """
+    if destination.suffix not in PACKAGES:
+        raise ValueError(f"the output's suffix must be .onnx or .pt2, found {destination.name!r}.")
+    if not destination.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {destination.parent}.")
+    data = destination.with_name(destination.name + ".data")
+    for path in (destination, data):
+        if path.exists():
+            raise FileExistsError(f"{path} exists already; remove it or choose another name.")
+    missing = [package for package in PACKAGES[destination.suffix] if find_spec(package) is None]
+    if missing:
+        raise ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[export]'")
+    if has_state and not isinstance(model, ElmoModel):
+        raise ValueError(f"a state goes in and out of the biLM alone, found {type(model).__name__}.")
+    module = NamedTensors(model.eval(), has_state)
+    with tempfile.TemporaryDirectory(dir=destination.parent, prefix=f".{destination.name}.") as folder:
+        written = Path(folder) / destination.name
+        if destination.suffix == ".pt2":
+            torch.export.save(_program(module), written)
+        else:
+            _write_onnx(module, written)
+        run = _runner(written)
+        difference = None if run is None else _largest_difference(module, run)
+        if difference is not None and not difference <= TOLERANCE:
+            raise ValueError(
+                f"the exported graph differs from the model by {difference:.1e}, where at most {TOLERANCE:.0e} was "
+                "expected; nothing was written. Please report this with the versions of torch and onnxruntime."
+            )
+        for path in (data, destination):  # the weights first, so that no graph stands there without them
+            if (written.parent / path.name).exists():
+                (written.parent / path.name).replace(path)
+    return difference
+
+
+def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, has_state: bool = False) -> Tensors:
+    """A batch of random words, ragged, with padding on the left of every other row.
+
+    Args:
+        config: of the model.
+        lengths: positions of each row that are words or boundaries; at least two for each text.
+        num_texts: texts side by side in a row, each between its boundaries.
+        has_state: whether to add a random state.
+    """
+    generator = torch.Generator().manual_seed(len(lengths))
+    batch, words = len(lengths), max(lengths)
+    first_word = config.num_characters + 1  # of word input, all ids are characters in this
+    ids = torch.randint(1, first_word, (batch, words, *config.id_shape), generator=generator)
+    begin_id, end_id = config.bos_token_id, config.eos_token_id
+    assert begin_id is not None
+    assert end_id is not None
+    ids = ids.masked_fill(ids.eq(begin_id) | ids.eq(end_id), 0)
+    if config.num_input_words > 0:
+        ids[..., -1] = torch.randint(first_word, config.vocab_size, (batch, words), generator=generator)
+    mask = torch.zeros(batch, words, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        start = words - length if row % 2 else 0
+        mask[row, start : start + length] = 1
+        ends = [start + length * number // num_texts for number in range(num_texts + 1)]
+        for begin, end in itertools.pairwise(ends):
+            ids[row, begin, ...] = begin_id
+            ids[row, end - 1, ...] = end_id
+    tensors = {"input_ids": ids, "attention_mask": mask}
+    if has_state:
+        for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
+            shape = (config.num_hidden_layers, batch, 2 * size)
+            tensors[name] = torch.rand(shape, generator=generator) - 0.5
+    return tensors
+
+
+def _program(module: NamedTensors) -> torch.export.ExportedProgram:
+    example = _examples(module, [[9, 6, 8]])[0]
+    batch, words = torch.export.Dim("batch", min=1), torch.export.Dim("words", min=1)
+    shapes = {name: {1: batch} if name in ("hidden", "cell") else {0: batch, 1: words} for name in example}
+    with torch.no_grad():
+        return torch.export.export(module, (), example, dynamic_shapes=shapes, strict=False)
+
+
+def _write_onnx(module: NamedTensors, path: Path) -> None:
+    program = _program(module)
+    names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
+    outputs = list(module(**_examples(module, [[4]])[0]))
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not needed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # and of two inputs that share their axes
+        graph = torch.onnx.export(
+            program, input_names=names, output_names=outputs, dynamic_shapes=axes, dynamo=True, verbose=False
+        )
+    assert graph is not None
+    for weight in graph.model.graph.initializers.values():
+        # Each has a shape of its own; a second record of it misleads ONNX Runtime's quantisation, which transposes.
+        weight.shape = weight.type = None
+    weight_bytes = sum(parameter.nbytes for parameter in module.parameters())
+    graph.save(path, external_data=weight_bytes > LARGEST_FILE)
+
+
+def _runner(path: Path) -> Callable[[Tensors], Tensors] | None:
+    """Runs a file; None where what runs it is not installed."""
+    if path.suffix == ".pt2":
+        program = torch.export.load(path).module()
+        return lambda inputs: program(**inputs)
+    if find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: Tensors) -> Tensors:
+        values = session.run(names, {name: tensor.numpy() for name, tensor in inputs.items()})
+        return {name: torch.from_numpy(value) for name, value in zip(names, values, strict=True)}
+
+    return run
+
+
+def _examples(module: NamedTensors, batches: list[list[int]]) -> list[Tensors]:
+    num_texts = getattr(module.model, "num_texts", 1)
+    return [example_inputs(module.model.config, lengths, num_texts, module.has_state) for lengths in batches]
+
+
+@torch.inference_mode()
+def _largest_difference(module: NamedTensors, run: Callable[[Tensors], Tensors]) -> float:
+    """Over batches of other sizes than the one that was traced; absolute below 1, relative above."""
+    differences = []
+    for inputs in _examples(module, [[4], [7, 12], [5, 16, 9, 4, 11]]):
+        expected, found = module(**inputs), run(inputs)
+        assert list(expected) == list(found)
+        for name, tensor in expected.items():
+            if tensor.shape != found[name].shape:
+                raise ValueError(f"`{name}` has shape {tuple(found[name].shape)}, expected {tuple(tensor.shape)}.")
+            differences.append(((found[name] - tensor).abs() / tensor.abs().clamp(min=1)).max())
+    return torch.stack(differences).max().item()

@@ -1,0 +1,204 @@
+"""The README.md of a model's folder, rendered by `huggingface_hub` from `model_cards/template.md`.
+
+A card is put together from what is known: the architecture, from the config; what the authors of the weights published
+(`Facts`); how a checkpoint was converted (`Conversion`); how a model was trained here (`TrainingRun`). What is not
+known has no section, and where facts are missing the card says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata, resources
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from ..model.configuration_elmo import ElmoConfig
+
+FEATURE_EXTRACTION = "feature-extraction"
+TAGS = ["elmo", "bilm", "word-embeddings"]
+ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One published number: what was measured, and where the number stands."""
+
+    measured: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Licence:
+    """The licence of weights.
+
+    Attributes:
+        name: the Hub's name for it; `"other"` with `other_name` and `link`, or `"unknown"`.
+        note: what the authors say, and where.
+        other_name: a short name of an `"other"` licence.
+        link: where it stands.
+    """
+
+    name: str
+    note: str
+    other_name: str | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is published about the weights.
+
+    Attributes:
+        title: as in "the small English model of the Allen Institute".
+        languages: ISO 639 codes.
+        training_data: what the biLM read.
+        licence: under which they are published.
+        page: where the weights are published.
+        datasets: Hub names of the very texts that were read, if they have any.
+        scores: published numbers.
+        words: how text must be split, if not as `word_splitter` says.
+        word_limit: how much of a word is read, as far as is known without the config.
+        example: two texts for the snippet.
+    """
+
+    title: str
+    languages: tuple[str, ...]
+    training_data: str
+    licence: Licence
+    page: str
+    datasets: tuple[str, ...] = ()
+    scores: tuple[Score, ...] = ()
+    words: str | None = None
+    word_limit: str = "48 bytes of UTF-8"
+    example: tuple[str, str] = ENGLISH_EXAMPLE
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How a folder came from a checkpoint.
+
+    Attributes:
+        source_name: what the source is called.
+        digests: SHA-256 of each source file by its name.
+        difference: largest difference found by the check, or None.
+    """
+
+    source_name: str
+    digests: Mapping[str, str]
+    difference: float | None
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """How a model was trained by transformers' Trainer.
+
+    Attributes:
+        base_model: Hub name of the model it started from, or None.
+        dataset: what it was trained on, in words, or None.
+        hyperparameters: by name.
+        results: final scores on the evaluation set, by name.
+        history: one row for each evaluation.
+        model_index: the same results as the Hub reads them.
+    """
+
+    hyperparameters: Mapping[str, str]
+    results: Mapping[str, str]
+    history: Sequence[Mapping[str, str]] = ()
+    base_model: str | None = None
+    dataset: str | None = None
+    model_index: list[EvalResult] = field(default_factory=list)
+
+
+def render_card(
+    name: str,
+    *,
+    config: ElmoConfig | None = None,
+    num_parameters: int | None = None,
+    auto_class: str = "AutoModel",
+    task: str = FEATURE_EXTRACTION,
+    facts: Facts | None = None,
+    command: str | None = None,
+    conversion: Conversion | None = None,
+    run: TrainingRun | None = None,
+    word_splitter: str = "ptb",
+    **labels: Any,
+) -> str:
+    """Renders a card.
+
+    Args:
+        name: the folder's name, from which the card's snippet loads.
+        config: the architecture; None if it is not known before the weights are at hand.
+        num_parameters: numbers in the checkpoint.
+        auto_class: what the snippet loads the model with.
+        task: the pipeline that opens the model.
+        facts: what the authors of the weights published.
+        command: what converts the published files.
+        conversion: how the folder came from a checkpoint.
+        run: how the model was trained.
+        word_splitter: how the folder's tokenizer splits raw text; where `facts` tell more of words, that is told.
+        **labels: further metadata of `ModelCardData`, such as `license`; they win over those of `facts`.
+    """
+    fields: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
+    if facts is not None:
+        licence = facts.licence
+        fields |= {"license": licence.name, "license_name": licence.other_name, "license_link": licence.link}
+        fields |= {"language": list(facts.languages), "datasets": list(facts.datasets) or None}
+    if run is not None and run.model_index:
+        fields |= {"model_name": name, "eval_results": run.model_index}
+    fields |= {key: value for key, value in labels.items() if value is not None}
+    card = ModelCard.from_template(
+        ModelCardData(**fields),
+        template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
+        name=name,
+        version=metadata.version("elmo-hf"),
+        architecture=[] if config is None else architecture(config, num_parameters),
+        hidden_size="2P" if config is None else config.hidden_size,
+        word_limit=word_limit(config, facts),
+        word_splitter=word_splitter if facts is None or facts.words is None else None,
+        auto_class=auto_class,
+        task=task,
+        facts=facts,
+        example=ENGLISH_EXAMPLE if facts is None else facts.example,
+        command=command,
+        conversion=conversion,
+        run=run,
+        num_softmax_words=None if config is None else config.num_softmax_words,
+    )
+    return card.content
+
+
+def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:
+    """Rows of the table of sizes."""
+    if config.token_encoder == "char_cnn":
+        filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
+        words = (
+            f"{config.word_embedding_size}-d words ({config.num_input_words}) and " if config.num_input_words else ""
+        )
+        kind = "characters" if config.alphabet == "bytes" else f"code points ({config.num_characters})"
+        encoder = (
+            f"{words}{config.char_embedding_size}-d {kind}, filters {filters} ({config.char_activation}), "
+            f"{config.num_highway_layers} highway layers"
+        )
+    else:
+        width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""
+        encoder = f"{width}word embedding, {config.vocab_size - 1} words"
+    skip = "with" if config.use_skip_connections else "without"
+    return [
+        ("parameters", "not counted" if num_parameters is None else f"{num_parameters:,}"),
+        ("token encoder", encoder),
+        ("biLM", f"{config.num_hidden_layers} layers, {skip} skip connections"),
+        ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
+        ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
+        *([] if config.num_softmax_words is None else [("softmax", f"{config.num_softmax_words:,} words")]),
+    ]
+
+
+def word_limit(config: ElmoConfig | None, facts: Facts | None) -> str | None:
+    """How much of a word is read, or None where words are looked up whole."""
+    if config is None:
+        return None if facts is None else facts.word_limit
+    if config.token_encoder == "word_embedding" and config.alphabet == "bytes":
+        return None
+    unit = {"bytes": "bytes of UTF-8", "code_points": "code points"}[config.alphabet]
+    return f"{config.max_word_length - 2} {unit}"

@@ -1,0 +1,1 @@
+"""Models for a task on top of ELMo."""

@@ -1,0 +1,185 @@
+"""Questions to spans of words in a context: two texts, an attention between them, a start and an end.
+
+    q_j, c_i    encoded words of the question and the context, each text run through the biLM on its own
+    s_ij        = w_q . q_j + w_qc . (q_j . c_i)                         Seo et al. (2017), equation 1
+    a_i         = sum_j softmax_j(s_ij) q_j                              what of the question concerns word i
+    g_i         = [c_i; a_i; |c_i - a_i|; c_i . a_i]
+    start, end  = W m_i + b,    m = LSTM(g) in both directions with `task_encoder="lstm"`, else g
+
+The answer is the span i <= j of at most so many words with the largest start_i + end_j.
+
+Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
+
+Deliberate differences from the BiDAF of the paper: attention from context to question only, where its term for c_i
+alone would be the same for all j and cancel in the softmax; start and end are predicted alike. From other models of
+transformers: logits are for words of the context and lowest everywhere else, so a question without an answer has no
+position to point at and is left out of the loss.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import QuestionAnsweringModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from ..model.configuration_elmo import ElmoConfig
+from .task_encoder import BiLSTM, compare
+from .task_model import ElmoTaskModel
+
+
+class QuestionAttention(nn.Module):
+    """What of the question concerns each word of the context."""
+
+    def __init__(self, size: int) -> None:
+        """Attends with vectors of `size` numbers."""
+        super().__init__()
+        self.question = nn.Linear(size, 1, bias=False)
+        self.product = nn.Linear(size, 1, bias=False)
+
+    def forward(self, context: Tensor, question: Tensor, question_mask: Tensor) -> Tensor:
+        """Maps contexts `(B, Q, D)` and questions `(B, Q, D)` with mask `(B, Q)` to a_i, `(B, Q, D)`.
+
+        Where a question has no words, a_i is zero.
+        """
+        product = (context * self.product.weight) @ question.transpose(1, 2)  # (B, Q, Q): context by question
+        similarity = product + self.question(question).transpose(1, 2)
+        weights = similarity.masked_fill(~question_mask.unsqueeze(1), torch.finfo(similarity.dtype).min).softmax(dim=-1)
+        return weights @ question.masked_fill(~question_mask.unsqueeze(-1), 0)
+
+
+class Answer(NamedTuple):
+    """A span of a context.
+
+    Attributes:
+        text: its characters.
+        start: place of its first character in the context.
+        end: place after its last character.
+        score: product of the probabilities of its first and last word.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+
+
+def extract_answers(
+    start_logits: Tensor,
+    end_logits: Tensor,
+    offset_mapping: Tensor | Sequence[Any],
+    contexts: Sequence[str],
+    max_answer_words: int = 30,
+) -> list[Answer]:
+    """Turns logits into texts.
+
+    Args:
+        start_logits: `(B, T)`, of `ElmoForQuestionAnswering`.
+        end_logits: `(B, T)`.
+        offset_mapping: `(B, T, 2)`, of the tokenizer with `return_offsets_mapping=True`.
+        contexts: B texts.
+        max_answer_words: words of the longest answer.
+
+    Returns:
+        the best answer of each context, with empty text where a context has no words.
+    """
+    answers = []
+    for start, end, offsets, context in zip(start_logits, end_logits, offset_mapping, contexts, strict=True):
+        starts, ends = (torch.as_tensor(logits).float().log_softmax(dim=0) for logits in (start, end))
+        scores = starts.unsqueeze(1) + ends
+        is_span = torch.ones_like(scores, dtype=torch.bool).triu().tril(max_answer_words - 1)
+        first, last = divmod(int(scores.masked_fill(~is_span, -torch.inf).argmax()), len(ends))
+        begin, stop = int(offsets[first][0]), int(offsets[last][1])
+        answers.append(Answer(context[begin:stop], begin, stop, scores[first, last].exp().item()))
+    return answers
+
+
+class ElmoForQuestionAnswering(ElmoTaskModel):
+    """Finds the answer to a question in a context; rows are `tokenizer(question, context)`."""
+
+    num_texts = 2
+    # For those who have the model from a saved folder and not the package.
+    extract_answers = staticmethod(extract_answers)
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes the model with random weights."""
+        super().__init__(config)
+        size = self.task_encoder.output_size
+        self.attention = QuestionAttention(size)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.lstm = BiLSTM(4 * size, config.task_hidden_size) if config.task_encoder == "lstm" else None
+        self.qa_outputs = nn.Linear(4 * size if self.lstm is None else 2 * config.task_hidden_size, 2)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        bilm_layers: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> QuestionAnsweringModelOutput:
+        """Scores the words of each context as first and last words of the answer.
+
+        Args:
+            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, of pairs of question and context.
+            attention_mask: `(B, T)`, 1 on words and boundaries; None: every position that has an id above 0.
+            bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers of these rows where they were computed before.
+            start_positions: `(B,)`, position in the row of the answer's first word; T or more: no answer to learn from.
+            end_positions: `(B,)`, position of its last word, likewise.
+            output_hidden_states: whether to return the biLM's layers.
+            return_dict: False for a plain tuple.
+            **kwargs: accepted and ignored, as every transformers model does.
+
+        Returns:
+            `start_logits` and `end_logits` `(B, T)`, lowest outside of the context, with positions the `loss`, and the
+            layers `(B, T, 2P)` as `hidden_states`.
+
+        Raises:
+            ValueError: if a row is no pair of texts, a position is not a word of the context, or a shape is wrong.
+        """
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
+        question, context = texts.rows.split(texts.vectors)
+        question_mask, context_mask = texts.rows.split(texts.rows.mask)
+        vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))
+        if self.lstm is not None:
+            vectors = self.lstm(vectors, context_mask)
+        logits = self.qa_outputs(vectors)
+        # Back to the positions of the rows, in which questions have no logits.
+        logits = texts.rows.put_back(torch.cat([torch.zeros_like(logits), logits]))
+        is_context = context_mask.long()
+        in_context = texts.rows.put_back(torch.cat([torch.zeros_like(is_context), is_context])).bool()
+        start_logits, end_logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(
+            -1
+        )
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            for name, positions in (("start_positions", start_positions), ("end_positions", end_positions)):
+                _check_positions(name, positions, in_context)
+            loss = self.loss_function(start_logits, end_logits, start_positions, end_positions) + self.mix_penalty()
+        return QuestionAnsweringModelOutput(
+            loss=loss,
+            start_logits=start_logits.contiguous(),
+            end_logits=end_logits.contiguous(),
+            hidden_states=tuple(texts.layers) if output_hidden_states else None,
+        )
+
+
+def _check_positions(name: str, positions: Tensor, in_context: Tensor) -> None:
+    if torch.compiler.is_compiling():
+        return  # a compiled graph cannot look at the data
+    num_positions = in_context.shape[1]
+    flat = positions.reshape(-1)
+    is_word = in_context.gather(1, flat.clamp(0, num_positions - 1).unsqueeze(1)).squeeze(1) & (flat >= 0)
+    wrong = (~is_word & (flat < num_positions)).nonzero()
+    if len(wrong) > 0:
+        row = int(wrong[0])
+        raise ValueError(
+            f"`{name}` must be positions of words of the context, found {int(flat[row])} in row {row}; a question "
+            f"without an answer has the number of positions, {num_positions}, or more."
+        )

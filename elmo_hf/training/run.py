@@ -1,0 +1,225 @@
+"""A pretraining run from corpus to Hub folder, which goes on where it was killed.
+
+    OUT/run.json             what the run was begun with: settings, architecture, fingerprint of the corpora
+    OUT/checkpoint-N/        the Trainer's, with the LSTM state; the best one on held-out text and the newest are kept
+    OUT/runs/                TensorBoard's events
+    OUT/config.json, ...     the finished model: weights, tokenizer, code
+    OUT/log.json, curve.png  its losses and held-out perplexities by step
+
+Glossary: B rows of a process, T steps of a window.
+"""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ..language_model.corpus import Corpus
+from ..language_model.pretraining import ElmoForPreTraining
+from ..model.configuration_elmo import ElmoConfig
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .trainer import ElmoPretrainer, PretrainingArguments, last_complete_checkpoint
+
+# Settings that make another run of it; the others say how often to log, or where.
+DECISIVE = (
+    "seed",
+    "data_seed",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "world_size",
+    "unroll_steps",
+    "scale_loss_by_steps",
+    "reset_probability",
+    "frozen_steps",
+    "learning_rate",
+    "lr_scheduler_type",
+    "max_grad_norm",
+    "optim",
+    "optim_args",
+    "adagrad_start",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "weight_decay",
+    "warmup_steps",
+    "lr_scheduler_kwargs",
+    "num_train_epochs",
+    "max_steps",
+    "bf16",
+    "fp16",
+)
+# What a config.json has beside the fields of `ElmoConfig`.
+CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
+
+
+def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
+    """A model with random weights and its tokenizer.
+
+    Args:
+        vocabulary: the file with the words of the softmax; with word input, of the word embedding too.
+        **fields: of `ElmoConfig`; the vocabulary's size follows from the file.
+
+    Raises:
+        ValueError: naming the field, the legal values and the value found.
+    """
+    unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(ElmoConfig)} - CONFIG_KEYS)
+    if unknown:
+        raise ValueError(f"`ElmoConfig` has no field {', '.join(f'`{name}`' for name in unknown)}.")
+    is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
+    if is_characters:
+        tokenizer = ElmoTokenizer(
+            max_word_length=fields.get("max_word_length", 50), word_splitter="ptb", words_file=str(vocabulary)
+        )
+    else:
+        tokenizer = ElmoTokenizer(fields["token_encoder"], vocab_file=str(vocabulary))
+    num_words = len(tokenizer.predicted_words or [])
+    fields["num_softmax_words"] = num_words
+    if not is_characters:
+        fields["vocab_size"] = num_words + 1
+    return ElmoForPreTraining(ElmoConfig(**fields)), tokenizer
+
+
+def pretrain(
+    model: ElmoForPreTraining,
+    tokenizer: ElmoTokenizer,
+    train: Corpus,
+    held_out: Corpus | None,
+    args: PretrainingArguments,
+) -> ElmoPretrainer:
+    """Trains, or goes on with the run that `args.output_dir` holds, and writes the finished model there.
+
+    Args:
+        model: with random weights, or one to adapt; what it starts from is not looked at again when a run goes on.
+        tokenizer: with the vocabulary of the softmax.
+        train: the corpus.
+        held_out: text to score at each checkpoint, by which the best one is chosen; None: the last one is it.
+        args: settings.
+
+    Returns:
+        the trainer, whose `state.log_history` has every loss and perplexity.
+
+    Raises:
+        ValueError: if the folder holds a finished model, or a run with other settings or corpora.
+    """
+    output = Path(args.output_dir)
+    if tokenizer.num_word_classes != model.config.num_softmax_words:
+        raise ValueError(
+            f"the vocabulary has {tokenizer.num_word_classes} words and the model's softmax "
+            f"{model.config.num_softmax_words}; they must be as many."
+        )
+    if held_out is not None and len(held_out) == 0:
+        raise ValueError("the held-out text has no sentences.")
+    if (output / "config.json").exists():
+        raise ValueError(f"{output} holds a finished model; choose another folder.")
+    description = _description(model, train, held_out, args)
+    trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
+    trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
+    checkpoint = last_complete_checkpoint(output)
+    if checkpoint is not None:
+        _compare(output, description)
+    elif trainer.is_world_process_zero():
+        _write_json(output / "run.json", description)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
+        trainer.evaluate()  # no schedule asked for scores on the way
+    if trainer.is_world_process_zero():
+        log = trainer.state.log_history
+        _write_json(output / "log.json", log)
+        draw_curve(log, output / "curve.png")
+        trainer.create_model_card(model_name=output.resolve().name)
+        _write_model(trainer.model, tokenizer, output)
+    return trainer
+
+
+def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
+    """Draws training losses and held-out perplexities against steps."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    losses, perplexities = figure.subplots(1, 2)
+    losses.set(title="Training loss", xlabel="step", ylabel="nats per prediction")
+    perplexities.set(title="Held-out perplexity, full softmax", xlabel="step", yscale="log")
+    for axes, names in (
+        (losses, ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")),
+        (
+            perplexities,
+            tuple(
+                f"eval_{state}{direction}_perplexity"
+                for direction in ("forward", "backward")
+                for state in ("", "carried_")
+            ),
+        ),
+    ):
+        for name in names:
+            points = [(entry["step"], entry[name]) for entry in log if name in entry]
+            if points:
+                label = name.removeprefix("eval_").replace("_", " ")
+                axes.plot(*zip(*points, strict=True), label=label, linestyle="--" if "carried" in name else "-")
+        if axes.lines:
+            axes.legend()
+    figure.savefig(path)
+
+
+def _description(
+    model: ElmoForPreTraining, train: Corpus, held_out: Corpus | None, args: PretrainingArguments
+) -> dict[str, Any]:
+    settings = {name: getattr(args, name) for name in DECISIVE}
+    config = model.config.to_diff_dict()
+    config.pop("transformers_version", None)
+    corpora = {"train": train, "held_out": held_out}
+    return {
+        "settings": {name: str(value) for name, value in settings.items()},
+        "config": {name: str(config[name]) for name in sorted(config)},
+        "corpora": {name: None if corpus is None else _fingerprint(corpus) for name, corpus in corpora.items()},
+    }
+
+
+def _fingerprint(corpus: Corpus) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for array in (corpus.rows, corpus.starts, corpus.ids, corpus.classes):
+        digest.update(array.tobytes())
+    return {"sentences": len(corpus), "words": corpus.num_words, "sha256": digest.hexdigest()}
+
+
+def _compare(output: Path, description: dict[str, Any]) -> None:
+    """Compares what a run was begun with and what is asked for now.
+
+    Raises:
+        ValueError: naming the differences.
+    """
+    try:
+        begun = json.loads((output / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{output} holds checkpoints, but no record of how their run was begun ({error}); choose another folder."
+        ) from error
+    differences = [
+        f"{part}.{name} was {begun[part].get(name)}, now {description[part].get(name)}"
+        for part in description
+        for name in sorted({*begun[part], *description[part]})
+        if begun[part].get(name) != description[part].get(name)
+    ]
+    if differences:
+        raise ValueError(
+            f"{output} holds a run that was begun otherwise ({'; '.join(differences)}). "
+            "Give the same settings to go on with it, or choose another folder."
+        )
+
+
+def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, output: Path) -> None:
+    """Writes the finished model, last of all the file that says it is finished."""
+    partial = output / ".model.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
+        path.replace(output / path.name)
+    partial.rmdir()
+
+
+def _write_json(path: Path, value: Any) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,340 @@
+"""Pretraining and adapting an ELMo with the Trainer of transformers (bilm-tf's `train`).
+
+One step takes a window of T steps of every row (`streams.py`) and minimises
+
+    T . (forward loss + backward loss) / 2
+
+with one clipping of the global gradient norm and Adagrad, whose accumulator starts at 1: because of that start and of
+the absolute clipping the factor T is not a matter of units. The LSTM state of a window is the next one's start; no
+gradient goes back over the border (truncated back-propagation through time). The defaults are bilm-tf's; each of its
+habits is one setting of `PretrainingArguments`.
+
+With several processes, each trains rows of its own of the same streams, so N processes of B rows do what one process
+of N x B rows does, up to the order of summation (and to the random numbers of dropout and sampling, which each
+process draws for itself, as each of bilm-tf's towers does).
+
+Held-out text is scored with the full softmax, in both directions, from the zero state (how ELMo is used) and with the
+state carried along (bilm-tf's test). A checkpoint holds the LSTM state beside weights, optimiser and random generators,
+and the place in the data follows from the number of steps, so training that was killed goes on bit for bit.
+
+Glossary: B rows of a process, T steps of a window.
+
+Deliberate differences from bilm-tf: sampled losses are logged under names of their own; held-out text is scored during
+training; a sentence may begin from the zero state (`reset_probability`).
+"""
+
+import json
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from ..language_model.corpus import Corpus
+from ..language_model.pretraining import ElmoForPreTraining
+from ..language_model.scoring import score_carried, score_from_zero, stream_inputs
+from ..language_model.streams import Stream
+from ..model.lstmp import BiLMState
+from ..share.training_card import ElmoTrainer
+
+logger = logging.getLogger(__name__)
+
+LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
+
+
+@dataclass
+class PretrainingArguments(TrainingArguments):
+    """Settings of a training run: those of the Trainer, with bilm-tf's values, and these.
+
+    `per_device_train_batch_size` is B, the number of rows; `num_train_epochs` counts passes over the corpus.
+
+    Attributes:
+        unroll_steps: T, words of a row in one step; gradients do not go further back.
+        scale_loss_by_steps: whether the loss is multiplied by T before its gradient is taken, as bilm-tf does.
+        adagrad_start: what Adagrad's accumulator starts from (torch's own default is 0).
+        reset_probability: chance of a sentence to begin from the zero state; 0: never, as in bilm-tf.
+        frozen_steps: steps at the start in which only the softmax learns, for a model that comes without one.
+    """
+
+    unroll_steps: int = field(default=20)
+    scale_loss_by_steps: bool = field(default=True)
+    adagrad_start: float = field(default=1.0)
+    reset_probability: float = field(default=0.1)
+    frozen_steps: int = field(default=0)
+    per_device_train_batch_size: int = field(default=128)
+    num_train_epochs: float = field(default=10)
+    learning_rate: float = field(default=0.2)
+    lr_scheduler_type: str = field(default="constant")
+    max_grad_norm: float = field(default=10.0)
+    optim: str = field(default="adagrad")
+    # A loss that is not a number is logged as such.
+    logging_nan_inf_filter: bool = field(default=False)
+    # The scalar mixes have no part in the loss.
+    ddp_find_unused_parameters: bool | None = field(default=True)
+
+    def __post_init__(self) -> None:
+        """Validates.
+
+        Raises:
+            ValueError: naming the setting, the legal values and the value found.
+        """
+        if self.unroll_steps < 1:
+            raise ValueError(f"`unroll_steps` must be at least 1, found {self.unroll_steps}.")
+        if not 0 <= self.reset_probability <= 1:
+            raise ValueError(f"`reset_probability` must be in [0, 1], found {self.reset_probability}.")
+        for name in ("frozen_steps", "adagrad_start"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"`{name}` must be at least 0, found {getattr(self, name)}.")
+        super().__post_init__()
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process trains; a processor has no number, which Accelerate gives it and torch cannot load to."""
+        device = super().device
+        return torch.device("cpu") if device.type == "cpu" else device
+
+    @property
+    def n_gpu(self) -> int:
+        """At most 1: each process trains on one device, and several GPUs are several processes (`torchrun`)."""
+        return min(super().n_gpu, 1)
+
+
+class Windows(Dataset):
+    """Window after window of one process's rows, as arguments of `ElmoForPreTraining`; item k is the k-th window."""
+
+    def __init__(self, corpus: Corpus, num_rows: int, own_rows: range, args: PretrainingArguments) -> None:
+        """Cuts `num_rows` rows of the corpus into windows, of which this process reads `own_rows`."""
+        self._corpus, self._num_rows, self._own_rows, self._args = corpus, num_rows, own_rows, args
+        # Made where they are read, because workers of a DataLoader get this object pickled.
+        self._streams: list[Stream] = []
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        """The window; going forward is cheap, going back starts anew."""
+        step = index * self._args.unroll_steps
+        if not self._streams or step < self._streams[0].step:
+            self._streams = self._start()
+        for stream in self._streams:
+            stream.skip(step - stream.step)
+        forward, backward = (stream.take(self._args.unroll_steps, self._own_rows) for stream in self._streams)
+        return stream_inputs(self._corpus, forward, backward)
+
+    def _start(self) -> list[Stream]:
+        return [
+            Stream(
+                self._corpus,
+                self._num_rows,
+                is_backward=is_backward,
+                seed=self._args.seed if self._args.data_seed is None else self._args.data_seed,
+                reset_probability=self._args.reset_probability,
+            )
+            for is_backward in (False, True)
+        ]
+
+
+class WindowNumbers(Sampler):
+    """Batch sampler of the windows of one pass after the other, numbered on from pass to pass."""
+
+    def __init__(self, num_windows: int, trainer: Trainer) -> None:
+        """`num_windows` is the number of windows of a pass; `trainer` knows how many passes are over."""
+        self._num_windows = num_windows
+        self._trainer = trainer
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """One window a batch; none where a run that goes on was killed after its last step."""
+        if self._trainer.state.global_step >= self._trainer.state.max_steps:
+            return iter([])
+        first = int(self._trainer.state.epoch or 0) * self._num_windows
+        return iter([[number] for number in range(first, first + self._num_windows)])
+
+    def __len__(self) -> int:
+        """Windows of a pass."""
+        return self._num_windows
+
+
+class ElmoPretrainer(ElmoTrainer):
+    """The Trainer, where the LSTM state goes along from step to step.
+
+    `train_dataset` and `eval_dataset` are `Corpus`es.
+    """
+
+    control: TrainerControl
+
+    def __init__(self, model: ElmoForPreTraining, args: PretrainingArguments, **kwargs: Any) -> None:
+        """Takes the arguments of `Trainer`."""
+        super().__init__(model, args, **kwargs)
+        # The Trainer divides by the number of accumulated windows; older transformers let Accelerate do it once more.
+        self.accelerator.gradient_accumulation_steps = 1
+        self.bilm_state: BiLMState | None = None
+        self._losses: dict[str, list[Tensor]] = defaultdict(list)
+        self.add_callback(_Start(self))
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Windows of this process's rows."""
+        corpus, rows = self.train_dataset, self.args.per_device_train_batch_size
+        num_rows = rows * self.args.world_size
+        num_windows = corpus.num_predictions // (num_rows * self.args.unroll_steps)
+        if num_windows == 0:
+            raise ValueError(
+                f"the corpus has {corpus.num_predictions} predictions, fewer than the {num_rows} x "
+                f"{self.args.unroll_steps} of one batch; use fewer rows or steps."
+            )
+        own = range(self.args.process_index * rows, (self.args.process_index + 1) * rows)
+        return DataLoader(
+            Windows(corpus, num_rows, own, self.args),
+            batch_sampler=WindowNumbers(num_windows, self),
+            collate_fn=_only,
+            num_workers=self.args.dataloader_num_workers,
+        )
+
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args: PretrainingArguments, *others: Any) -> tuple[Any, dict[str, Any]]:
+        """The Trainer's optimiser; Adagrad with the start of its accumulator, on CPUs in one pass over the weights."""
+        optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, *others)
+        if args.optim == "adagrad":
+            settings["initial_accumulator_value"] = args.adagrad_start
+            settings["fused"] = True if args.device.type == "cpu" else None  # None: torch chooses
+        return optimizer_class, settings
+
+    def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        """The loss of one window, from the state of the one before."""
+        outputs = model(**inputs, state=self.bilm_state)
+        self.bilm_state = BiLMState(*outputs["state"])
+        for name in LOSSES:
+            if outputs.get(name) is not None:
+                self._losses[name].append(outputs[name].detach())
+        return outputs["loss"] * self._loss_scale
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """One window; returns its loss in nats per prediction, without the factor of the gradient."""
+        return super().training_step(*args, **kwargs) / self._loss_scale
+
+    @property
+    def _loss_scale(self) -> int:
+        return self.args.unroll_steps if self.args.scale_loss_by_steps else 1
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Adds each direction's mean loss since the last log, and of exact losses the perplexity."""
+        if "loss" in logs:
+            for name, values in self._losses.items():
+                mean = self.accelerator.reduce(torch.stack(values).mean(), reduction="mean").item()
+                logs[name] = round(mean, 4)
+            self._losses.clear()
+        super().log(logs, *args, **kwargs)
+
+    def evaluate(
+        self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Scores held-out text; the keys of the metrics say direction and state.
+
+        Raises:
+            ValueError: if there is no held-out text.
+        """
+        corpus = self.eval_dataset if eval_dataset is None else eval_dataset
+        if corpus is None:
+            raise ValueError("there is no held-out text to score: give `eval_dataset`, a `Corpus`.")
+        metrics = [self._scores(corpus, metric_key_prefix) if self.accelerator.is_main_process else None]
+        broadcast_object_list(metrics)
+        assert metrics[0] is not None
+        self.log(metrics[0])
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics[0])
+        return metrics[0]
+
+    def _scores(self, corpus: Corpus, prefix: str) -> dict[str, float]:
+        model = self.accelerator.unwrap_model(self.model)
+        was_training = model.training
+        model.eval()
+        metrics = {f"{prefix}_{name}": value for name, value in held_out_metrics(model, corpus).items()}
+        model.train(was_training)
+        return metrics
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """Saves the LSTM state beside the random generators: both are each process's own."""
+        super()._save_rng_state(output_dir)
+        if self.bilm_state is not None:
+            state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
+            save_file(state, self._state_file(output_dir))
+        # What is written next says that the checkpoint is whole.
+        self.accelerator.wait_for_everyone()
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        super()._load_rng_state(checkpoint)
+        if checkpoint is not None:
+            path = self._state_file(checkpoint)
+            if not path.is_file():
+                raise ValueError(f"{path} is not there; a run goes on with as many processes as it was begun with.")
+            state = load_file(path)
+            self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
+
+    def _state_file(self, folder: str) -> Path:
+        return Path(folder) / f"bilm_state_{self.args.process_index}.safetensors"
+
+
+class _Start(TrainerCallback):
+    """What happens at the start of training, and of its steps."""
+
+    def __init__(self, trainer: ElmoPretrainer) -> None:
+        self._trainer = trainer
+
+    def on_train_begin(
+        self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._trainer.bilm_state = None
+        # A checkpoint brings the way of computing that was chosen for the device it was written on.
+        optimizer = kwargs["optimizer"]
+        for group in optimizer.param_groups:
+            if "fused" in group:
+                group["fused"] = optimizer.defaults["fused"]
+        # Where the run goes on under another name of its folder, the Trainer would lose its best checkpoint.
+        best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
+        if best.is_dir():
+            state.best_model_checkpoint = str(best)
+        # Dropout and sampling differ between processes, as between bilm-tf's towers.
+        torch.manual_seed(args.seed + args.process_index)
+
+    def on_step_begin(
+        self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if args.frozen_steps:
+            model = self._trainer.accelerator.unwrap_model(self._trainer.model)
+            is_frozen = state.global_step < args.frozen_steps
+            model.elmo.token_encoder.requires_grad_(not is_frozen)
+            model.elmo.bilm.requires_grad_(not is_frozen)
+
+
+def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, float]:
+    """Perplexities of a text: from the zero state, and (`carried_`) with the state carried along."""
+    zero, carried = score_from_zero(model, corpus), score_carried(model, corpus)
+    metrics = {}
+    for prefix, scores in (("", zero), ("carried_", carried)):
+        for name in ("forward_perplexity", "backward_perplexity", "perplexity"):
+            metrics[prefix + name] = getattr(scores, name)
+    metrics["loss"] = math.log(zero.perplexity)
+    return metrics
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint whose last file is whole: a run may have been killed while it wrote one."""
+    numbered = [
+        (int(path.name.rpartition("-")[2]), path) for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()
+    ]
+    for _, path in sorted(numbered, reverse=True):
+        try:
+            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            logger.warning("%s is incomplete and left out.", path)
+            continue
+        return path
+    return None
+
+
+def _only(items: list[Any]) -> Any:
+    return items[0]

@@ -1,0 +1,93 @@
+"""`elmo-hf pretrain --model`: language models and converted biLMs go on with a newcomer's text and vocabulary."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from language_models import state_of, words_file
+from newcomer import pretrain, pretrain_whole, write_files
+from pretraining_runs import VOCABULARY
+from test_cli import assert_fails
+from typer.testing import Result
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("newcomer"))
+
+
+@pytest.fixture(scope="module")
+def pretrained(work: Path) -> tuple[Path, Result]:
+    return pretrain_whole(work)
+
+
+def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
+    options = ("--model", tiny_folder, "--vocabulary", work / "words.txt", "--frozen-steps", 2)
+    result = pretrain(work, tmp_path / "frozen", *options)
+    assert result.exit_code == 0, result.output
+    before, after = state_of(tiny_folder), state_of(tmp_path / "frozen")
+    compared = [name for name in before if "scalar_mixes" not in name]
+    assert len(compared) > 10
+    for name in compared:
+        np.testing.assert_array_equal(after[f"elmo.{name}"], before[name])
+    assert np.abs(after["softmax.bias"]).max() > 0
+    result = pretrain(work, tmp_path / "thawed", *options[:-1], 1)
+    assert result.exit_code == 0, result.output
+    thawed = state_of(tmp_path / "thawed")
+    assert not any(np.array_equal(thawed[f"elmo.{name}"], before[name]) for name in compared)
+    assert ElmoTokenizer.from_pretrained(tmp_path / "thawed").predicted_words == VOCABULARY
+
+
+def test_a_half_precision_model_is_adapted_in_single_precision(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "half")
+    ElmoForPreTraining.from_pretrained(tiny_folder, num_softmax_words=5, dtype=torch.float16).elmo.save_pretrained(
+        tmp_path / "half"
+    )
+    assert {array.dtype.name for array in state_of(tmp_path / "half").values()} == {"float16"}
+    result = pretrain(work, tmp_path / "lm", "--model", tmp_path / "half", "--vocabulary", work / "words.txt")
+    assert result.exit_code == 0, result.output
+    assert {array.dtype.name for array in state_of(tmp_path / "lm").values()} == {"float32"}
+
+
+def test_a_half_precision_language_model_is_adapted_in_single_precision(
+    pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+) -> None:
+    ElmoForPreTraining.from_pretrained(pretrained[0], dtype=torch.float16).save_pretrained(tmp_path / "half")
+    ElmoTokenizer.from_pretrained(pretrained[0]).save_pretrained(tmp_path / "half")
+    assert {array.dtype.name for array in state_of(tmp_path / "half").values()} == {"float16"}
+    result = pretrain(work, tmp_path / "lm", "--model", tmp_path / "half")
+    assert result.exit_code == 0, result.output
+    assert {array.dtype.name for array in state_of(tmp_path / "lm").values()} == {"float32"}
+    assert ElmoForPreTraining.from_pretrained(tmp_path / "lm").dtype == torch.float32
+
+
+def test_a_language_model_is_adapted_with_its_own_softmax(
+    pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+) -> None:
+    result = pretrain(work, tmp_path / "same", "--model", pretrained[0], "--learning-rate", 0)
+    assert result.exit_code == 0, result.output
+    before, after = state_of(pretrained[0]), state_of(tmp_path / "same")
+    assert set(before) == set(after)
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array)
+    result = pretrain(work, tmp_path / "other", "--model", pretrained[0], "--softmax", "sampled", "--samples", 4)
+    assert result.exit_code == 0, result.output
+    assert ElmoForPreTraining.from_pretrained(tmp_path / "other").config.softmax == "sampled"
+    assert ElmoTokenizer.from_pretrained(tmp_path / "other").predicted_words == VOCABULARY
+
+
+def test_a_language_model_takes_a_new_vocabulary(pretrained: tuple[Path, Result], work: Path, tmp_path: Path) -> None:
+    vocabulary = words_file(tmp_path, VOCABULARY[:9])
+    result = pretrain(work, tmp_path / "lm", "--model", pretrained[0], "--vocabulary", vocabulary)
+    assert result.exit_code == 0, result.output
+    assert state_of(tmp_path / "lm")["softmax.weight"].shape == (9, 7)
+
+
+def test_adaptation_of_a_converted_bilm_asks_for_a_vocabulary(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
+    message = "this config has none. Make a vocabulary with `elmo-hf vocab`"
+    assert_fails(pretrain(work, tmp_path / "out", "--model", tiny_folder), 1, message)

@@ -1,0 +1,373 @@
+"""The commands of language models: a newcomer's whole run, every softmax, and errors in plain words."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from checkpoints import run_python
+from language_models import state_of, words_file
+from newcomer import pretrain, pretrain_whole, write_files
+from pretraining_runs import FIELDS, VOCABULARY, write_text
+from test_cli import assert_fails, read_hdf5, run
+from typer.testing import Result
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.training.run import new_language_model
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("newcomer"))
+
+
+@pytest.fixture(scope="module")
+def pretrained(work: Path) -> tuple[Path, Result]:
+    return pretrain_whole(work)
+
+
+def save_word_model(folder: Path, vocabulary: Path) -> None:
+    model, tokenizer = new_language_model(vocabulary, token_encoder="word_embedding", projection_size=7, cell_size=8)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def perplexities(output: str, state: str) -> list[float]:
+    """Forward, backward and mean as a command printed them."""
+    (line,) = re.findall(rf"^perplexity +{state} .*$", output, re.MULTILINE)
+    return [float(number) for number in re.findall(r"(?:forward|backward|mean) +([\d.]+)", line)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "example"),
+    [
+        ("vocab", "elmo-hf vocab corpus.txt -o words.txt --size 50000"),
+        (
+            "pretrain",
+            "elmo-hf pretrain corpus.txt -o my-elmo --vocabulary words.txt --config config.json "
+            "--held-out held-out.txt",
+        ),
+        ("score", "elmo-hf score my-elmo text.txt --per-word surprisal.tsv"),
+    ],
+)
+def test_help_of_each_verb_shows_its_example(verb: str, example: str) -> None:
+    result = run(verb, "--help")
+    assert result.exit_code == 0
+    assert f"Example: {example}" in " ".join(result.stdout.split())
+
+
+def test_vocab_writes_words_by_frequency_and_says_what_they_cover(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", [["b", "a", "b"], [], ["c", "b", "a"]])
+    write_text(tmp_path / "b.txt", [["b", "d", "<UNK>", "e"]])
+    result = run("vocab", tmp_path / "*.txt", "-o", tmp_path / "words", "--size", 5)
+    assert result.exit_code == 0
+    assert (tmp_path / "words").read_text() == "<S>\n</S>\n<UNK>\nb\na\n"
+    assert result.stdout == (
+        f"Wrote 5 words to {tmp_path / 'words'}: 60.00% of the corpus's 10 words (6 distinct) are among them.\n"
+    )
+    result = run("vocab", tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "words", "--min-count", 2)
+    assert result.exit_code == 0
+    assert (tmp_path / "words").read_text() == "<S>\n</S>\n<UNK>\nb\na\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt", "words"]
+
+
+def test_vocab_splits_raw_text_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("It isn't.\n")
+    assert run("vocab", tmp_path / "a.txt", "-o", tmp_path / "words", "--words", "ptb").exit_code == 0
+    assert (tmp_path / "words").read_text().split()[3:] == [".", "It", "is", "n't"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("corpus.txt",), 2, "Missing option '--output' / '-o'."),
+        (("none.txt", "-o", "w"), 1, "Error: there is no file none.txt."),
+        (("corpus.txt", "-o", "w", "--size", 3), 2, "Invalid value for '--size'"),
+        (
+            ("corpus.txt", "-o", "w", "--min-count", 99),
+            1,
+            "Error: no word is left for the vocabulary: 18 distinct words",
+        ),
+        (("corpus.txt", "-o", "nowhere/w"), 1, "No such file or directory: 'nowhere/.w.partial'"),
+    ],
+    ids=str,
+)
+def test_vocab_says_what_is_wrong(
+    arguments: tuple[object, ...], code: int, message: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    assert_fails(run("vocab", *arguments), code, message)
+    assert not (work / "w").exists()
+
+
+def test_pretrain_writes_a_whole_folder(pretrained: tuple[Path, Result]) -> None:
+    folder, result = pretrained
+    names = {path.name for path in folder.iterdir()}
+    assert {"run.json", "checkpoint-20", "runs", "log.json", "curve.png"} < names
+    assert {"config.json", "words.txt", "tokenizer_config.json", "pretraining.py", "modeling_elmo.py"} < names
+    assert len([name for name in names if name.startswith("checkpoint-")]) == 2
+    assert [name for name in names if name.endswith((".bin", ".pt", ".pth", ".partial"))] == []
+    assert any(path.stat().st_size > 0 for path in (folder / "runs").rglob("events.out.tfevents.*"))
+    assert (folder / "curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "20/20" in result.stderr
+    assert f"Wrote {folder}.\n" in result.stdout
+    assert re.search(r"^training text: 40 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", result.stdout, re.MULTILINE)
+    assert re.search(r"^held-out text: 9 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", result.stdout, re.MULTILINE)
+
+
+def test_the_log_has_losses_and_perplexities_by_step(pretrained: tuple[Path, Result]) -> None:
+    log = json.loads((pretrained[0] / "log.json").read_text())
+    assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
+    assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]
+
+
+def test_pretrain_ends_with_the_perplexities_of_the_model_that_it_wrote(
+    pretrained: tuple[Path, Result], work: Path
+) -> None:
+    folder, result = pretrained
+    log = json.loads((folder / "log.json").read_text())
+    best = min((entry for entry in log if "eval_perplexity" in entry), key=lambda entry: entry["eval_perplexity"])
+    scored = run("score", folder, work / "held-out.txt")
+    assert scored.exit_code == 0, scored.output
+    for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
+        printed = perplexities(result.stdout, state)
+        names = ("forward_perplexity", "backward_perplexity", "perplexity")
+        assert printed == pytest.approx([best[prefix + name] for name in names], abs=0.006)
+        assert perplexities(scored.stdout, state) == printed
+
+
+def test_a_pretrained_folder_loads_where_this_package_is_not_imported(
+    pretrained: tuple[Path, Result], tmp_path: Path
+) -> None:
+    code = """
+import sys
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+inputs = tokenizer(["a bb ccc"], return_tensors="pt")
+biLM = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+lm = AutoModelForPreTraining.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+output = lm(**inputs, output_logits=True)
+print(tuple(biLM(**inputs).last_hidden_state.shape), tuple(output.backward_logits.shape), "elmo_hf" in sys.modules)
+print(lm.score([["a", "bb"]], tokenizer).forward_perplexity)
+"""
+    printed = run_python(code, tmp_path, pretrained[0]).splitlines()
+    assert printed[0] == f"(1, 5, 14) (1, 5, {len(VOCABULARY)}) False"
+    model = ElmoForPreTraining.from_pretrained(pretrained[0]).eval()
+    tokenizer = ElmoTokenizer.from_pretrained(pretrained[0])
+    assert float(printed[1]) == pytest.approx(model.score([["a", "bb"]], tokenizer).forward_perplexity)
+
+
+def test_a_pretrained_folder_embeds(pretrained: tuple[Path, Result], work: Path, tmp_path: Path) -> None:
+    result = run("embed", pretrained[0], work / "held-out.txt", "-o", tmp_path / "v.hdf5", "--split-into-words")
+    assert result.exit_code == 0, result.output
+    assert [vectors.shape for vectors in read_hdf5(tmp_path / "v.hdf5")][-3:] == [(3, 0, 14), (3, 4, 14), (3, 0, 14)]
+
+
+@pytest.mark.parametrize("carries_state", [False, True])
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_score_writes_the_surprisal_of_each_word(
+    suffix: str, carries_state: bool, pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / f"table{suffix}"
+    options = ("--carry-state", "--rows", 2) if carries_state else ()
+    result = run("score", pretrained[0], work / "held-out.txt", "--per-word", path, *options)
+    assert result.exit_code == 0, result.output
+    assert f"Wrote {path}.\n" in result.stdout
+    if suffix == ".tsv":
+        with path.open(encoding="utf-8", newline="") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter="\t"))
+    else:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    assert list(rows[0]) == ["sentence", "position", "word", "is_unknown", "forward_bits", "backward_bits"]
+    lines = (work / "held-out.txt").read_text().splitlines()
+    words = [(n, k, w) for n, line in enumerate(lines) if line for k, w in enumerate(["<S>", *line.split(), "</S>"])]
+    assert [(int(row["sentence"]), int(row["position"]), row["word"]) for row in rows] == words
+    assert [str(row["is_unknown"]).lower() == "true" for row in rows] == [
+        w not in VOCABULARY or w == "<UNK>" for *_, w in words
+    ]
+    model = ElmoForPreTraining.from_pretrained(pretrained[0]).eval()
+    tokenizer = ElmoTokenizer.from_pretrained(pretrained[0])
+    sentences = [line.split() for line in lines if line]
+    scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=2)
+    for name, places in (("forward", slice(1, None)), ("backward", slice(0, -1))):
+        index = 0 if name == "forward" else 1
+        for number, line in enumerate(line for line in lines if line):
+            cells = [row[f"{name}_bits"] for row in rows if lines[int(row["sentence"])] == line]
+            bits = np.array([np.nan if cell in (None, "") else float(cell) for cell in cells])
+            np.testing.assert_allclose(bits[places], scores.surprisals(number)[index], rtol=1e-5)
+            assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("lm", "none.txt"), "none.txt"),
+        (("none", "corpus.txt"), "none"),
+        (("lm", "corpus.txt", "--per-word", "t.csv"), "t.csv must end in .tsv or .parquet."),
+        (("lm", "corpus.txt", "--per-word", "no/t.tsv"), "no/t.tsv cannot be written: there is no folder no."),
+        (("lm", "blank.txt"), "blank.txt has no sentences."),
+    ],
+    ids=str,
+)
+def test_score_says_what_is_wrong(
+    arguments: tuple[str, ...],
+    message: str,
+    pretrained: tuple[Path, Result],
+    work: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(work)
+    (work / "blank.txt").write_text("\n \n")
+    assert_fails(run("score", *arguments), 1, message)
+
+
+def test_score_refuses_a_folder_without_a_softmax(tiny_folder: Path, work: Path) -> None:
+    assert_fails(run("score", tiny_folder, work / "corpus.txt"), 1, "a language model needs `num_softmax_words`")
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, ("--softmax", "sampled", "--samples", 5)),
+        ({"softmax": "adaptive", "softmax_cutoffs": [4, 9], "projection_size": 17}, ()),
+        ({"softmax_cutoffs": [5]}, ("--softmax", "adaptive")),
+        ({"num_hidden_layers": 1, "use_skip_connections": False, "cell_size": 7}, ("--accumulate", 2)),
+        ({}, ("--bf16",)),
+        ({}, ("--epochs", 0.5, "--max-steps", -1, "--reset-probability", 1)),
+    ],
+    ids=str,
+)
+def test_pretrain_makes_every_kind_of_model(
+    fields: dict[str, Any], options: tuple[object, ...], work: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(FIELDS | fields))
+    vocabulary = ("--vocabulary", work / "words.txt", "--config", tmp_path / "config.json")
+    result = pretrain(work, tmp_path / "lm", *vocabulary, *options)
+    assert result.exit_code == 0, result.output
+    scored = run("score", tmp_path / "lm", work / "held-out.txt")
+    assert scored.exit_code == 0, scored.output
+    # Words drawn at random would have as many; a broken model has many more.
+    assert 1 < perplexities(scored.stdout, "from zero state")[2] < 3 * len(VOCABULARY)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_pretrain_makes_a_word_model(is_shared: bool, work: Path, tmp_path: Path) -> None:
+    fields = {"token_encoder": "word_embedding", "projection_size": 7, "cell_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"share_embedding_softmax": is_shared}))
+    result = pretrain(work, tmp_path / "lm", "--vocabulary", work / "words.txt", "--config", tmp_path / "config.json")
+    assert result.exit_code == 0, result.output
+    state = state_of(tmp_path / "lm")
+    assert state["elmo.token_encoder.embedding.weight"].shape == (len(VOCABULARY) + 1, 7)
+    assert ("softmax.weight" in state) != is_shared
+    assert ElmoTokenizer.from_pretrained(tmp_path / "lm").predicted_words == VOCABULARY
+    assert run("score", tmp_path / "lm", work / "held-out.txt").exit_code == 0
+
+
+def test_pretrain_starts_from_the_seed(work: Path, tmp_path: Path) -> None:
+    options = ("--vocabulary", work / "words.txt", "--config", work / "config.json")
+    for name, seed in (("a", 4), ("b", 4), ("c", 5)):
+        assert pretrain(work, tmp_path / name, *options, "--seed", seed).exit_code == 0
+    states = [state_of(tmp_path / name)["softmax.weight"] for name in ("a", "b", "c")]
+    assert np.array_equal(states[0], states[1])
+    assert not np.array_equal(states[0], states[2])
+
+
+FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt one."
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ((), 2, FORMS),
+        (("--config", "config.json"), 2, FORMS),
+        (("--model", "lm", "--config", "config.json"), 2, FORMS),
+        (("--vocabulary", "none.txt"), 1, "No such file or directory: 'none.txt'"),
+        (("--vocabulary", "no-unk.txt"), 1, "the vocabulary lacks <UNK>; every vocabulary of an ELMo needs them."),
+        (("--vocabulary", "latin.txt"), 1, "latin.txt must be UTF-8 text: 'utf-8' codec can't decode byte 0xe9"),
+        (("--vocabulary", "words.txt", "--config", "none.json"), 1, "No such file or directory: 'none.json'"),
+        (("--vocabulary", "words.txt", "--config", "corpus.txt"), 1, "corpus.txt is not JSON: Expecting value"),
+        (("--vocabulary", "words.txt", "--config", "list.json"), 1, "list.json must hold one JSON object with fields"),
+        (("--vocabulary", "words.txt", "--config", "typo.json"), 1, "`ElmoConfig` has no field `cell_sise`, `layers`."),
+        (
+            ("--vocabulary", "words.txt", "--config", "wrong.json"),
+            1,
+            "`cell_size` must be a whole number of at least 1",
+        ),
+        (("--vocabulary", "words.txt", "--softmax", "sampled"), 1, "`num_softmax_samples` may be at most"),
+        (("--vocabulary", "words.txt", "--softmax", "adaptive"), 1, "`softmax_cutoffs` of an adaptive softmax must be"),
+        (
+            ("--vocabulary", "words.txt", "--config", "deep.json"),
+            1,
+            "`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, because each cluster's "
+            "vectors are a quarter as wide as those before it; found 15.",
+        ),
+        (("--model", "nowhere"), 1, "there is no folder nowhere, and a Hub name looks like org/name."),
+        (("--model", "word-model", "--vocabulary", "words.txt"), 1, "reads words by its own vocabulary"),
+        (("--model", "lm", "--softmax", "adaptive"), 1, "`softmax_cutoffs` of an adaptive softmax must be"),
+    ],
+    ids=str,
+)
+def test_pretrain_says_what_is_wrong_and_writes_nothing(
+    options: tuple[str, ...],
+    code: int,
+    message: str,
+    pretrained: tuple[Path, Result],
+    work: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(work)
+    words_file(work, ["<S>", "</S>", "a"], "no-unk.txt")
+    (work / "latin.txt").write_bytes("<S>\n</S>\n<UNK>\né\n".encode("latin-1"))
+    (work / "list.json").write_text("[1]")
+    (work / "typo.json").write_text('{"cell_sise": 3, "layers": 2, "cell_size": 4}')
+    (work / "wrong.json").write_text('{"cell_size": 0}')
+    (work / "deep.json").write_text('{"softmax": "adaptive", "softmax_cutoffs": [4, 8], "projection_size": 15}')
+    save_word_model(work / "word-model", work / "words.txt")
+    assert_fails(pretrain(Path(), Path("out"), *options), code, message)
+    assert not (work / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "held_out", "message"),
+    [
+        (["a b"], ["a"], "the corpus has 3 predictions, fewer than the 3 x 5 of one batch; use fewer rows or steps."),
+        ([], ["a"], "the corpus has 0 predictions, fewer than the 3 x 5 of one batch; use fewer rows or steps."),
+        (["a b"] * 9, ["", " "], "the held-out text has no sentences."),
+    ],
+)
+def test_a_text_that_is_too_small_is_refused_and_blocks_no_other_try(
+    corpus: list[str], held_out: list[str], message: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.txt").write_text("\n".join(corpus))
+    Path("other.txt").write_text("\n".join(held_out))
+    options = ("--vocabulary", work / "words.txt", "--config", work / "config.json", "--max-steps", 1, "-o", "out")
+    refused = run("pretrain", "small.txt", "--held-out", "other.txt", *options, "--rows", 3, "--unroll-steps", 5)
+    assert_fails(refused, 1, message)
+    Path("small.txt").write_text("a b")
+    result = run("pretrain", "small.txt", *options, "--rows", 1, "--unroll-steps", 2)
+    assert result.exit_code == 0, result.output
+
+
+def test_a_finished_folder_is_not_trained_again(pretrained: tuple[Path, Result], work: Path) -> None:
+    options = ("--vocabulary", work / "words.txt", "--config", work / "config.json")
+    assert_fails(pretrain(work, pretrained[0], *options), 1, "lm holds a finished model; choose another folder.")
+
+
+@pytest.mark.parametrize(
+    ("verb", "package"),
+    [("vocab", "datasets"), *(("pretrain", name) for name in ("accelerate", "datasets", "matplotlib", "tensorboard"))],
+)
+def test_a_missing_package_is_named_with_what_installs_it(
+    verb: str, package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    result = run(verb, work / "corpus.txt", "-o", tmp_path / "out")
+    assert_fails(result, 1, f"this needs {package}, not installed here: pip install 'elmo-hf[train]'")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,251 @@
+"""Trained AllenNLP models with ELMo inside: the biLM, its mixes, its settings, and what is left behind."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from archives import (
+    OPTIONS_KEY,
+    PREFIX,
+    archive_files,
+    config_json,
+    golden_state,
+    state_bytes,
+    write_files,
+    write_tar,
+)
+from checkpoints import FIXTURES, read_datasets, shared
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.formats import convert_source
+from elmo_hf.conversion.readers.trained_allennlp import read_trained_allennlp
+from elmo_hf.conversion.sources import open_source
+
+# Those of the golden cases that AllenNLP itself can hold: skip connections, and words of 50 characters.
+CASES = [
+    "base_2l_relu",
+    "tight_clip_2l_tanh",
+    "one_layer_n261_batch1",
+    "three_layer_nohighway_noclip",
+    "four_layer",
+]
+TOLERANCE = 2e-5
+CASE = "base_2l_relu"
+NOT_CARRIED = "3 arrays of the task's model are not carried: encoder._module (2), tag_projection_layer._module (1)."
+
+
+def convert(source: Path, destination: Path, **given: Any) -> list[str]:
+    told: list[str] = []
+    convert_source(source, destination, Given(**given), tell=told.append)
+    return told[1:]
+
+
+def run(folder: Path, sentences: list[list[str]], **fields: Any) -> Any:
+    model = ElmoModel.from_pretrained(folder, **fields).eval()
+    inputs = ElmoTokenizer.from_pretrained(folder)(
+        sentences, is_split_into_words=True, padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        return model(**inputs, output_hidden_states=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_archive_gives_allennlps_layers_and_all_its_mixes(case: str, tmp_path: Path) -> None:
+    source = write_tar(tmp_path / "model.tar.gz", archive_files(case))
+    assert convert(source, tmp_path / "to") == [f"Note: {NOT_CARRIED}"]
+    expected = np.load(FIXTURES / case / "expected.npz")
+    output = run(tmp_path / "to", json.loads((FIXTURES / case / "sentences.json").read_text())["call1"])
+    layers = torch.stack(output.hidden_states).numpy()
+    np.testing.assert_allclose(layers, expected["layers_with_boundaries"], rtol=0, atol=TOLERANCE)
+    mixes = torch.stack(output.elmo_representations).numpy()
+    np.testing.assert_allclose(mixes, expected["mix_with_boundaries"], rtol=0, atol=TOLERANCE)
+
+
+def test_layer_norm_dropout_and_frozen_mixes_are_those_of_the_training(tmp_path: Path) -> None:
+    settings = {"do_layer_norm": True, "dropout": 0.2, "scalar_mix_parameters": [0, 1, 0]}
+    source = write_tar(tmp_path / "model.tar.gz", archive_files(CASE, **settings))
+    convert(source, tmp_path / "to")
+    expected = np.load(FIXTURES / CASE / "expected.npz")
+    output = run(tmp_path / "to", json.loads((FIXTURES / CASE / "sentences.json").read_text())["call1"])
+    mask = expected["mask_with_boundaries"][..., None]
+    mixes = torch.stack(output.elmo_representations).numpy()
+    np.testing.assert_allclose(mixes, expected["mix_layer_norm_with_boundaries"] * mask, rtol=0, atol=TOLERANCE)
+    config = ElmoModel.from_pretrained(tmp_path / "to").config
+    assert (config.scalar_mix_layer_norm, config.representation_dropout) == ("batch", 0.2)
+    assert config.scalar_mix_trainable is False
+
+
+def test_without_a_configuration_the_settings_are_allennlps_defaults(tmp_path: Path) -> None:
+    (tmp_path / "task.th").write_bytes(state_bytes(golden_state(CASE, num_mixes=1)))
+    convert(tmp_path / "task.th", tmp_path / "to", options=FIXTURES / CASE / "options.json")
+    config = ElmoModel.from_pretrained(tmp_path / "to").config
+    assert (config.scalar_mix_layer_norm, config.representation_dropout, config.scalar_mix_trainable) == (
+        "none", 0.5, True,
+    )  # fmt: skip
+    assert config.num_output_representations == 1
+
+
+def test_archive_folder_and_weights_alone_are_read_alike(tmp_path: Path) -> None:
+    files = archive_files(CASE)
+    options = FIXTURES / CASE / "options.json"
+    (tmp_path / "one.th").write_bytes(state_bytes(golden_state(CASE), as_zip=True))
+    sources = {
+        "gz": (write_tar(tmp_path / "model.tar.gz", files), {}),
+        "bz2": (write_tar(tmp_path / "model.tar.bz2", files, "bz2"), {}),
+        "inside": (write_tar(tmp_path / "nested.tar.gz", {f"./m/{name}": data for name, data in files.items()}), {}),
+        "folder": (write_files(tmp_path / "folder", files), {}),
+        "training": (
+            write_files(tmp_path / "training", {"best.th": files["weights.th"], "config.json": files["config.json"]}),
+            {"options": options},
+        ),
+        "alone": (tmp_path / "one.th", {"options": options}),
+    }
+    written = set()
+    for name, (source, given) in sources.items():
+        convert(source, tmp_path / f"{name}.to", **given)
+        written.add((tmp_path / f"{name}.to" / "model.safetensors").read_bytes())
+    assert len(written) == 1
+
+
+def test_the_witness_agrees_and_sees_a_change_in_any_array(tmp_path: Path) -> None:
+    source = write_tar(tmp_path / "model.tar.gz", archive_files(CASE))
+    difference = convert_source(source, tmp_path / "to", Given(), check=True)
+    assert difference is not None
+    assert difference < 1e-5
+    state = golden_state(CASE)
+    unchanged = witness(tmp_path / "first.th", state)
+    bilm = [name for name in state if name.startswith(f"{PREFIX}_elmo_lstm.")]
+    assert len(bilm) == 1 + 2 * 4 + 2 * 2 + 2 + 4 * 4
+    for index, name in enumerate(bilm):
+        changed = witness(tmp_path / f"{index}.th", state | {name: state[name] + 0.25})
+        assert np.abs(changed - unchanged).max() > 1e-3, name
+
+
+def witness(path: Path, state: Any) -> np.ndarray:
+    path.write_bytes(state_bytes(state))
+    with open_source(path) as source:
+        make_reference = read_trained_allennlp(source, Given(FIXTURES / CASE / "options.json")).make_reference
+    assert make_reference is not None
+    return make_reference().embed(["Hello", "naïve", "x" * 60])
+
+
+def test_it_goes_back_to_hdf5_with_the_1_taken_off_the_forget_bias(tmp_path: Path) -> None:
+    convert(write_tar(tmp_path / "model.tar.gz", archive_files(CASE)), tmp_path / "to")
+    notes = folder_to_allennlp(tmp_path / "to", tmp_path / "back")
+    assert [note[:40] for note in notes] == [
+        "the format adds 1.0 to the forget gate; ",
+        "the scalar mix is not carried: the forma",
+    ]
+    original, returned = read_datasets(FIXTURES / CASE / "weights.hdf5"), read_datasets(tmp_path / "back/weights.hdf5")
+    assert returned.keys() == original.keys()
+    for name, array in original.items():
+        # -1 * 0.0 and its way back are zeros of either sign.
+        tolerance = 1.2e-7 if name.endswith("/B") else 0
+        np.testing.assert_allclose(returned[name], array, rtol=0, atol=tolerance, err_msg=name)
+    assert json.loads((tmp_path / "back/options.json").read_text()) == json.loads(
+        (FIXTURES / CASE / "options.json").read_text()
+    )
+
+
+def test_the_archive_of_allennlps_own_tests_gives_its_layers_and_its_mix(tmp_path: Path) -> None:
+    source = shared("fixtures", "allennlp_archive")
+    notes = convert(source / "model.tar.gz", tmp_path / "to", options=source / "options.json")
+    assert notes == [
+        "Note: 18 arrays of the task's model are not carried: encoder._module (16), tag_projection_layer._module (2)."
+    ]
+    expected, sentences = np.load(source / "expected.npz"), json.loads((source / "sentences.json").read_text())
+    output = run(tmp_path / "to", sentences)
+    layers = torch.stack(output.hidden_states).numpy()
+    np.testing.assert_allclose(layers, expected["layers_with_boundaries"], rtol=0, atol=TOLERANCE)
+    for row, words in enumerate(sentences):
+        mix = output.elmo_representations[0][row, 1 : 1 + len(words)]
+        np.testing.assert_allclose(mix, expected["mix"][row, : len(words)], rtol=0, atol=TOLERANCE)
+    mix = ElmoModel.from_pretrained(tmp_path / "to").scalar_mixes[0]
+    np.testing.assert_array_equal(mix.logits.detach(), expected["scalar_parameters"])
+    assert mix.scale.item() == expected["gamma"]
+
+
+def test_the_card_names_the_archive_and_the_given_options(tmp_path: Path) -> None:
+    files = {name: data for name, data in archive_files(CASE).items() if not name.startswith("fta/")}
+    convert(write_tar(tmp_path / "ner.tar.gz", files), tmp_path / "to", options=FIXTURES / CASE / "options.json")
+    text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", text, re.MULTILINE) == ["ner.tar.gz", "options.json"]
+    assert "converted from ner.tar.gz by" in text
+
+
+def test_cached_words_are_named_as_not_carried(tmp_path: Path) -> None:
+    state = golden_state(CASE)
+    state[f"{PREFIX}_elmo_lstm._word_embedding.weight"] = torch.ones(5, 8)
+    source = write_tar(tmp_path / "model.tar.gz", archive_files(CASE) | {"weights.th": state_bytes(state)})
+    (note,) = convert(source, tmp_path / "to")
+    assert note.startswith("Note: 4 arrays of the task's model are not carried: ")
+    assert note.endswith(f"{PREFIX}_elmo_lstm._word_embedding (1).")
+
+
+def drop(name: str) -> Callable[[dict[str, bytes]], None]:
+    return lambda files: files.pop(name) and None
+
+
+def change_state(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[dict[str, bytes]], None]:
+    def changed(files: dict[str, bytes]) -> None:
+        state = golden_state(CASE)
+        change(state)
+        files["weights.th"] = state_bytes(state)
+
+    return changed
+
+
+def put(name: str, content: bytes) -> Callable[[dict[str, bytes]], None]:
+    return lambda files: files.update({name: content})
+
+
+FTA = f"fta/{OPTIONS_KEY}"
+SECOND = {f"second.{name}": tensor for name, tensor in golden_state(CASE).items()}
+LSTM = f"{PREFIX}_elmo_lstm._elmo_lstm."
+WORD_OPTIONS = b'{"lstm": {"dim": 4, "projection_dim": 3}}'
+NO_ELMO = {"encoder.weight": torch.ones(2), "encoder.bias": torch.ones(2), "decoder.weight": torch.ones(2)}
+FAULTS = {
+    "no options": (drop(FTA), "holds no options files of ELMo (the training read '/home/them/options.json'), and"),
+    "several options": (put("fta/other.options_file", b"{}"), "holds 2 options files of ELMo (the training read"),
+    "no configuration": (lambda files: [files.pop(FTA), files.pop("config.json")], "no options files of ELMo, and"),
+    "word input": (put(FTA, WORD_OPTIONS), "describes word input, but the weights hold characters."),
+    "broken configuration": (put("config.json", b"{"), "config.json is not JSON"),
+    "no ELMo": (put("weights.th", state_bytes(NO_ELMO)), "_char_embedding_weights`, found encoder, decoder."),
+    "two ELMos": (change_state(lambda state: state.update(SECOND)), f"found several, behind '{PREFIX}', 'second."),
+    "no mix": (change_state(lambda state: [state.pop(k) for k in list(state) if "gamma" in k]), "no scalar mix `"),
+    "a mix too short": (
+        change_state(lambda state: state.pop(f"{PREFIX}scalar_mix_1.scalar_parameters.2")),
+        "shape: `scalar_mix_1.scalar_parameters` must be (3,), found (2,)",
+    ),
+    "a layer too many": (
+        change_state(lambda state: state.update({f"{LSTM}forward_layer_2.state_projection.weight": torch.ones(8, 32)})),
+        "unknown: `_elmo_lstm._elmo_lstm.forward_layer_2.state_projection.weight` (8, 32)",
+    ),
+    "a layer too few": (
+        change_state(lambda state: state.pop(f"{LSTM}backward_layer_1.state_linearity.bias")),
+        "missing: `_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias` (128,)",
+    ),
+    "nan": (
+        change_state(lambda state: state[f"{LSTM}backward_layer_1.state_linearity.bias"].fill_(float("nan"))),
+        "values: `_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias` holds NaN or infinite numbers",
+    ),
+    "dropout": (put("config.json", config_json(dropout=2)), "`representation_dropout` must be in [0, 1), found 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), FAULTS.values(), ids=FAULTS)
+def test_faulty_archive_is_refused(change: Callable[[dict[str, bytes]], Any], message: str, tmp_path: Path) -> None:
+    files = archive_files(CASE)
+    change(files)
+    source = write_tar(tmp_path / "model.tar.gz", files)
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        convert(source, tmp_path / "to")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.tar.gz"]

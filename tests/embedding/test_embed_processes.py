@@ -1,0 +1,136 @@
+"""Two processes embed a corpus together, bit for bit as one does, also after one of them was killed."""
+
+import builtins
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from embedding_ranks import WINDOW_CHARACTERS
+from launching import launch
+from vectors import SENTENCES, assert_all_close, embed_alone, read_vectors
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding import embed, processes
+from elmo_hf.embedding.embed import embed_file
+from elmo_hf.embedding.processes import Processes
+
+COPIES = 4
+
+
+def chunks_of(work: Path) -> list[str]:
+    return sorted(path.name for path in work.glob("chunk-*.json"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
+    """`alone.hdf5` by one process, the files of `embedding_ranks.py` by two, and `finished.hdf5` begun by two."""
+    folder = tmp_path_factory.mktemp("embedding")
+    corpus = folder / "corpus.txt"
+    corpus.write_text("".join(f"{sentence}\n" for sentence in SENTENCES * COPIES), encoding="utf-8")
+    (folder / "bad.jsonl").write_text('"fine"\n17\n')
+    code, output = launch("embedding_ranks.py", "killed", folder, tiny_folder)
+    assert code != 0, output
+    shutil.copytree(folder / "killed.hdf5.partial", folder / "resumed.hdf5.partial")
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
+    num_threads = torch.get_num_threads()
+    # As the launched processes have.
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embed, "WINDOW_CHARACTERS", WINDOW_CHARACTERS)
+        embed_file(model, tokenizer, corpus, folder / "alone.hdf5", batch_words=20)
+        shutil.copytree(folder / "killed.hdf5.partial", folder / "finished.hdf5.partial")
+        embed_file(model, tokenizer, corpus, folder / "finished.hdf5", batch_words=20)
+    torch.set_num_threads(num_threads)
+    code, output = launch("embedding_ranks.py", "whole", folder, tiny_folder, stdin=corpus)
+    (folder / "output").write_text(output)
+    assert code == 0, output[-5000:]
+    return folder
+
+
+def test_one_process_alone_writes_the_vectors_of_each_sentence_in_order(
+    folder: Path, tiny_folder: Path, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder)
+    expected = [embed_alone(model, tiny_tokenizer, sentence, "all") for sentence in SENTENCES]
+    assert_all_close(read_vectors(folder / "alone.hdf5"), expected * COPIES)
+
+
+@pytest.mark.parametrize("name", ["whole", "stream", "resumed", "finished"])
+def test_two_processes_write_the_same_bytes_as_one(name: str, folder: Path) -> None:
+    assert (folder / f"{name}.hdf5").read_bytes() == (folder / "alone.hdf5").read_bytes()
+    assert not (folder / f"{name}.hdf5.partial").exists()
+
+
+def test_a_killed_process_leaves_whole_windows_of_both(folder: Path) -> None:
+    chunks = chunks_of(folder / "killed.hdf5.partial")
+    # The second process finished its first window, number 1, and died at its second, number 3.
+    assert "chunk-00000001.json" in chunks
+    assert "chunk-00000003.json" not in chunks
+    places = json.loads((folder / "killed.hdf5.partial" / "chunk-00000001.json").read_text())["places"]
+    assert sorted(places, key=int) == ["3", "4"]
+
+
+def test_the_first_process_alone_speaks_and_all_name_errors(folder: Path) -> None:
+    output = (folder / "output").read_text()
+    for name in ("whole", "resumed", "stream"):
+        assert output.count(f"Wrote {len(SENTENCES) * COPIES} sentences to {folder / name}.hdf5.") == 1
+    assert output.count(f"Error: {folder / 'whole.hdf5'} exists already; remove it or choose another name.") == 2
+    assert output.count("Error: bad.jsonl, line 2: must be a string, a list of words, or an object with") == 2
+    for rank in (0, 1):
+        assert output.count(f"process {rank} ended with 1") == 2
+    assert not (folder / "bad.hdf5.partial").exists()
+
+
+class Second(Processes):
+    """The second of two processes, in the place of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index, self.number = 1, 2
+
+    def on_first(self, function: Any) -> Any:
+        return embed.Plan(Path("corpus.txt"), [3], [0])
+
+
+def test_a_machine_that_does_not_see_the_folder_says_so(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+) -> None:
+    message = r"^process 1 does not see .*vectors\.npz\.partial, which the first process made; the machines must share "
+    with pytest.raises(ValueError, match=message):
+        embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "vectors.npz", processes=Second())
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"WORLD_SIZE": "1", "LOCAL_RANK": "0"}, {"WORLD_SIZE": "4"}], ids=["none", "one", "a cluster's"]
+)
+def test_without_a_launcher_there_is_one_process_and_no_accelerate(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_module = builtins.__import__
+
+    def refusing(name: str, *arguments: Any) -> Any:
+        assert not name.startswith("accelerate")
+        return import_module(name, *arguments)
+
+    for name in ("WORLD_SIZE", "LOCAL_RANK", *processes.MPI_SIZES):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(builtins, "__import__", refusing)
+    alone = Processes.launched()
+    assert (alone.index, alone.number, alone.is_first) == (0, 1, True)
+    assert alone.on_first(lambda: 17) == 17
+    alone.wait()
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_several_processes_without_accelerate_say_what_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "3")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(processes, "find_spec", lambda name: None)
+    message = r"^3 processes need accelerate, not installed here: pip install 'elmo-hf\[train\]'\.$"
+    with pytest.raises(ValueError, match=message):
+        Processes.launched()

@@ -1,0 +1,176 @@
+"""Checkpoints for tests: the golden cases, third-party ones where they are, and small ones made at random."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from loopback_hub import LoopbackHub
+
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
+from elmo_hf.conversion.errors import ConversionError
+
+Options = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+BASE = FIXTURES / "base_2l_relu"
+EDGES = FIXTURES / "bilm_tf_edges"
+TINY_LM = FIXTURES / "bilm_tf_lm_tiny"
+SAVES = FIXTURES / "bilm_tf_saves"
+# 32 words, as many as `bi_word_2` has rows.
+VOCABULARY = ["<S>", "</S>", "<UNK>", "the", "ferry"] + [f"word{number}" for number in range(6, 33)]
+CELL = "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell"
+SHARED = Path(__file__).parents[3] / "shared"
+
+# Each carries real AllenNLP numbers; see fixtures/README.md.
+GOLDEN_CASES = [
+    "base_2l_relu",
+    "tight_clip_2l_tanh",
+    "one_layer_n261_batch1",
+    "three_layer_nohighway_noclip",
+    "four_layer",
+    "char_edges",
+    "noskip_2l_long",
+    "ext_max_chars_24",
+]
+
+
+def shared(*parts: str) -> Path:
+    """A path below ../shared; the test is skipped where that folder is not."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"needs {path}, which is not part of this project")
+    return path
+
+
+def run_python(code: str, folder: Path, *arguments: object) -> str:
+    """Runs a program in a process of its own, offline and with a code cache of its own; returns what it printed."""
+    completed = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return completed.stdout
+
+
+def run_online(code: str, hub: LoopbackHub, home: Path, *arguments: object, **variables: str) -> str:
+    """Runs a program in a process of its own, whose cache is `home`; returns what it printed."""
+    environment = os.environ | hub.environment() | {"HF_HOME": str(home), "OMP_NUM_THREADS": "1"} | variables
+    completed = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return completed.stdout
+
+
+def read_datasets(path: Path) -> Arrays:
+    """Every dataset of an hdf5 file, read without the package."""
+    datasets: Arrays = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(
+            lambda name, item: datasets.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
+        )
+    return datasets
+
+
+def write_datasets(path: Path, arrays: Arrays) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return path
+
+
+def write_checkpoint(folder: Path, options: Options, arrays: Arrays) -> AllenNlpFiles:
+    folder.mkdir()
+    (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
+    return AllenNlpFiles(folder / "options.json", write_datasets(folder / "weights.hdf5", arrays))
+
+
+def base_checkpoint() -> tuple[Options, Arrays]:
+    return json.loads((BASE / "options.json").read_text(encoding="utf-8")), read_datasets(BASE / "weights.hdf5")
+
+
+def bits(arrays: Arrays) -> dict[str, tuple[np.dtype, tuple[int, ...], bytes]]:
+    return {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
+
+
+def assert_returns_bit_by_bit(files: AllenNlpFiles, work: Path) -> None:
+    """Converts there and back; names, dtypes, shapes and bytes of all datasets are those of the source."""
+    allennlp_to_folder(files, work / "there", source_name="source")
+    folder_to_allennlp(work / "there", work / "back")
+    returned, original = read_datasets(work / "back" / "weights.hdf5"), read_datasets(files.weights)
+    assert {array.dtype for array in original.values()} == {np.dtype("float32")}
+    assert bits(returned) == bits(original)
+
+
+def random_checkpoint(options: Options, seed: int, *, cell_projection: bool, char_projection: bool) -> Arrays:
+    """Random arrays of the options' shapes, in bilm-tf's names and layout."""
+    generator = np.random.default_rng(seed)
+    lstm, char_cnn = options["lstm"], options["char_cnn"]
+    size, cell, d = lstm["projection_dim"], lstm["dim"], char_cnn["embedding"]["dim"]
+    n = sum(count for _, count in char_cnn["filters"])
+    shapes: dict[str, tuple[int, ...]] = {"char_embed": (261, d)}
+    for index, (width, count) in enumerate(char_cnn["filters"]):
+        shapes |= {f"CNN/W_cnn_{index}": (1, width, d, count), f"CNN/b_cnn_{index}": (count,)}
+    for index in range(char_cnn["n_highway"]):
+        for name in ("carry", "transform"):
+            shapes |= {f"CNN_high_{index}/W_{name}": (n, n), f"CNN_high_{index}/b_{name}": (n,)}
+    if char_projection:
+        shapes |= {"CNN_proj/W_proj": (n, size), "CNN_proj/b_proj": (size,)}
+    for direction in ("RNN_0", "RNN_1"):
+        for layer in range(lstm["n_layers"]):
+            theirs = f"{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            shapes |= {f"{theirs}/W_0": (2 * size, 4 * cell), f"{theirs}/B": (4 * cell,)}
+            if cell_projection:
+                shapes[f"{theirs}/W_P_0"] = (cell, size)
+    return {name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def random_options(seed: int) -> tuple[Options, bool, bool]:
+    """An odd architecture, and whether it has the projections of the cell and of the CNN."""
+    generator = np.random.default_rng(1000 + seed)
+    max_characters = int(generator.integers(7, 61))
+    size = int(generator.integers(3, 12))
+    cell_projection, char_projection = seed % 4 != 1, seed % 5 != 2
+    filters = [[int(generator.integers(1, 8)), int(generator.integers(1, 7))] for _ in range(generator.integers(1, 4))]
+    if not char_projection:
+        filters = [[3, 1], [1, size - 1]]
+    options = {
+        "lstm": {
+            "projection_dim": size,
+            "dim": int(generator.integers(4, 15)) if cell_projection else size,
+            "n_layers": 1 + seed % 3,
+            "cell_clip": (None, 0, 0.4)[seed // 2 % 3],
+            "proj_clip": (0.3, None, 0)[seed % 3],
+            "use_skip_connections": seed % 2 == 0,
+        },
+        "char_cnn": {
+            "embedding": {"dim": int(generator.integers(2, 7))},
+            "filters": filters,
+            "n_highway": seed // 3 % 3,
+            "activation": ("relu", "tanh")[seed // 2 % 2],
+            "max_characters_per_token": max_characters,
+            "n_characters": 262,
+        },
+    }
+    return options, cell_projection, char_projection
+
+
+def assert_refused(files: AllenNlpFiles, work: Path, message: str, *, check: bool = False) -> None:
+    """The conversion fails with the text and leaves nothing: no DEST, no `.DEST.partial*`."""
+    place = work / "place"
+    place.mkdir()
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        allennlp_to_folder(files, place / "DEST", source_name="any", check=check)
+    assert list(place.iterdir()) == []

@@ -1,0 +1,53 @@
+"""What each of two processes does in `test_embed_processes.py`: `torchrun embedding_ranks.py JOB FOLDER MODEL`."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from elmo_hf.cli import app
+from elmo_hf.embedding import embed
+
+WINDOW_CHARACTERS = 59
+
+
+def run(*arguments: object) -> None:
+    """One command; says how it ended."""
+    try:
+        app(["embed", *map(str, arguments), "--batch-words", "20"])
+    except SystemExit as end:
+        typer.echo(f"process {os.environ['RANK']} ended with {end.code}")
+
+
+def die_at_second_window(embed_window: Any) -> Any:
+    calls = []
+
+    def dying(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2 and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return embed_window(*arguments)
+
+    return dying
+
+
+def main(job: str, folder: Path, model: str) -> None:
+    """Job `killed`: the second process dies. Job `whole`: a file, a stream, a run that goes on, and two errors."""
+    embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
+    if job == "killed":
+        embed._embed_window = die_at_second_window(embed._embed_window)
+        run(model, folder / "corpus.txt", "-o", folder / "killed.hdf5")
+        return
+    for source, name in (("corpus.txt", "whole.hdf5"), ("corpus.txt", "resumed.hdf5"), ("-", "stream.hdf5")):
+        run(model, source if source == "-" else folder / source, "-o", folder / name)
+    run(model, folder / "corpus.txt", "-o", folder / "whole.hdf5")
+    run(model, folder / "bad.jsonl", "-o", folder / "bad.hdf5")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,72 @@
+"""Small models for each task and batches for them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo_hf import (
+    ElmoConfig,
+    ElmoForQuestionAnswering,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoTokenizer,
+)
+from elmo_hf.tasks.task_model import ElmoTaskModel
+
+C = 11
+FIRST = ["The ferry left at noon .", "Yes", "We waited on the quay ."]
+SECOND = ["It left early", "He said no , twice , and went", "All day"]
+IOB_LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
+
+# What a task needs of its config, by a name for test ids.
+TASKS: dict[str, tuple[type[ElmoTaskModel], dict[str, Any]]] = {
+    "classification": (ElmoForSequenceClassification, {"num_labels": 3}),
+    "pairs": (ElmoForSequenceClassification, {"num_labels": 3, "text_pairs": True}),
+    "labelling": (ElmoForTokenClassification, {"id2label": IOB_LABELS}),
+    "crf": (ElmoForTokenClassification, {"id2label": IOB_LABELS, "use_crf": True}),
+    "questions": (ElmoForQuestionAnswering, {}),
+}
+LSTM = {"task_encoder": "lstm", "task_hidden_size": 6, "num_output_representations": 2}
+
+
+def make_task_model(task: str, seed: int = 0, **fields: Any) -> ElmoTaskModel:
+    """A model in evaluation mode with weights so large that logits differ; no two sizes are equal."""
+    model_class, needed = TASKS[task]
+    torch.manual_seed(seed)
+    sizes: dict[str, Any] = {"max_word_length": C, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4], [3, 6]]}
+    sizes |= {"num_highway_layers": 1, "projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4}
+    model = model_class(ElmoConfig(**sizes | needed | fields)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.startswith("elmo."):
+                torch.nn.init.normal_(parameter, std=0.7)
+            elif "bilm" in name:
+                parameter.mul_(3)
+    return model
+
+
+def make_batch(task: str, padding_side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
+    """Ids, mask and what the task is to learn."""
+    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace", padding_side=padding_side)
+    has_pairs = task in ("pairs", "questions")
+    texts = (FIRST[rows], SECOND[rows]) if has_pairs else (FIRST[rows],)
+    encoded = tokenizer(*texts, padding=True, return_tensors="pt")
+    batch = dict(encoded)
+    if task in ("classification", "pairs"):
+        batch["labels"] = torch.tensor([2, 0, 1])[rows]
+    elif task == "questions":
+        firsts = [encoded.word_to_tokens(row, 1, 1).start for row in range(len(texts[0]))]
+        batch["start_positions"] = torch.tensor(firsts)
+        batch["end_positions"] = batch["start_positions"] + torch.tensor([1, 3, 0])[rows]
+    else:
+        batch["labels"] = torch.full(batch["attention_mask"].shape, -100)
+        for row in range(len(texts[0])):
+            words = [place for place, number in enumerate(encoded.word_ids(row)) if number is not None]
+            batch["labels"][row, words] = torch.tensor([1, 2, 0, 3, 4, 4])[: len(words)]
+    return batch
+
+
+def logits_of(output: Any) -> Tensor:
+    """`(B, classes)` for texts, or `(B, T, ...)` for words."""
+    return torch.stack([output.start_logits, output.end_logits], dim=-1) if "start_logits" in output else output.logits

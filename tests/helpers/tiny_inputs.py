@@ -1,0 +1,25 @@
+"""Inputs and configs of tiny models, and the comparison of their outputs."""
+
+from typing import Any
+
+import torch
+
+from elmo_hf import ElmoConfig
+
+
+def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict[str, torch.Tensor]:
+    """Random rows of characters, padded on the right: `input_ids` (B, T, C) and `attention_mask` (B, T)."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(1, 257, (len(lengths), max(lengths), config.max_word_length), generator=generator)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    return {"input_ids": ids * mask.unsqueeze(-1), "attention_mask": mask.long()}
+
+
+def word_config(**fields: Any) -> ElmoConfig:
+    """A tiny model that reads ids of 18 words."""
+    return ElmoConfig(token_encoder="word_embedding", vocab_size=19, projection_size=7, cell_size=9, **fields)
+
+
+def assert_outputs_close(actual: Any, expected: Any, tolerance: float = 1e-6) -> None:
+    """Compares tensors, or tuples and dicts of them, absolutely."""
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)

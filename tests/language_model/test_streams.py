@@ -1,0 +1,222 @@
+"""Streams of sentences: a slow obvious reference, windows, single and endless passes, resets, places."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_lm import SENTENCES, tiny_lm, tiny_tokenizer_of
+
+from elmo_hf.language_model.corpus import BEGIN_ROW, END_ROW, Corpus
+from elmo_hf.language_model.streams import Stream, Window
+
+DIRECTIONS = pytest.mark.parametrize("is_backward", [False, True], ids=["forward", "backward"])
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus.from_sentences(SENTENCES, tiny_tokenizer_of(tiny_lm(), tmp_path))
+
+
+def steps_of(corpus: Corpus, number: int, is_backward: bool) -> list[tuple[int, int, int]]:
+    """Input, target and place of each step of one sentence."""
+    words = corpus.sentence(number).tolist()
+    whole = [BEGIN_ROW, *words, END_ROW]
+    first = int(corpus.starts[number]) + number
+    if is_backward:
+        # Place k of a sentence is the prediction of its word k, of `<S>` for 0.
+        return [(whole[place + 1], whole[place], first + place) for place in range(len(words), -1, -1)]
+    # Place k is the prediction of the word after word k, of `</S>` at last.
+    return [(whole[place], whole[place + 1], first + place) for place in range(len(words) + 1)]
+
+
+def reference(corpus: Corpus, sentences: list[int], num_rows: int, is_backward: bool) -> list[list[list[int]]]:
+    """Rows that are filled one step at a time, as bilm-tf's test does with windows of one step.
+
+    A row that has nothing left takes the next sentence, rows in their order; where there is none, the step that was
+    begun is thrown away, and all is over.
+    """
+    waiting = list(sentences)
+    left: list[list[tuple[int, int, int]]] = [[] for _ in range(num_rows)]
+    rows: list[list[list[int]]] = [[] for _ in range(num_rows)]
+    while True:
+        step = []
+        for row in range(num_rows):
+            if not left[row]:
+                if not waiting:
+                    return rows
+                left[row] = steps_of(corpus, waiting.pop(0), is_backward)
+            step.append(left[row].pop(0))
+        for row in range(num_rows):
+            rows[row].append(list(step[row]))
+
+
+def columns(window: Window) -> list[list[list[int]]]:
+    """Rows of (input, target, place)."""
+    return np.stack([window.inputs, window.targets, window.places], axis=-1).tolist()
+
+
+def joined(windows: list[Window]) -> Window:
+    return Window(*(np.concatenate(parts, axis=1) for parts in zip(*windows, strict=True)))
+
+
+def assert_equal(actual: Window, expected: Window) -> None:
+    for name, array, other in zip(Window._fields, actual, expected, strict=True):
+        np.testing.assert_array_equal(array, other, err_msg=name)
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("num_steps", [1, 4, 100])
+def test_a_single_pass_is_the_references_to_its_last_step(
+    corpus: Corpus, num_rows: int, num_steps: int, is_backward: bool
+) -> None:
+    stream = Stream(corpus, num_rows, is_backward=is_backward)
+    windows = [stream.take(num_steps) for _ in range(45 // num_steps + 1)]
+    expected = reference(corpus, list(range(len(corpus))), num_rows, is_backward)
+    assert columns(joined(windows)) == expected
+    assert stream.step == len(expected[0])
+    assert not any(window.resets.any() for window in windows)
+    assert stream.take(num_steps).inputs.shape == (num_rows, 0)
+
+
+@DIRECTIONS
+def test_one_row_reads_the_text_as_it_stands(corpus: Corpus, is_backward: bool) -> None:
+    window = Stream(corpus, 1, is_backward=is_backward).take(100)
+    assert window.inputs.shape == (1, corpus.num_predictions)
+    assert sorted(window.places[0].tolist()) == list(range(corpus.num_predictions))
+    expected = [step for number in range(len(corpus)) for step in steps_of(corpus, number, is_backward)]
+    assert columns(window)[0] == [list(step) for step in expected]
+
+
+def test_places_are_the_predicted_words_of_the_text_in_both_directions(corpus: Corpus) -> None:
+    """Forward each sentence's words and `</S>`, backward its `<S>` and words."""
+    for is_backward in (False, True):
+        window = Stream(corpus, 1, is_backward=is_backward).take(100)
+        targets = np.empty(corpus.num_predictions, dtype=np.int64)
+        targets[window.places[0]] = window.targets[0]
+        expected = []
+        for number in range(len(corpus)):
+            words = corpus.sentence(number).tolist()
+            expected += [BEGIN_ROW, *words] if is_backward else [*words, END_ROW]
+        assert targets.tolist() == expected
+
+
+@DIRECTIONS
+def test_more_rows_than_sentences_in_a_single_pass_are_no_steps(corpus: Corpus, is_backward: bool) -> None:
+    assert Stream(corpus, len(corpus) + 1, is_backward=is_backward).take(5).inputs.shape == (8, 0)
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("num_rows", [1, 3, 20])
+def test_endless_streams_are_the_references_of_their_order(corpus: Corpus, num_rows: int, is_backward: bool) -> None:
+    window = Stream(corpus, num_rows, is_backward=is_backward, seed=5).take(60)
+    order = order_of(corpus, 5, is_backward, num_passes=num_rows * 60 // corpus.num_predictions + 2)
+    expected = reference(corpus, order, num_rows, is_backward)
+    assert columns(window) == [row[:60] for row in expected]
+
+
+def order_of(corpus: Corpus, seed: int, is_backward: bool, num_passes: int) -> list[int]:
+    """The sentences as one row reads them, told by their places."""
+    window = Stream(corpus, 1, is_backward=is_backward, seed=seed).take(num_passes * corpus.num_predictions)
+    begins = {steps_of(corpus, number, is_backward)[0][2]: number for number in range(len(corpus))}
+    marker = END_ROW if is_backward else BEGIN_ROW
+    return [begins[place] for place in window.places[0][window.inputs[0] == marker].tolist()]
+
+
+@DIRECTIONS
+def test_every_pass_reads_every_sentence_once_in_an_order_of_its_own(corpus: Corpus, is_backward: bool) -> None:
+    order = order_of(corpus, 5, is_backward, num_passes=6)
+    passes = [tuple(order[begin : begin + len(corpus)]) for begin in range(0, len(order), len(corpus))]
+    assert len(passes) == len(set(passes)) == 6
+    assert all(sorted(sentences) == list(range(len(corpus))) for sentences in passes)
+
+
+def test_every_place_is_read_as_often_as_every_other_over_whole_passes(corpus: Corpus) -> None:
+    window = Stream(corpus, 1, is_backward=True, seed=2).take(9 * corpus.num_predictions)
+    assert Counter(window.places[0].tolist()) == dict.fromkeys(range(corpus.num_predictions), 9)
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("lengths", [[1] * 40, [7, 1, 12, 20], [39, 1], [3, 37]])
+def test_windows_of_any_lengths_cut_the_same_streams(corpus: Corpus, lengths: list[int], is_backward: bool) -> None:
+    def stream() -> Stream:
+        return Stream(corpus, 3, is_backward=is_backward, seed=4, reset_probability=0.5)
+
+    whole = stream().take(40)
+    cut = stream()
+    assert_equal(joined([cut.take(length) for length in lengths]), whole)
+    assert cut.step == 40
+
+
+def test_a_sentence_longer_than_the_window_goes_on_in_the_next(corpus: Corpus) -> None:
+    stream = Stream(corpus, 2, is_backward=False)
+    windows = [stream.take(3) for _ in range(2)]
+    words = corpus.sentence(0).tolist()
+    assert windows[0].inputs[0].tolist() == [BEGIN_ROW, *words[:2]]
+    assert windows[1].inputs[0].tolist() == words[2:5]
+    # The second row has read a sentence without words, and one of a single word.
+    assert windows[0].inputs[1].tolist() == [BEGIN_ROW, BEGIN_ROW, *corpus.sentence(2)]
+    assert windows[0].targets[1].tolist() == [END_ROW, *corpus.sentence(2), END_ROW]
+
+
+@DIRECTIONS
+def test_skipping_is_taking_without_reading(corpus: Corpus, is_backward: bool) -> None:
+    def stream() -> Stream:
+        return Stream(corpus, 3, is_backward=is_backward, seed=4, reset_probability=0.5)
+
+    taken, skipped = stream(), stream()
+    for number in (13, 0, 40, 1):
+        taken.take(number)
+        skipped.skip(number)
+        assert skipped.step == taken.step
+        assert_equal(skipped.take(5), taken.take(5))
+
+
+def test_some_rows_are_those_of_all(corpus: Corpus) -> None:
+    every, some = (Stream(corpus, 5, is_backward=True, seed=4, reset_probability=0.5) for _ in range(2))
+    for _ in range(6):
+        whole, part = every.take(7), some.take(7, range(1, 3))
+        assert_equal(part, Window(*(array[1:3] for array in whole)))
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
+@DIRECTIONS
+def test_resets_stand_at_sentence_starts_as_often_as_asked(
+    corpus: Corpus, probability: float, is_backward: bool
+) -> None:
+    window = Stream(corpus, 2, is_backward=is_backward, seed=4, reset_probability=probability).take(3000)
+    is_start = window.inputs == (END_ROW if is_backward else BEGIN_ROW)
+    assert not (window.resets & ~is_start).any()
+    # About 1,300 sentences: 5 standard deviations are 0.07.
+    assert window.resets.sum() / is_start.sum() == pytest.approx(probability, abs=0.07 * (probability == 0.5))
+
+
+def test_resets_change_nothing_else(corpus: Corpus) -> None:
+    plain, reset = (
+        Stream(corpus, 3, is_backward=False, seed=4, reset_probability=rate).take(50) for rate in (0.0, 0.7)
+    )
+    assert reset.resets.any()
+    assert_equal(reset._replace(resets=plain.resets), plain)
+
+
+def test_equal_seeds_give_equal_streams_and_other_seeds_and_directions_others(corpus: Corpus) -> None:
+    def order(seed: int, is_backward: bool) -> list[int]:
+        return order_of(corpus, seed, is_backward, num_passes=3)
+
+    assert order(1, False) == order(1, False)
+    orders = {tuple(order(seed, is_backward)) for seed in (0, 1, 2) for is_backward in (False, True)}
+    assert len(orders) == 6
+
+
+def test_text_without_words_is_a_stream_of_boundaries(tmp_path: Path) -> None:
+    corpus = Corpus.from_sentences([[], []], tiny_tokenizer_of(tiny_lm(), tmp_path))
+    window = Stream(corpus, 1, is_backward=True).take(10)
+    assert (window.inputs.tolist(), window.targets.tolist()) == ([[END_ROW, END_ROW]], [[BEGIN_ROW, BEGIN_ROW]])
+    assert window.places.tolist() == [[0, 1]]
+
+
+def test_a_corpus_without_sentences_is_refused(tmp_path: Path) -> None:
+    corpus = Corpus.from_sentences([], tiny_tokenizer_of(tiny_lm(), tmp_path))
+    with pytest.raises(ValueError, match="the corpus has no sentences"):
+        Stream(corpus, 1, is_backward=False)

@@ -1,0 +1,85 @@
+"""The character CNN: words in blocks, without the filler that changes nothing, are words one by one with all of it."""
+
+import pytest
+import torch
+from tiny_inputs import assert_outputs_close
+from torch import Tensor
+
+from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf.model import token_encoder
+from elmo_hf.model.token_encoder import CharacterCNN
+
+FILLER = 9
+
+
+def rows_of(lengths: list[int], width: int) -> Tensor:
+    """`(N, width)`: random ids, none of them the filler's, then filler."""
+    ids = torch.randint(10, 262, (len(lengths), width), generator=torch.Generator().manual_seed(7))
+    return ids.masked_fill(torch.arange(width) >= torch.tensor(lengths).unsqueeze(1), FILLER)
+
+
+def encoder_of(config: ElmoConfig) -> CharacterCNN:
+    # Large weights, or the maximum would always be the bias.
+    encoder = ElmoModel(config).token_encoder
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.mul_(3).add_(0.01)
+    return encoder
+
+
+def whole(encoder: CharacterCNN, ids: Tensor) -> Tensor:
+    """Each word by itself, with all its positions."""
+    words = None if encoder.word_embedding is None else encoder.word_embedding(ids[:, -1:] - encoder.num_characters)
+    characters = encoder.embedding(ids[:, : encoder.max_word_length])
+    return torch.cat(
+        [encoder.encode(row.unsqueeze(0), None if words is None else words[n]) for n, row in enumerate(characters)]
+    )
+
+
+@pytest.mark.parametrize("block_characters", [1, 14, 25, 1000])
+@pytest.mark.parametrize(
+    "lengths",
+    [[3, 11, 0, 4, 4, 10, 1], [5], [0, 0], [11, 11, 8]],
+    ids=["ragged", "one word", "all filler", "no filler"],
+)
+def test_blocks_and_missing_filler_change_neither_vectors_nor_gradients(
+    block_characters: int, lengths: list[int], tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", block_characters)
+    encoder, ids = encoder_of(tiny_config), rows_of(lengths, 11)
+    results = []
+    for vectors in (encoder(ids), whole(encoder, ids)):
+        weights = torch.arange(vectors.numel()).view_as(vectors).cos()
+        results.append([vectors, *torch.autograd.grad((vectors * weights).sum(), list(encoder.parameters()))])
+    # Sums over another number of equal places round otherwise; gradients are as large as 40.
+    torch.testing.assert_close(*results, atol=1e-5, rtol=1e-6)
+
+
+def test_word_vectors_beside_characters_follow_their_words(
+    tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", 14)
+    fields = tiny_config.to_diff_dict() | {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}
+    encoder = encoder_of(ElmoConfig(**fields))
+    words = encoder.num_characters + torch.tensor([[1], [6], [2], [3], [1]])
+    ids = torch.cat([rows_of([7, 2, 11, 5, 0], 11), words], dim=1)
+    assert_outputs_close(encoder(ids), whole(encoder, ids), tolerance=1e-5)
+
+
+def test_convolutions_read_no_more_positions_than_the_longest_word_of_a_block_takes(
+    tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", 14)
+    encoder = encoder_of(tiny_config)
+    shapes: list[tuple[int, ...]] = []
+    encoder.convolutions[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape)))
+    encoder(rows_of([3, 11, 0, 4, 2], 11))
+    # The widest filter has 3 places.
+    assert shapes == [(1, 5, 11), (2, 5, 7), (2, 5, 5)]
+
+
+def test_a_traced_encoder_takes_words_of_every_length(tiny_config: ElmoConfig) -> None:
+    encoder = encoder_of(tiny_config).eval()
+    traced = torch.jit.trace(encoder, (rows_of([3, 1], 11),))
+    ids = rows_of([9, 11, 2], 11)
+    assert_outputs_close(traced(ids), whole(encoder, ids), tolerance=1e-5)

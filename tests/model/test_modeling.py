@@ -1,0 +1,315 @@
+"""`ElmoModel` as users call it: shapes, inputs, invariances, state."""
+
+import pytest
+import torch
+from tiny_inputs import assert_outputs_close, random_inputs, word_config
+
+from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoModelOutput
+from elmo_hf.model.modeling_elmo import masked_mean
+
+# Promises: renaming a key breaks every saved folder.
+STATE_DICT_KEYS = {
+    "token_encoder.embedding.weight": (262, 5),
+    "token_encoder.convolutions.0.weight": (3, 5, 1),
+    "token_encoder.convolutions.0.bias": (3,),
+    "token_encoder.convolutions.1.weight": (4, 5, 2),
+    "token_encoder.convolutions.1.bias": (4,),
+    "token_encoder.convolutions.2.weight": (6, 5, 3),
+    "token_encoder.convolutions.2.bias": (6,),
+    "token_encoder.highways.0.transform.weight": (13, 13),
+    "token_encoder.highways.0.transform.bias": (13,),
+    "token_encoder.highways.0.gate.weight": (13, 13),
+    "token_encoder.highways.0.gate.bias": (13,),
+    "token_encoder.projection.weight": (7, 13),
+    "token_encoder.projection.bias": (7,),
+    **{
+        f"bilm.layers.{layer}.{direction}_lstm.{name}": shape
+        for layer in (0, 1)
+        for direction in ("forward", "backward")
+        for name, shape in {
+            "input_linear.weight": (36, 7),
+            "input_linear.bias": (36,),
+            "recurrent_linear.weight": (36, 7),
+            "projection.weight": (7, 9),
+        }.items()
+    },
+    "scalar_mixes.0.logits": (3,),
+    "scalar_mixes.0.scale": (),
+}
+
+
+def test_state_dict_keys_and_shapes_are_the_promised_ones(tiny_model: ElmoModel) -> None:
+    assert {name: tuple(tensor.shape) for name, tensor in tiny_model.state_dict().items()} == STATE_DICT_KEYS
+
+
+def test_a_word_embedding_model_has_one_table(tiny_config: ElmoConfig) -> None:
+    model = ElmoModel(ElmoConfig(token_encoder="word_embedding", vocab_size=19, projection_size=7, cell_size=9)).eval()
+    encoder = {name: tuple(t.shape) for name, t in model.state_dict().items() if name.startswith("token_encoder")}
+    assert encoder == {"token_encoder.embedding.weight": (19, 7)}
+    output = model(torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]]))
+    assert torch.equal(output.token_embeddings[0, 1], model.token_encoder.embedding.weight[5])
+    assert_outputs_close(output.pooler_output[1], output.elmo_representations[0][1, 1])
+
+
+def test_outputs_have_the_promised_shapes_and_are_zero_on_padding(tiny_config: ElmoConfig) -> None:
+    tiny_config.num_output_representations = 2
+    inputs = random_inputs(tiny_config, [4, 2, 3])
+    output = ElmoModel(tiny_config).eval()(**inputs, output_hidden_states=True)
+    assert isinstance(output, ElmoModelOutput)
+    assert [tuple(layer.shape) for layer in output.hidden_states] == [(3, 4, 14)] * 3
+    assert [tuple(mix.shape) for mix in output.elmo_representations] == [(3, 4, 14)] * 2
+    assert output.last_hidden_state is output.hidden_states[-1]
+    assert output.token_embeddings.shape == (3, 4, 7)
+    assert output.pooler_output.shape == (3, 14)
+    assert output.state.hidden.shape == (2, 3, 14)
+    assert output.state.cell.shape == (2, 3, 18)
+    assert torch.equal(output.hidden_states[0], torch.cat([output.token_embeddings] * 2, dim=-1))
+    padding = inputs["attention_mask"] == 0
+    for tensor in (*output.hidden_states, *output.elmo_representations, output.token_embeddings):
+        assert tensor[padding].abs().max() == 0
+        assert (tensor[~padding].abs().sum(dim=-1) > 0).all()
+
+
+def test_a_tuple_comes_back_on_request_and_hidden_states_only_when_asked_for(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [3, 2])
+    assert tiny_model(**inputs).hidden_states is None
+    as_tuple = tiny_model(**inputs, return_dict=False, output_hidden_states=True)
+    assert_outputs_close(as_tuple, tiny_model(**inputs, output_hidden_states=True).to_tuple())
+
+
+def test_pooling_takes_the_mean_over_words_without_boundaries_and_padding(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [5, 3, 2])
+    ids = inputs["input_ids"]
+    for row, length in enumerate((5, 3, 2)):
+        ids[row, 0, :3] = torch.tensor([259, 257, 260])
+        ids[row, length - 1, :3] = torch.tensor([259, 258, 260])
+    output = tiny_model(**inputs)
+    words = output.elmo_representations[0]
+    assert_outputs_close(output.pooler_output[0], words[0, 1:4].mean(dim=0))
+    assert_outputs_close(output.pooler_output[1], words[1, 1])
+    assert output.pooler_output[2].abs().max() == 0
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_padding_does_not_change_words_nor_state(tiny_model: ElmoModel, side: str) -> None:
+    lengths = [2, 6, 1, 4]
+    tiny_model.double()
+    inputs = random_inputs(tiny_model.config, lengths)
+    together = inputs if side == "right" else {k: v.clone() for k, v in inputs.items()}
+    if side == "left":
+        for row, length in enumerate(lengths):
+            together = {key: _rolled(value, row, 6 - length) for key, value in together.items()}
+    output = tiny_model(**together, output_hidden_states=True)
+    for row, length in enumerate(lengths):
+        alone = tiny_model(inputs["input_ids"][row : row + 1, :length], output_hidden_states=True)
+        place = slice(0, length) if side == "right" else slice(6 - length, 6)
+        layers, expected = torch.stack(output.hidden_states), torch.stack(alone.hidden_states)
+        assert_outputs_close(layers[:, row, place], expected[:, 0], 1e-12)
+        assert_outputs_close(output.pooler_output[row], alone.pooler_output[0], 1e-12)
+        assert_outputs_close(output.state.hidden[:, row], alone.state.hidden[:, 0], 1e-12)
+        assert_outputs_close(output.state.cell[:, row], alone.state.cell[:, 0], 1e-12)
+
+
+def test_what_stands_under_padding_is_never_read(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    expected = tiny_model(**inputs)
+    inputs["input_ids"][1, 2:] = 77
+    assert_outputs_close(tiny_model(**inputs).to_tuple(), expected.to_tuple())
+
+
+def test_the_mask_follows_from_the_ids_where_none_is_given(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    assert_outputs_close(tiny_model(inputs["input_ids"]).to_tuple(), tiny_model(**inputs).to_tuple())
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
+def test_the_same_text_has_the_same_vectors_at_any_place_of_any_batch_and_on_any_call(
+    tiny_config: ElmoConfig, dtype: torch.dtype, tolerance: float
+) -> None:
+    model = ElmoModel(tiny_config).eval().to(dtype)
+    lengths = [1 + (7 * row) % 23 for row in range(64)]
+    inputs = random_inputs(tiny_config, lengths)
+    order = torch.randperm(64)
+    first = model(**inputs).elmo_representations[0]
+    again = model(**inputs).elmo_representations[0]
+    shuffled = model(**{key: value[order] for key, value in inputs.items()}).elmo_representations[0]
+    assert torch.equal(first, again)
+    assert_outputs_close(shuffled, first[order], tolerance)
+    for row in (0, 17, 63):
+        alone = model(inputs["input_ids"][row : row + 1, : lengths[row]]).elmo_representations[0]
+        assert_outputs_close(first[row, : lengths[row]], alone[0], tolerance)
+
+
+def test_equal_words_go_through_the_token_encoder_once(tiny_model: ElmoModel) -> None:
+    ids = random_inputs(tiny_model.config, [3, 3])["input_ids"]
+    ids[1, 0], ids[1, 1], ids[0, 2] = ids[0, 1], ids[0, 0], ids[0, 0]
+    seen: list[int] = []
+    tiny_model.token_encoder.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    vectors = tiny_model(ids).token_embeddings
+    assert seen == [3]
+    flat = ids.flatten(0, 1)
+    assert_outputs_close(vectors.flatten(0, 1), tiny_model.token_encoder(flat))
+
+
+def test_a_text_in_two_calls_with_state_is_the_text_in_one_going_forward(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [7, 7])["input_ids"]
+    whole = tiny_model(inputs).last_hidden_state
+    first = tiny_model(inputs[:, :3])
+    second = tiny_model(inputs[:, 3:], state=first.state)
+    forward_half = torch.cat([first.last_hidden_state, second.last_hidden_state], dim=1)[..., :7]
+    assert_outputs_close(forward_half, whole[..., :7])
+    # Backwards, the state that comes in stands after the text's last word.
+    last = tiny_model(inputs[:, 3:])
+    before = tiny_model(inputs[:, :3], state=last.state)
+    backward_half = torch.cat([before.last_hidden_state, last.last_hidden_state], dim=1)[..., 7:]
+    assert_outputs_close(backward_half, whole[..., 7:])
+
+
+def test_the_state_is_cut_off_from_the_graph_but_gradients_reach_a_state_passed_in(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [3, 2])
+    state = tiny_model(**inputs).state
+    assert not state.hidden.requires_grad
+    assert not state.cell.requires_grad
+    state = BiLMState(state.hidden.requires_grad_(), state.cell.requires_grad_())
+    tiny_model(**inputs, state=state).last_hidden_state.sum().backward()
+    assert state.hidden.grad.abs().sum() > 0
+
+
+def test_resizing_a_state_keeps_the_first_rows_and_adds_zeros() -> None:
+    state = BiLMState(torch.randn(2, 3, 14), torch.randn(2, 3, 18))
+    smaller, larger = state.resize(2), state.resize(5)
+    assert torch.equal(smaller.hidden, state.hidden[:, :2])
+    assert torch.equal(smaller.cell, state.cell[:, :2])
+    assert torch.equal(larger.hidden[:, :3], state.hidden)
+    assert torch.equal(larger.cell[:, :3], state.cell)
+    assert larger.hidden.shape == (2, 5, 14)
+    assert larger.cell.shape == (2, 5, 18)
+    assert larger.hidden[:, 3:].abs().max() == larger.cell[:, 3:].abs().max() == 0
+
+
+def test_updating_a_state_keeps_the_rows_beyond_the_newer_one() -> None:
+    state = BiLMState(torch.randn(2, 3, 14), torch.randn(2, 3, 18))
+    newer = BiLMState(torch.randn(2, 2, 14), torch.randn(2, 2, 18))
+    updated = state.update(newer)
+    assert torch.equal(updated.hidden, torch.cat([newer.hidden, state.hidden[:, 2:]], dim=1))
+    assert torch.equal(updated.cell, torch.cat([newer.cell, state.cell[:, 2:]], dim=1))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "shape"), [([0, 0], (2, 0)), ([3, 0, 1], (3, 3))], ids=["no words at all", "one text without words"]
+)
+def test_texts_without_words_are_zero(tiny_model: ElmoModel, lengths: list[int], shape: tuple[int, int]) -> None:
+    output = tiny_model(**random_inputs(tiny_model.config, lengths))
+    assert output.last_hidden_state.shape == (*shape, 14)
+    empty = lengths.index(0)
+    assert output.pooler_output[empty].abs().max() == 0
+    assert output.state.hidden[:, empty].abs().max() == output.state.cell[:, empty].abs().max() == 0
+
+
+def test_an_empty_batch_gives_empty_outputs(tiny_model: ElmoModel) -> None:
+    output = tiny_model(torch.zeros(0, 3, 11, dtype=torch.long))
+    assert output.last_hidden_state.shape == (0, 3, 14)
+    assert output.pooler_output.shape == (0, 14)
+
+
+def test_word_vectors_or_embedded_characters_go_in_instead_of_ids(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    expected = tiny_model(**inputs)
+    mask = inputs["attention_mask"]
+    characters = tiny_model.get_input_embeddings()(inputs["input_ids"])
+    for embeds in (expected.token_embeddings, characters):
+        output = tiny_model(inputs_embeds=embeds, attention_mask=mask)
+        assert_outputs_close(output.to_tuple(), expected.to_tuple())
+    everywhere = tiny_model(inputs_embeds=expected.token_embeddings)
+    assert (everywhere.last_hidden_state[1, 3].abs() > 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
+def test_ids_of_any_integer_type_are_read(tiny_model: ElmoModel, dtype: torch.dtype) -> None:
+    ids = random_inputs(tiny_model.config, [4, 2])["input_ids"]
+    assert_outputs_close(tiny_model(ids.to(dtype)).to_tuple(), tiny_model(ids).to_tuple())
+
+
+def test_wrong_inputs_are_named(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    with pytest.raises(ValueError, match=r"give exactly one of `input_ids` and `inputs_embeds`"):
+        tiny_model()
+    with pytest.raises(ValueError, match=r"give exactly one of `input_ids` and `inputs_embeds`"):
+        tiny_model(**inputs, inputs_embeds=torch.zeros(2, 4, 7))
+    with pytest.raises(ValueError, match=r"character ids of shape \(batch, words, 11\), found \(2, 4\)"):
+        tiny_model(torch.ones(2, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"character ids of shape \(batch, words, 11\), found \(2, 4, 50\)"):
+        tiny_model(torch.ones(2, 4, 50, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"`attention_mask` must have shape .* = \(2, 4\), found \(2, 3\)"):
+        tiny_model(inputs["input_ids"], attention_mask=inputs["attention_mask"][:, :3])
+    with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape \(batch, words, 7\).*found \(2, 4, 8\)"):
+        tiny_model(inputs_embeds=torch.zeros(2, 4, 8))
+    with pytest.raises(ValueError, match=r"for characters \(batch, words, 11, 5\), found \(2, 4, 11, 6\)"):
+        tiny_model(inputs_embeds=torch.zeros(2, 4, 11, 6))
+    with pytest.raises(ValueError, match=r"`state` must hold `hidden` \(2, 2, 14\) and `cell` \(2, 2, 18\).*resize"):
+        tiny_model(**inputs, state=tiny_model(inputs["input_ids"][:1]).state)
+    words = ElmoModel(ElmoConfig(token_encoder="word_embedding", vocab_size=9, projection_size=4, cell_size=5))
+    with pytest.raises(ValueError, match=r"`input_ids` must be word ids of shape \(batch, words\), found \(2, 4, 11\)"):
+        words(inputs["input_ids"])
+
+
+def test_pooling_takes_the_first_of_several_representations(tiny_config: ElmoConfig) -> None:
+    tiny_config.num_output_representations = 2
+    model = ElmoModel(tiny_config).eval()
+    model.scalar_mixes[1].set_weights([0, 0, 1], scale=3.0)
+    output = model(**random_inputs(tiny_config, [3]))
+    assert_outputs_close(output.pooler_output, output.elmo_representations[0].mean(dim=1))
+
+
+def test_a_mean_over_a_long_text_in_half_precision_does_not_overflow() -> None:
+    mean = masked_mean(torch.full((1, 3000, 2), 30.0, dtype=torch.float16), torch.ones(1, 3000, dtype=torch.bool))
+    assert mean.dtype == torch.float16
+    assert mean.tolist() == [[30, 30]]
+
+
+def test_hidden_states_come_back_where_the_config_asks_for_them(tiny_model: ElmoModel) -> None:
+    tiny_model.config.output_hidden_states = True
+    inputs = random_inputs(tiny_model.config, [3])
+    assert len(tiny_model(**inputs).hidden_states) == 3
+    assert tiny_model(**inputs, output_hidden_states=False).hidden_states is None
+
+
+def test_the_table_can_be_replaced(tiny_model: ElmoModel) -> None:
+    table = torch.nn.Embedding(300, 5, padding_idx=0)
+    tiny_model.set_input_embeddings(table)
+    assert tiny_model.get_input_embeddings() is tiny_model.token_encoder.embedding is table
+
+
+def test_a_word_model_takes_no_embedded_characters() -> None:
+    with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape .*found \(2, 4, 50, 16\)"):
+        ElmoModel(word_config())(inputs_embeds=torch.zeros(2, 4, 50, 16))
+
+
+def test_a_state_is_read_in_the_models_precision(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    state = tiny_model(**inputs).state
+    output = tiny_model.double()(**inputs, state=state)
+    assert {tensor.dtype for tensor in (output.last_hidden_state, *output.state)} == {torch.float64}
+
+
+def test_the_forget_bias_is_the_configs(tiny_config: ElmoConfig) -> None:
+    model = ElmoModel(tiny_config).eval()
+    tiny_config.forget_bias = 0.0
+    complete = ElmoModel(tiny_config).eval()
+    complete.load_state_dict(model.state_dict())
+    for layer in complete.bilm.layers:
+        for lstm in (layer.forward_lstm, layer.backward_lstm):
+            lstm.input_linear.bias.data[9:18] += 1
+    inputs = random_inputs(tiny_config, [5, 3])
+    assert_outputs_close(complete(**inputs).to_tuple(), model(**inputs).to_tuple())
+
+
+def test_a_word_is_a_position_with_any_id_above_zero(tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    inputs["input_ids"][0, 1, :10] = 0
+    assert_outputs_close(tiny_model(inputs["input_ids"]).to_tuple(), tiny_model(**inputs).to_tuple())
+
+
+def _rolled(tensor: torch.Tensor, row: int, shift: int) -> torch.Tensor:
+    tensor[row] = tensor[row].roll(shift, dims=0)
+    return tensor

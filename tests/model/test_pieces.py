@@ -1,0 +1,161 @@
+"""Each piece of the model against the NumPy reference: values, gradients and states, in float64."""
+
+import numpy as np
+import pytest
+import torch
+from tiny_inputs import random_inputs
+
+from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_config
+from elmo_hf.conversion.rules import export_arrays
+from elmo_hf.conversion.witness.reference import ReferenceElmo, State
+from elmo_hf.model import lstmp
+from elmo_hf.model.lstmp import clip
+
+WORDS = ["The", "naïve", "日本語", "", "extraordinarily"]
+
+
+def variants() -> dict[str, dict[str, object]]:
+    """Architectures that differ from the tiny config in one way each."""
+    return {
+        "as it is": {},
+        "tanh": {"char_activation": "tanh"},
+        "no highway": {"num_highway_layers": 0},
+        "no skip": {"use_skip_connections": False},
+        "no clips": {"cell_clip": None, "projection_clip": None},
+        "four layers": {"num_hidden_layers": 4},
+        "no cell projection": {"cell_size": 7, "cell_projection": False},
+        "square cell projection": {"cell_size": 7, "cell_projection": True},
+        "no char projection": {"char_filters": [[1, 3], [4, 4]], "char_projection": False},
+        "square char projection": {"char_filters": [[1, 3], [4, 4]], "char_projection": True},
+    }
+
+
+@pytest.fixture(params=variants().values(), ids=variants().keys())
+def model(request: pytest.FixtureRequest, tiny_config: ElmoConfig) -> ElmoModel:
+    fields = tiny_config.to_diff_dict() | {"char_projection": None, "cell_projection": None} | request.param
+    model = ElmoModel(ElmoConfig(**fields)).eval().double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        model.token_encoder.embedding.weight[0] = 0
+    return model
+
+
+def reference_of(model: ElmoModel) -> ReferenceElmo:
+    """The reference on the model's weights, in the checkpoint's own names and layout."""
+    tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    return ReferenceElmo(options_from_config(model.config), export_arrays(allennlp_rules(model.config), tensors))
+
+
+def ids_of(reference: ReferenceElmo, words: list[str]) -> torch.Tensor:
+    return torch.tensor([reference.character_ids(word) for word in words]) + 1
+
+
+def test_the_character_cnn_is_the_references(model: ElmoModel) -> None:
+    reference = reference_of(model)
+    vectors = model.token_encoder(ids_of(reference, WORDS))
+    expected = np.stack([reference.word_vector(word) for word in WORDS])
+    np.testing.assert_allclose(vectors.detach(), expected, atol=1e-12)
+
+
+def only_layer(reference: ReferenceElmo, index: int) -> ReferenceElmo:
+    """The reference of one layer, as the first of one."""
+    arrays = {
+        name.replace(f"Cell{index}/", "Cell0/"): a for name, a in reference.arrays.items() if f"Cell{index}/" in name
+    }
+    return ReferenceElmo({"lstm": reference.lstm | {"n_layers": 1}, "char_cnn": reference.char_cnn}, arrays)
+
+
+@pytest.mark.parametrize(
+    ("file_name", "name", "reverse"), [("RNN_0", "forward_lstm", False), ("RNN_1", "backward_lstm", True)]
+)
+def test_each_direction_of_each_layer_is_the_references_with_its_state(
+    model: ElmoModel, file_name: str, name: str, reverse: bool
+) -> None:
+    reference = reference_of(model)
+    size, cell_size = model.config.projection_size, model.config.cell_size
+    inputs, hidden, cell = (torch.randn(*shape, dtype=torch.float64) for shape in ((6, size), (size,), (cell_size,)))
+    mask = torch.ones(1, 6, dtype=torch.bool)
+    for index, layer in enumerate(model.bilm.layers):
+        outputs, last_hidden, last_cell = getattr(layer, name)(inputs[None], mask, hidden[None], cell[None], reverse)
+        state: State = {(file_name, 0): (hidden.numpy(), cell.numpy())}
+        words = inputs.flip(0).numpy() if reverse else inputs.numpy()
+        (expected,) = only_layer(reference, index).direction(file_name, words, state)
+        np.testing.assert_allclose(outputs[0].detach(), expected[::-1] if reverse else expected, atol=1e-12)
+        np.testing.assert_allclose(last_hidden[0].detach(), state[file_name, 0][0], atol=1e-12)
+        np.testing.assert_allclose(last_cell[0].detach(), state[file_name, 0][1], atol=1e-12)
+
+
+def test_all_layers_and_the_state_of_two_calls_are_the_references(model: ElmoModel) -> None:
+    reference = reference_of(model)
+    reference_state: State = {}
+    state = None
+    for words in (WORDS, ["Second", "call", "."]):
+        expected = reference.embed(words, reference_state)
+        ids = ids_of(reference, ["<S>", *words, "</S>"])[None]
+        output = model(ids, state=state, output_hidden_states=True)
+        state = output.state
+        np.testing.assert_allclose(torch.stack(output.hidden_states)[:, 0].detach(), expected, atol=1e-12)
+        for part, tensor in enumerate(state):
+            halves = [
+                np.stack([reference_state[name, layer][part] for layer in range(model.config.num_hidden_layers)])
+                for name in ("RNN_0", "RNN_1")
+            ]
+            np.testing.assert_allclose(tensor[:, 0], np.concatenate(halves, axis=-1), atol=1e-12)
+
+
+def test_gradients_of_every_parameter_are_the_references_finite_differences(model: ElmoModel) -> None:
+    """Along a random direction, of a random projection of all layers; NumPy has no gradients of its own."""
+    reference = reference_of(model)
+    weights = torch.randn(model.config.num_hidden_layers + 1, len(WORDS) + 2, model.config.hidden_size).double()
+
+    def loss_of(reference: ReferenceElmo) -> float:
+        return float((reference.embed(WORDS) * weights.numpy()).sum())
+
+    ids = ids_of(reference, ["<S>", *WORDS, "</S>"])[None]
+    layers = torch.stack(model(ids, output_hidden_states=True).hidden_states)[:, 0]
+    (layers * weights).sum().backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith("scalar_mixes"):
+            continue
+        original = parameter.data.clone()
+        direction = torch.randn_like(parameter)
+        if name == "token_encoder.embedding.weight":
+            direction[0] = 0
+        losses = []
+        for step in (1e-6, -1e-6):
+            parameter.data = original + step * direction
+            losses.append(loss_of(reference_of(model)))
+        parameter.data = original
+        assert parameter.grad is not None
+        analytic = float((parameter.grad * direction).sum())
+        assert analytic == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9, 1000])
+def test_a_long_text_scanned_in_blocks_gives_the_same_vectors(
+    tiny_model: ElmoModel, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = random_inputs(tiny_model.config, [7, 3])
+    expected = tiny_model.double()(**inputs)
+    monkeypatch.setattr(lstmp, "GATE_ROWS", rows)
+    actual = tiny_model(**inputs)
+    torch.testing.assert_close(actual.to_tuple(), expected.to_tuple(), atol=1e-12, rtol=0)
+
+
+def test_the_gradient_of_a_clip_is_one_inside_the_limits_and_at_them_and_zero_outside() -> None:
+    values = torch.tensor([-3.0, -2.0, 0.5, 2.0, 2.5], requires_grad=True)
+    clip(values, 2.0).sum().backward()
+    assert values.grad.tolist() == [0, 1, 1, 1, 0]
+
+
+def test_gates_are_computed_for_at_most_gate_rows_words_at_once(
+    tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lstmp, "GATE_ROWS", 6)
+    rows: list[int] = []
+    linear = tiny_model.bilm.layers[0].forward_lstm.input_linear
+    linear.register_forward_pre_hook(lambda module, args: rows.append(args[0].shape[:2].numel()))
+    tiny_model(**random_inputs(tiny_model.config, [7, 3]))
+    assert rows == [6, 6, 2]

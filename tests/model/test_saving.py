@@ -1,0 +1,78 @@
+"""Saving, loading, and the precisions a model can be loaded in."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_inputs import assert_outputs_close, random_inputs
+from transformers import AutoModel
+
+from elmo_hf import ElmoModel
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.bfloat16, 5e-2), (torch.float16, 5e-3)], ids=str
+)
+def test_every_claimed_precision_gives_the_same_vectors(
+    tiny_model: ElmoModel, tmp_path: Path, dtype: torch.dtype, tolerance: float
+) -> None:
+    tiny_model.save_pretrained(tmp_path)
+    model = ElmoModel.from_pretrained(tmp_path, dtype=dtype).eval()
+    inputs = random_inputs(tiny_model.config, [5, 3])
+    output, expected = model(**inputs, output_hidden_states=True), tiny_model(**inputs, output_hidden_states=True)
+    assert {tensor.dtype for tensor in (*output.hidden_states, output.pooler_output, *output.state)} == {dtype}
+    assert_outputs_close(torch.stack(output.hidden_states).float(), torch.stack(expected.hidden_states), tolerance)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_shard_size": "1KB"}, {"device_map": "auto"}, {"dtype": "auto"}])
+def test_saving_and_loading_gives_equal_outputs(tiny_model: ElmoModel, tmp_path: Path, options: dict[str, Any]) -> None:
+    tiny_model.scalar_mixes[0].set_weights([0.1, 0.6, 0.3], scale=1.5)
+    saving = {key: value for key, value in options.items() if key == "max_shard_size"}
+    tiny_model.save_pretrained(tmp_path, **saving)
+    loading = {key: value for key, value in options.items() if key not in saving}
+    model = ElmoModel.from_pretrained(tmp_path, **loading).eval()
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == bool(saving)
+    inputs = random_inputs(tiny_model.config, [5, 3])
+    assert_outputs_close(model(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 0)
+
+
+@pytest.mark.parametrize("load", [ElmoModel.from_pretrained, AutoModel.from_pretrained], ids=["own", "auto"])
+def test_a_learned_mix_is_loaded_frozen_or_replaced_as_asked(
+    tiny_model: ElmoModel, tmp_path: Path, load: Callable[..., ElmoModel]
+) -> None:
+    tiny_model.scalar_mixes[0].set_weights([0.1, 0.6, 0.3], scale=1.5)
+    tiny_model.save_pretrained(tmp_path)
+
+    def mix_of(**config: Any) -> tuple[list[float], float, bool]:
+        mix = load(tmp_path, **config).scalar_mixes[0]
+        return pytest.approx(mix.weights.tolist(), abs=1e-6), mix.scale.item(), mix.logits.requires_grad
+
+    assert mix_of() == ([0.1, 0.6, 0.3], 1.5, True)
+    assert mix_of(scalar_mix_trainable=False) == ([0.1, 0.6, 0.3], 1.5, False)
+    assert mix_of(scalar_mix_weights=[0, 0, 1]) == ([0, 0, 1], 1, True)
+    assert mix_of(scalar_mix_weights=[0, 0, 1], scalar_mix_trainable=False) == ([0, 0, 1], 1, False)
+    replaced = load(tmp_path, scalar_mix_weights=[0.2, 0.3, 0.5])
+    replaced.scalar_mixes[0].set_weights([0.7, 0.2, 0.1])
+    replaced.save_pretrained(tmp_path)
+    assert mix_of() == ([0.7, 0.2, 0.1], 1, True)
+
+
+def test_more_representations_and_other_start_weights_can_be_asked_for_at_loading(
+    tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    bilm_only = {name: tensor for name, tensor in tiny_model.state_dict().items() if "scalar_mixes" not in name}
+    tiny_model.save_pretrained(tmp_path, state_dict=bilm_only)
+    model = ElmoModel.from_pretrained(tmp_path, num_output_representations=2, scalar_mix_weights=[0.2, 0.3, 0.5])
+    for mix in model.scalar_mixes:
+        torch.testing.assert_close(mix.weights.detach(), torch.tensor([0.2, 0.3, 0.5]))
+    assert len(model(**random_inputs(tiny_model.config, [2])).elmo_representations) == 2
+
+
+def test_a_saved_config_names_the_pipeline_of_the_class_that_saved_it(tiny_model: ElmoModel, tmp_path: Path) -> None:
+    tiny_model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["custom_pipelines"] == {
+        "feature-extraction": {"impl": "pipeline_elmo.ElmoFeatureExtractionPipeline", "pt": ["AutoModel"]}
+    }

@@ -1,0 +1,74 @@
+"""Products of large weights with few columns, in all their ways, against one plain product."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmo_hf.scan import column_products
+from elmo_hf.scan.column_products import columns_in, multiply, multiply_back, num_blocks
+
+M, N = 12, 5
+# Bytes of a block of 3 rows in float64, and the number of columns below which they lie as rows.
+WAYS = {"one block": (1 << 19, 8), "blocks of columns": (3 * N * 8, 2), "blocks of rows": (3 * N * 8, 99)}
+
+
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in zip(("BLOCK_BYTES", "FEW_COLUMNS"), request.param, strict=True):
+        monkeypatch.setattr(column_products, name, value)
+
+
+def drawn(directions: int, columns: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(directions, M, N, dtype=torch.float64), torch.randn(directions, N, columns, dtype=torch.float64)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("columns", [1, 2, 3, 7])
+def test_products_are_the_plain_ones_written_or_added(directions: int, columns: int) -> None:
+    weight, vectors = drawn(directions, columns)
+    memory = torch.full((directions * M * columns + 1,), torch.nan, dtype=torch.float64)
+    out = columns_in(memory, directions, M, columns)
+    multiply(weight, vectors, out)
+    torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
+    multiply(weight, vectors, out, adds=True)
+    torch.testing.assert_close(out, 2 * weight @ vectors, rtol=0, atol=1e-13)
+    assert memory[-1].isnan()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("columns", [1, 3, 7])
+def test_what_is_written_over_is_not_read(directions: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some devices multiply it by zero, and not a number stays one.
+    for name in ("addmm", "baddbmm"):
+        monkeypatch.setattr(torch, name, None)
+    weight, vectors = drawn(directions, columns)
+    out = columns_in(torch.full((directions * M * columns,), torch.nan, dtype=torch.float64), directions, M, columns)
+    multiply(weight, vectors, out)
+    torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("columns", [1, 2, 7])
+def test_products_back_are_those_of_the_transpose(directions: int, columns: int) -> None:
+    weight, _ = drawn(directions, columns)
+    vectors = torch.randn(directions, M, columns, dtype=torch.float64)
+    expected = weight.transpose(1, 2) @ vectors
+    torch.testing.assert_close(multiply_back(weight, vectors), expected, rtol=0, atol=1e-13)
+
+
+def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:
+    gates, projection = torch.ones(1, 16384, 512), torch.ones(1, 512, 4096)
+    assert [num_blocks(gates, columns) for columns in (1, 2, 256, 257)] == [1, 64, 64, 32]
+    assert [num_blocks(projection, columns) for columns in (1, 2, 32, 64, 500)] == [1, 16, 16, 8, 1]
+    assert num_blocks(torch.ones(1, 28, 1 << 20), 2) == 4
+    assert num_blocks(torch.ones(2, 16384, 512), 2) == 1
+
+
+def test_columns_take_the_beginning_of_the_memory_and_few_lie_as_rows() -> None:
+    memory = torch.arange(100)
+    assert columns_in(memory, 2, 3, 4).tolist() == memory[:24].view(2, 3, 4).tolist()
+    assert columns_in(memory, 1, 3, 8).tolist() == memory[:24].view(1, 3, 8).tolist()
+    assert columns_in(memory, 1, 3, 4).tolist() == memory[:12].view(1, 4, 3).transpose(1, 2).tolist()

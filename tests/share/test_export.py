@@ -1,0 +1,261 @@
+"""Exported files give the model's numbers, for any number of texts and words, by name, and stand there whole or not."""
+
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+import torch
+from checkpoints import run_python
+from task_models import LSTM, TASKS, make_batch, make_task_model
+from tiny_inputs import assert_outputs_close, word_config
+from torch import Tensor
+from typer.testing import CliRunner, Result
+
+from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.cli import app
+from elmo_hf.loading import TINY_FOLDER, load_complete
+from elmo_hf.share import export
+from elmo_hf.share.export import example_inputs, export_model, load_for_export
+
+# What ONNX Runtime's float32 may differ by in models as small as these.
+TOLERANCE = 1e-5
+SHAPES = [[1], [6, 3], [2, 9, 4], [3, 1, 1, 2, 5]]
+
+
+def run_onnx(path: Path, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    values = session.run(names, {name: tensor.numpy() for name, tensor in inputs.items()})
+    return {name: torch.from_numpy(value) for name, value in zip(names, values, strict=True)}
+
+
+def ragged(config: ElmoConfig, lengths: list[int], **options: Any) -> dict[str, Tensor]:
+    """As `example_inputs`, with the lengths that it cannot have: a row with one word."""
+    longest = [max(length, 2) for length in lengths]
+    inputs = example_inputs(config, longest, **options)
+    for row, length in enumerate(lengths):
+        inputs["attention_mask"][row, : longest[row] - length] = 0
+    return inputs
+
+
+def assert_gives_the_models_numbers(path: Path, model: ElmoModel) -> None:
+    for lengths in SHAPES:
+        inputs = ragged(model.config, lengths)
+        output = model(**inputs, output_hidden_states=True)
+        expected = {
+            "last_hidden_state": output.last_hidden_state,
+            "pooler_output": output.pooler_output,
+            **{f"elmo_representations.{k}": tensor for k, tensor in enumerate(output.elmo_representations)},
+            "token_embeddings": output.token_embeddings,
+            **{f"hidden_states.{k}": tensor for k, tensor in enumerate(output.hidden_states)},
+        }
+        assert_outputs_close(run_onnx(path, inputs), {k: v.detach() for k, v in expected.items()}, TOLERANCE)
+
+
+def axes(values: list[Any]) -> dict[str, list[Any]]:
+    return {value.name: value.shape for value in values}
+
+
+def test_the_graph_takes_and_gives_named_tensors_of_any_batch_size_and_length(
+    tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    difference = export_model(tiny_model, tmp_path / "elmo.onnx")
+    assert difference is not None
+    assert 0 < difference <= TOLERANCE
+    session = onnxruntime.InferenceSession(tmp_path / "elmo.onnx", providers=["CPUExecutionProvider"])
+    assert axes(session.get_inputs()) == {"input_ids": ["batch", "words", 11], "attention_mask": ["batch", "words"]}
+    assert axes(session.get_outputs()) == {
+        "last_hidden_state": ["batch", "words", 14],
+        "pooler_output": ["batch", 14],
+        "elmo_representations.0": ["batch", "words", 14],
+        "token_embeddings": ["batch", "words", 7],
+        **{f"hidden_states.{k}": ["batch", "words", 14] for k in range(3)},
+    }
+    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", tiny_model)
+    assert [path.name for path in tmp_path.iterdir()] == ["elmo.onnx"]
+
+
+def test_a_graph_with_state_goes_on_where_the_batch_before_ended(tiny_config: ElmoConfig, tmp_path: Path) -> None:
+    tiny_config.num_output_representations = 2
+    model = ElmoModel(tiny_config)
+    export_model(model, tmp_path / "elmo.onnx", has_state=True)
+    session = onnxruntime.InferenceSession(tmp_path / "elmo.onnx", providers=["CPUExecutionProvider"])
+    assert axes(session.get_inputs())["hidden"] == [2, "batch", 14]
+    assert axes(session.get_outputs())["next_cell"] == [2, "batch", 18]
+    state = {"hidden": torch.zeros(2, 3, 14), "cell": torch.zeros(2, 3, 18)}
+    expected_state = None
+    for lengths in ([4, 2, 3], [2, 7, 5]):
+        inputs = example_inputs(tiny_config, lengths)
+        found = run_onnx(tmp_path / "elmo.onnx", inputs | state)
+        expected = model.eval()(**inputs, state=expected_state)
+        expected_state = expected.state
+        state = {"hidden": found["next_hidden"], "cell": found["next_cell"]}
+        assert_outputs_close(tuple(state.values()), tuple(expected.state), TOLERANCE)
+        assert_outputs_close(found["elmo_representations.1"], expected.elmo_representations[1].detach(), TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["word input", "word vectors beside characters"])
+def test_models_that_read_words_can_be_exported(kind: str, tiny_config: ElmoConfig, tmp_path: Path) -> None:
+    if kind == "word input":
+        config = word_config()
+    else:
+        fields = {"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4, "layer_mix": "linear"}
+        config = ElmoConfig(**tiny_config.to_diff_dict() | fields)
+    config.num_hidden_layers = 1
+    model = ElmoModel(config).eval()
+    export_model(model, tmp_path / "elmo.onnx")
+    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [
+        ("classification", LSTM | {"pooling": "attention"}),
+        ("pairs", {"pooling": "max"}),
+        ("labelling", LSTM),
+        ("crf", {}),
+        ("questions", LSTM),
+    ],
+    ids=list(TASKS),
+)
+def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tmp_path: Path) -> None:
+    make_task_model(task, num_hidden_layers=1, **fields).save_pretrained(tmp_path / "model")
+    model = load_for_export(tmp_path / "model")
+    assert type(model) is TASKS[task][0]
+    export_model(model, tmp_path / "task.onnx")
+    names = ("start_logits", "end_logits") if task == "questions" else ("logits",)
+    for side, rows in (("right", slice(None)), ("left", slice(None)), ("right", slice(1, 2))):
+        inputs = {name: make_batch(task, side, rows)[name] for name in ("input_ids", "attention_mask")}
+        expected = model(**inputs)
+        assert_outputs_close(
+            run_onnx(tmp_path / "task.onnx", inputs), {name: expected[name].detach() for name in names}, TOLERANCE
+        )
+
+
+def test_a_program_for_torch_runs_where_neither_this_package_nor_transformers_is(
+    tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    assert export_model(tiny_model, tmp_path / "elmo.pt2", has_state=True) is not None
+    inputs = ragged(tiny_model.config, [2, 9, 4], has_state=True)
+    torch.save(inputs, tmp_path / "inputs")
+    code = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"elmo_hf", "transformers"}:
+            raise ImportError(f"{name} is not to be had here")
+
+sys.meta_path.insert(0, Refuse())
+import torch
+outputs = torch.export.load("elmo.pt2").module()(**torch.load("inputs", weights_only=True))
+torch.save(dict(outputs), "outputs")
+"""
+    run_python(code, tmp_path)
+    found = torch.load(tmp_path / "outputs", weights_only=True)
+    state = BiLMState(inputs.pop("hidden"), inputs.pop("cell"))
+    expected = tiny_model(**inputs, state=state)
+    assert_outputs_close(found["last_hidden_state"], expected.last_hidden_state.detach(), 1e-6)
+    assert_outputs_close((found["next_hidden"], found["next_cell"]), tuple(expected.state), 1e-6)
+
+
+def test_a_folder_of_language_models_is_exported_as_its_bilm() -> None:
+    assert type(load_for_export("tiny")) is ElmoModel
+    assert load_for_export("tiny").dtype == torch.float32
+
+
+def test_the_command_writes_a_graph_that_embeds_english(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.splitlines()
+    assert first.startswith("Largest difference from the model, all outputs: ")
+    assert second == f"Wrote {tmp_path / 'elmo.onnx'}."
+    tokenizer = ElmoTokenizer.from_pretrained(TINY_FOLDER)
+    inputs = dict(tokenizer(["The ferry left at noon.", "Yes"], padding=True, return_tensors="pt"))
+    expected = load_complete("tiny")(**inputs).elmo_representations[0].detach()
+    assert_outputs_close(run_onnx(tmp_path / "elmo.onnx", inputs)["elmo_representations.0"], expected, TOLERANCE)
+
+
+def test_weights_that_do_not_fit_into_one_file_lie_beside_it(
+    tiny_model: ElmoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "LARGEST_FILE", 10)
+    export_model(tiny_model, tmp_path / "elmo.onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elmo.onnx", "elmo.onnx.data"]
+    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", tiny_model)
+
+
+def assert_fails(result: Result, text: str) -> None:
+    assert result.exit_code == 1
+    assert " ".join(result.stderr.split()).endswith(f"Error: {text}")  # a bar of loading before it
+
+
+def test_a_suffix_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.pt")])
+    assert_fails(result, "the output's suffix must be .onnx or .pt2, found 'elmo.pt'.")
+
+
+@pytest.mark.parametrize("name", ["elmo.onnx", "elmo.onnx.data"])
+def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("precious")
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert_fails(result, f"{tmp_path / name} exists already; remove it or choose another name.")
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert_fails(result, "this needs onnx, onnxscript, not installed here: pip install 'elmo-hf[export]'")
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "elmo"), str(tmp_path / "elmo.onnx")])
+    assert_fails(result, f"there is no folder {tmp_path / 'elmo'}, and a Hub name looks like org/name.")
+
+
+def test_a_folder_to_write_to_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "none" / "elmo.onnx")])
+    assert_fails(result, f"there is no folder {tmp_path / 'none'}.")
+
+
+def test_a_state_is_refused_where_texts_start_from_zero(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a state goes in and out of the biLM alone, found ElmoForSequenceClassif"):
+        export_model(make_task_model("classification"), tmp_path / "task.onnx", has_state=True)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands for the exporter, which takes seconds."""
+    monkeypatch.setattr(export, "_write_onnx", lambda module, path: path.write_text("a graph"))
+
+
+@pytest.mark.usefixtures("written")
+def test_a_graph_that_gives_other_numbers_is_not_kept(
+    tiny_model: ElmoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = export.NamedTensors(tiny_model, has_state=False)
+
+    def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor + 2e-4 * (name == "hidden_states.1") for name, tensor in module(**inputs).items()}
+
+    monkeypatch.setattr(export, "_runner", lambda path: run)
+    text = (
+        r"the exported graph differs from the model by 2.0e-04, where at most 1e-04 was expected; nothing was written"
+    )
+    with pytest.raises(ValueError, match=text):
+        export_model(tiny_model, tmp_path / "elmo.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("written")
+def test_without_onnx_runtime_the_command_says_that_nothing_was_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "find_spec", lambda name: name != "onnxruntime" or None)
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert result.exit_code == 0, result.output
+    told = f"Not compared with the model: onnxruntime is not installed.\nWrote {tmp_path / 'elmo.onnx'}.\n"
+    assert result.stdout == told
+    assert (tmp_path / "elmo.onnx").read_text() == "a graph"

@@ -1,0 +1,196 @@
+"""Pushed by one process, loaded by another that has never heard of this package: what every user of the Hub does.
+
+Both talk to the Hub of `loopback_hub.py`, whose docstring says how far it stands for the real one.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+from checkpoints import run_online
+from loopback_hub import LoopbackHub, Repository, StoredFile
+from safetensors.torch import load, save
+
+from elmo_hf.model.configuration_elmo import AUTO_MAP
+
+# Fields without which a class cannot be made.
+EXTRA_FIELDS = {"AutoModelForPreTraining": {"num_softmax_words": 5}}
+CLASSES = {
+    name: [reference, EXTRA_FIELDS.get(name, {})] for name, reference in AUTO_MAP.items() if name != "AutoConfig"
+}
+
+COMMON = """
+import json, sys
+import numpy as np
+import torch
+
+TEXTS = ["The ferry left the harbour at 7:45.", "Yes."]
+
+def tensors(value):
+    if torch.is_tensor(value):
+        return [value.detach().numpy()]
+    return [array for part in value for array in tensors(part)] if isinstance(value, (tuple, list)) else []
+
+def run(model, tokenizer):
+    # Questions come with a text beside them.
+    second = TEXTS[::-1] if type(model).__name__ == "ElmoForQuestionAnswering" else None
+    with torch.no_grad():
+        output = model.eval()(**tokenizer(TEXTS, second, padding=True, return_tensors="pt"))
+    return tensors(output.to_tuple())
+"""
+PUSH = """
+import importlib
+from elmo_hf import ElmoConfig, ElmoTokenizer
+
+classes, result = json.loads(sys.argv[1]), sys.argv[2]
+torch.manual_seed(20180608)
+tokenizer = ElmoTokenizer(max_word_length=11)
+arrays = {}
+for auto_class, (reference, fields) in classes.items():
+    module, name = reference.split(".")
+    config = ElmoConfig(max_word_length=11, char_embedding_size=5, char_filters=[[1, 3], [2, 4], [3, 6]],
+                        projection_size=7, cell_size=9, num_labels=3, **fields)
+    model = getattr(importlib.import_module(f"elmo_hf.{module}"), name)(config)
+    model.push_to_hub(f"org/{auto_class}")
+    tokenizer.push_to_hub(f"org/{auto_class}")
+    arrays |= {f"{auto_class}.{index}": array for index, array in enumerate(run(model, tokenizer))}
+np.savez(result, **arrays)
+"""
+WITHOUT_THE_PACKAGE = """
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"elmo_hf", "conversion", "h5py"}:
+            raise ImportError(f"{name} is not to be had here")
+
+sys.meta_path.insert(0, Refuse())
+"""
+LOAD = """
+import transformers
+from transformers import AutoConfig, AutoTokenizer, pipeline
+
+auto_classes, result = json.loads(sys.argv[1]), sys.argv[2]
+arrays = {}
+for auto_class in auto_classes:
+    name = f"org/{auto_class}"
+    config = AutoConfig.from_pretrained(name, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
+    model = getattr(transformers, auto_class).from_pretrained(name, trust_remote_code=True)
+    assert all(type(part).__module__.startswith("transformers_modules.") for part in (config, tokenizer, model))
+    arrays |= {f"{auto_class}.{index}": array for index, array in enumerate(run(model, tokenizer))}
+    for task in config.custom_pipelines:
+        pipe = pipeline(task, model=name, trust_remote_code=True)
+        if task == "feature-extraction":
+            # A text alone is not padded, so that its row is cut.
+            top = [pipe(text, return_tensors=True)[0].numpy() for text in TEXTS]
+            bilm = transformers.AutoModel.from_pretrained(name, trust_remote_code=True)
+            expected = [run(bilm, lambda texts, _, **kwargs: tokenizer([text], **kwargs))[0][0] for text in TEXTS]
+            for found, exact in zip(top, expected):
+                np.testing.assert_allclose(found, exact, atol=1e-6)
+        else:
+            assert pipe(TEXTS[0])
+    if len(config.custom_pipelines) == 1:
+        assert pipeline(model=name, trust_remote_code=True).task == task
+np.savez(result, **arrays)
+"""
+
+
+def assert_same_arrays(path: Path, expected: dict[str, np.ndarray]) -> None:
+    found = dict(np.load(path))
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_every_auto_class_and_pipeline_loads_what_was_pushed_and_loads_it_again_offline(
+    hub: LoopbackHub, tmp_path: Path
+) -> None:
+    hub.part_size = 4096
+    run_online(COMMON + PUSH, hub, tmp_path / "pusher", json.dumps(CLASSES), tmp_path / "pushed.npz")
+    assert hub.requests("PUT", "/lfs/") > len(CLASSES)
+    expected = dict(np.load(tmp_path / "pushed.npz"))
+    assert {name.split(".")[0] for name in expected} == set(CLASSES)
+
+    load = COMMON + WITHOUT_THE_PACKAGE + LOAD
+    arguments = (json.dumps(list(CLASSES)), tmp_path / "loaded.npz")
+    run_online(load, hub, tmp_path / "user", *arguments, HF_TOKEN="")
+    assert_same_arrays(tmp_path / "loaded.npz", expected)
+
+    hub.asked.clear()
+    (tmp_path / "loaded.npz").unlink()
+    run_online(load, hub, tmp_path / "user", *arguments, HF_TOKEN="", HF_HUB_OFFLINE="1")
+    assert_same_arrays(tmp_path / "loaded.npz", expected)
+    assert hub.asked == []
+
+
+PINNED = """
+import sys
+from transformers import AutoModel, AutoTokenizer, pipeline
+
+def look(**pins):
+    model = AutoModel.from_pretrained("org/elmo", trust_remote_code=True, **pins)
+    return [sys.modules[type(model).__module__].VERSION, int(model.token_encoder.projection.bias[0])]
+
+first = sys.argv[1]
+print(look(), look(revision=first), look(code_revision=first), look(revision="main", code_revision=first))
+tokenizer = AutoTokenizer.from_pretrained("org/elmo", trust_remote_code=True, code_revision=first)
+print(first in type(tokenizer).__module__)
+print(first in type(pipeline(model="org/elmo", trust_remote_code=True, revision=first)).__module__)
+"""
+
+
+def test_a_revision_pins_weights_and_code_and_a_code_revision_the_code_alone(
+    hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
+) -> None:
+    repository = hub.repositories["org/elmo"] = Repository(is_private=False)
+    first = repository.commit("main", versioned(hub, tiny_folder, 1))
+    repository.commit("main", versioned(hub, tiny_folder, 2))
+    printed = run_online(PINNED, hub, tmp_path, first, HF_TOKEN="")
+    assert printed.splitlines() == ["[2, 2] [1, 1] [1, 2] [1, 2]", "True", "True"]
+
+
+def versioned(hub: LoopbackHub, folder: Path, version: int) -> dict[str, StoredFile]:
+    """The files of a folder; weights and code both tell their version."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    weights = load(files["model.safetensors"])
+    weights["token_encoder.projection.bias"][0] = version
+    files["model.safetensors"] = save(weights, metadata={"format": "pt"})
+    files["modeling_elmo.py"] += f"\n\nVERSION = {version}\n".encode()
+    stored = {name: StoredFile(content, is_lfs=name.endswith(".safetensors")) for name, content in files.items()}
+    hub.lfs |= {file.oid: file.content for file in stored.values() if file.is_lfs}
+    return stored
+
+
+PRIVATE = """
+import sys
+from transformers import AutoModel
+from typer.testing import CliRunner
+from elmo_hf.cli import app
+
+try:
+    AutoModel.from_pretrained("org/secret", trust_remote_code=True)
+    print("loaded")
+except OSError as error:
+    print(error)
+result = CliRunner().invoke(app, ["embed", "org/secret", sys.argv[1], "-o", sys.argv[2]])
+print("exit code", result.exit_code, result.stdout, result.stderr)
+"""
+
+
+def test_a_private_repository_needs_a_token_and_the_errors_say_so(
+    hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
+) -> None:
+    repository = hub.repositories["org/secret"] = Repository(is_private=True)
+    repository.commit("main", versioned(hub, tiny_folder, 1))
+    (tmp_path / "in.txt").write_text("Yes .\n", encoding="utf-8")
+    arguments = (PRIVATE, hub, tmp_path, tmp_path / "in.txt", tmp_path / "out.npz")
+    python, command_line = run_online(*arguments, HF_TOKEN="").split("exit code ")
+    advice = "If this is a private repository, make sure to pass a token having permission to this repo"
+    assert advice in python
+    assert command_line.startswith("1")
+    assert re.search(f"Error: org/secret cannot be loaded as an ELMo model: .*{advice}", command_line, re.DOTALL)
+    assert not (tmp_path / "out.npz").exists()
+
+    python, command_line = run_online(*arguments).split("exit code ")
+    assert python == "loaded\n"
+    assert command_line.startswith("0 Wrote 1 sentences")

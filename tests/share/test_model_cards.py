@@ -1,0 +1,129 @@
+"""The cards of published checkpoints: up to date, with metadata that the Hub takes, and snippets that run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from checkpoints import run_python
+from huggingface_hub import ModelCard
+from transformers.pipelines import PIPELINE_REGISTRY
+from typer.testing import CliRunner
+
+from elmo_hf.cli import app
+from elmo_hf.conversion.published import PUBLISHED
+from elmo_hf.conversion.published_cards import CARDS, facts_of, published_card, write_cards
+from elmo_hf.share.model_card import Facts, render_card
+
+FOLDER = Path(__file__).parents[2] / "model_cards"
+# Of https://huggingface.co/docs/hub/repositories-licenses, those that our cards use.
+LICENCES = {"other", "unknown", "bsd-2-clause", "mit"}
+
+
+def card_file(name: str) -> Path:
+    return FOLDER / f"{name}.md"
+
+
+def python_of(card: str) -> str:
+    (snippet,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    return snippet
+
+
+def test_every_card_is_what_the_table_and_the_template_say(tmp_path: Path) -> None:
+    """If this fails: `python -m elmo_hf.conversion.published_cards model_cards`."""
+    write_cards(tmp_path)
+    written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md") if path.name != "template.md"}
+    assert kept == written
+
+
+def test_every_published_model_has_one_card() -> None:
+    assert sorted(card.model for card in CARDS.values() if card.model) == sorted(PUBLISHED)
+    for name in PUBLISHED:
+        assert isinstance(facts_of(name), Facts)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_metadata_is_complete_and_legal(name: str) -> None:
+    card = ModelCard.load(card_file(name))
+    data = card.data.to_dict()
+    assert (data["library_name"], data["pipeline_tag"]) == ("transformers", "feature-extraction")
+    assert data["pipeline_tag"] in PIPELINE_REGISTRY.get_supported_tasks()
+    assert data["tags"] == ["elmo", "bilm", "word-embeddings"]
+    assert data["license"] in LICENCES
+    assert ("license_name" in data, "license_link" in data) == (data["license"] == "other",) * 2
+    assert data["language"]
+    assert all(re.fullmatch("[a-z]{2,3}", code) for code in data["language"])
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", dataset) for dataset in data.get("datasets", []))
+    # What the authors measured is told in the text; in the metadata it would count as measured on this very folder.
+    assert "model-index" not in data
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_text_says_all_that_a_card_must(name: str) -> None:
+    text = card_file(name).read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == [
+        "Architecture",
+        "Training data",
+        "Licence",
+        "Published scores",
+        "Where it comes from",
+        "Limits",
+    ]
+    assert re.findall(r"^- \*\*(.*)\.\*\*", text, flags=re.MULTILINE) == ["State", "Words", "Long words", "Bias"]
+    assert "`--check` embeds three sentences" in text
+    assert "None" not in text.replace("None stand", "")
+    assert not re.search(r"\n\n\n|[{}]|\s\n", text.replace("\n\n", "\n"))
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_the_conversion_command_is_one_of_ours_and_makes_the_snippets_folder(name: str) -> None:
+    text = card_file(name).read_text(encoding="utf-8")
+    (commands,) = re.findall(r"```bash\n(.*?)\n```", text, flags=re.DOTALL)
+    command, *checks = [shlex.split(line, comments=True) for line in commands.splitlines()]
+    assert checks in ([], [["elmo-hf", "verify", CARDS[name].folder]])
+    program, verb, *arguments = command
+    assert (program, verb) == ("elmo-hf", "convert")
+    assert CARDS[name].folder in arguments
+    assert f'from_pretrained("{CARDS[name].folder}"' in text
+    help_text = CliRunner().invoke(app, ["convert", "--help"]).output
+    assert all(option in help_text for option in arguments if option.startswith("--"))
+    if "--model" in arguments:
+        assert arguments[arguments.index("--model") + 1] in PUBLISHED
+
+
+def test_the_snippet_of_every_card_runs_on_a_tiny_model(tiny_folder: Path, tmp_path: Path) -> None:
+    """In one process, from the folder that the tiny model has under every card's name."""
+    for card in CARDS.values():
+        (tmp_path / card.folder).symlink_to(tiny_folder)
+    code = "\n".join(python_of(card_file(name).read_text(encoding="utf-8")) for name in CARDS)
+    shapes = run_python(code, tmp_path).splitlines()
+    assert len(shapes) == 2 * len(CARDS)
+    assert all(re.fullmatch(r"torch\.Size\(\[2, (\d+, )?16\]\)", shape) for shape in shapes)
+
+
+def test_cards_name_the_verification_where_vectors_are_published() -> None:
+    named = [name for name in CARDS if "elmo-hf verify" in card_file(name).read_text(encoding="utf-8")]
+    assert named == ["small", "original", "original-5.5B"]
+
+
+def test_numbers_of_parameters_are_the_published_ones() -> None:
+    for name, number in {"small": "13,593,296", "medium": "28,027,728", "original": "93,600,848"}.items():
+        assert f"| parameters | {number} |" in published_card(name).splitlines()
+
+
+def test_the_many_languages_are_44() -> None:
+    languages = CARDS["many-languages"].facts.languages
+    assert len(set(languages)) == len(languages) == 44
+
+
+def test_a_card_without_facts_asks_for_them() -> None:
+    text = render_card("mine", command="elmo-hf convert mine-source mine")
+    assert "Fill them in before you share this folder." in text
+    assert "## Licence" not in text
+    assert "Fill them in" not in render_card("mine", command="x", facts=CARDS["small"].facts)
+
+
+def test_labels_of_the_caller_win_over_published_facts() -> None:
+    data = ModelCard(render_card("mine", facts=CARDS["german"].facts, command="x", license="mit")).data
+    assert (data.license, data.language) == ("mit", ["de"])

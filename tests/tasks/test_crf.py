@@ -1,0 +1,182 @@
+"""The CRF against enumeration of every label sequence."""
+
+import itertools
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmo_hf.tasks.crf import IMPOSSIBLE, LinearChainCRF, may_follow
+
+PLAIN = ["red", "green", "blue"]
+IOB = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+LENGTHS = [4, 1, 0, 3]
+
+
+def random_crf(labels: list[str]) -> LinearChainCRF:
+    crf = LinearChainCRF(labels).double()
+    for parameter in crf.parameters():
+        torch.nn.init.normal_(parameter)
+    return crf
+
+
+def random_texts(labels: list[str], lengths: list[int] = LENGTHS) -> tuple[Tensor, Tensor]:
+    """Emissions (N, W, K), also where no word stands, and the mask (N, W)."""
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    return torch.randn(len(lengths), max(lengths), len(labels), dtype=torch.float64), mask
+
+
+def all_scores(crf: LinearChainCRF, emissions: Tensor, length: int) -> dict[tuple[int, ...], Tensor]:
+    """The score of every legal label sequence of one text, from the definition."""
+    scores = {}
+    for labels in itertools.product(range(len(crf.labels)), repeat=length):
+        names = ["O", *(crf.labels[label] for label in labels)]
+        if not all(may_follow(first, second, crf.labels) for first, second in itertools.pairwise(names)):
+            continue
+        score = crf.start[labels[0]] + crf.end[labels[-1]]
+        score = score + sum(emissions[place, label] for place, label in enumerate(labels))
+        scores[labels] = score + sum(crf.transitions[first, second] for first, second in itertools.pairwise(labels))
+    return scores
+
+
+def log_sum(scores: list[Tensor]) -> Tensor:
+    return torch.stack(scores).logsumexp(dim=0)
+
+
+@pytest.mark.parametrize("labels", [PLAIN, IOB], ids=["plain", "IOB2"])
+def test_the_log_partition_is_that_of_all_sequences(labels: list[str]) -> None:
+    crf = random_crf(labels)
+    emissions, mask = random_texts(labels)
+    actual = crf.log_partition(emissions, mask)
+    for text, length in enumerate(LENGTHS):
+        scores = list(all_scores(crf, emissions[text], length).values()) if length else [torch.zeros(())]
+        torch.testing.assert_close(actual[text], log_sum(scores).double())
+
+
+@pytest.mark.parametrize("labels", [PLAIN, IOB], ids=["plain", "IOB2"])
+def test_decoding_finds_the_best_of_all_sequences(labels: list[str]) -> None:
+    crf = random_crf(labels)
+    for _ in range(5):
+        emissions, mask = random_texts(labels)
+        decoded = crf.decode(emissions, mask)
+        for text, length in enumerate(LENGTHS):
+            if length:
+                scores = all_scores(crf, emissions[text], length)
+                assert tuple(decoded[text, :length].tolist()) == max(scores, key=lambda key: scores[key].item())
+
+
+@pytest.mark.parametrize("labels", [PLAIN, IOB], ids=["plain", "IOB2"])
+def test_marginals_are_those_of_all_sequences(labels: list[str]) -> None:
+    crf = random_crf(labels)
+    emissions, mask = random_texts(labels)
+    actual = crf.log_marginals(emissions, mask).exp()
+    for text, length in enumerate(LENGTHS):
+        for place in range(length):
+            scores = all_scores(crf, emissions[text], length)
+            log_partition = log_sum(list(scores.values()))
+            for label in range(len(labels)):
+                agreeing = [(score - log_partition).exp() for key, score in scores.items() if key[place] == label]
+                expected = sum(agreeing, torch.zeros((), dtype=torch.float64))
+                torch.testing.assert_close(actual[text, place, label], expected)
+
+
+def test_the_loss_and_its_gradients_are_those_of_all_sequences_that_agree_with_the_labels() -> None:
+    crf = random_crf(IOB)
+    emissions, mask = random_texts(IOB)
+    emissions.requires_grad_()
+    # Unknown labels in the middle, at the start and of a whole text; what stands after a text does not count.
+    labels = torch.tensor([[3, -100, -100, 0], [-100, 1, 1, 1], [2, 2, 2, 2], [0, 1, 2, 4]])
+    losses = []
+    for text, length in enumerate(LENGTHS):
+        scores = all_scores(crf, emissions[text], length) if length else {}
+        wanted = labels[text, :length].tolist()
+        agreeing = [
+            score
+            for key, score in scores.items()
+            if all(want in (-100, label) for want, label in zip(wanted, key, strict=True))
+        ]
+        if scores:
+            losses.append(log_sum(list(scores.values())) - log_sum(agreeing))
+    expected, actual = torch.stack(losses).sum(), crf.loss(emissions, labels, mask)
+    torch.testing.assert_close(actual, expected)
+    variables = (emissions, crf.transitions, crf.start, crf.end)
+    torch.testing.assert_close(torch.autograd.grad(actual, variables), torch.autograd.grad(expected, variables))
+
+
+def test_what_stands_after_a_text_changes_nothing() -> None:
+    crf = random_crf(PLAIN)
+    emissions, mask = random_texts(PLAIN, [3, 2])
+    alone = [(emissions[text : text + 1, :length], mask[text : text + 1, :length]) for text, length in ((0, 3), (1, 2))]
+    for function in (crf.log_marginals, crf.decode):
+        together = function(emissions, mask)
+        for text, inputs in enumerate(alone):
+            torch.testing.assert_close(together[text : text + 1, : inputs[1].shape[1]], function(*inputs))
+
+
+def test_no_illegal_transition_is_ever_decoded() -> None:
+    crf = random_crf(IOB)
+    emissions, mask = random_texts(IOB, [30] * 20)
+    # The emissions ask for nothing but I-, everywhere.
+    emissions[..., [2, 4]] += 50
+    for labels in crf.decode(emissions, mask).tolist():
+        names = ["O", *(IOB[label] for label in labels)]
+        assert all(may_follow(first, second, IOB) for first, second in itertools.pairwise(names))
+        assert {"I-PER", "I-LOC"} & set(names)
+
+
+def test_an_impossible_transition_has_probability_zero_exactly_and_learns_nothing() -> None:
+    crf = LinearChainCRF(IOB)
+    torch.nn.init.normal_(crf.transitions)
+    emissions, mask = torch.randn(3, 6, 5, requires_grad=True), torch.ones(3, 6, dtype=torch.bool)
+    assert (crf.log_marginals(emissions, mask)[:, 0, [2, 4]].exp() == 0).all()
+    crf.loss(emissions, torch.zeros(3, 6, dtype=torch.long), mask).backward()
+    assert crf.transitions.grad[0, 2] == crf.transitions.grad[1, 4] == crf.start.grad[4] == 0
+    assert crf.transitions.grad[0, 1] != 0
+    assert torch.exp(torch.tensor(IMPOSSIBLE)) == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "labels", "legal"),
+    [
+        ("O", "I-PER", IOB, False),
+        ("B-LOC", "I-PER", IOB, False),
+        ("I-LOC", "I-PER", IOB, False),
+        ("B-PER", "I-PER", IOB, True),
+        ("I-PER", "I-PER", IOB, True),
+        ("I-PER", "B-PER", IOB, True),
+        ("I-PER", "O", IOB, True),
+        ("O", "I-PER", ["O", "I-PER"], True),
+        ("O", "I", ["O", "B", "I"], True),
+        ("red", "blue", PLAIN, True),
+        ("B-a-b", "I-a-b", ["B-a-b", "I-a-b", "B-a"], True),
+        ("B-a", "I-a-b", ["B-a-b", "I-a-b", "B-a"], False),
+    ],
+)
+def test_what_may_follow_what_is_the_iob2_scheme(first: str, second: str, labels: list[str], legal: bool) -> None:
+    assert may_follow(first, second, labels) == legal
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([[0, 2, -100]], "label 'I-PER' cannot follow 'O', found at word 1 of text 0; with a CRF, labels named B-, I-"),
+        ([[4, 0, 0]], "label 'I-LOC' cannot follow the beginning of a text, found at word 0 of text 0"),
+        ([[0, 5, 0]], "labels must be 0 to 4, found 0 to 5"),
+        ([[0, -1, 0]], "labels must be 0 to 4, found -1 to 0"),
+    ],
+    ids=["after another", "at the start", "too large", "negative"],
+)
+def test_illegal_labels_are_refused(labels: list[list[int]], message: str) -> None:
+    crf, mask = LinearChainCRF(IOB), torch.ones(1, 3, dtype=torch.bool)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        crf.loss(torch.randn(1, 3, 5), torch.tensor(labels), mask)
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    crf = random_crf(IOB).to(torch.bfloat16)
+    emissions, mask = random_texts(IOB)
+    emissions = emissions.to(torch.bfloat16)
+    wide = LinearChainCRF(IOB)
+    wide.load_state_dict(crf.state_dict())
+    torch.testing.assert_close(crf.log_partition(emissions, mask), wide.log_partition(emissions.float(), mask))

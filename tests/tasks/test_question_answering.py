@@ -1,0 +1,134 @@
+"""Answers: attention, logits at words of the context, spans of text."""
+
+import re
+
+import pytest
+import torch
+from task_models import FIRST, SECOND, C, make_batch, make_task_model
+from tiny_inputs import assert_outputs_close
+from torch import nn
+
+from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
+from elmo_hf.tasks.question_answering import Answer, QuestionAttention
+from elmo_hf.tasks.task_encoder import compare
+
+
+def test_attention_is_its_equations() -> None:
+    attention = QuestionAttention(3)
+    context, question = torch.randn(2, 4, 3), torch.randn(2, 4, 3)
+    mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    actual = attention(context, question, mask)
+    for row, length in enumerate([3, 1]):
+        for word in range(4):
+            c = context[row, word]
+            scores = torch.stack([attention.question(q) + attention.product(c * q) for q in question[row, :length]])
+            expected = (scores.softmax(dim=0) * question[row, :length]).sum(dim=0)
+            assert_outputs_close(actual[row, word], expected)
+
+
+def test_a_question_without_words_attends_to_nothing() -> None:
+    attention = QuestionAttention(3)
+    nothing = attention(torch.randn(1, 2, 3), torch.randn(1, 2, 3), torch.zeros(1, 2, dtype=torch.bool))
+    assert nothing.abs().sum() == 0
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_only_words_of_the_context_have_logits(side: str) -> None:
+    model, batch = make_task_model("questions"), make_batch("questions", side)
+    output = model(**batch)
+    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace", padding_side=side)
+    encoded = tokenizer(FIRST, SECOND, padding=True)
+    for row in range(3):
+        in_context = torch.tensor([sequence == 1 for sequence in encoded.sequence_ids(row)])
+        for logits in (output.start_logits[row], output.end_logits[row]):
+            assert torch.equal(logits > -1e9, in_context)
+            assert logits.softmax(dim=0)[~in_context].sum() == 0
+
+
+def test_logits_compare_each_word_with_what_of_the_question_concerns_it() -> None:
+    model, batch = make_task_model("questions"), make_batch("questions")
+    question, context = batch["input_ids"][:1, :8], batch["input_ids"][:1, 8:13]
+    q, c = (model.elmo(ids).elmo_representations[0][:, 1:-1] for ids in (question, context))
+    attended = model.attention(c, q, torch.ones(q.shape[:2], dtype=torch.bool))
+    expected = model.qa_outputs(compare(c, attended))
+    output = model(**batch)
+    assert_outputs_close(output.start_logits[:1, 9:12], expected[..., 0], 1e-5)
+    assert_outputs_close(output.end_logits[:1, 9:12], expected[..., 1], 1e-5)
+
+
+def test_the_loss_is_the_mean_of_both_cross_entropies_without_questions_that_have_no_answer() -> None:
+    model, batch = make_task_model("questions"), make_batch("questions")
+    batch["start_positions"][1] = batch["end_positions"][1] = batch["input_ids"].shape[1]
+    output, kept = model(**batch), torch.tensor([0, 2])
+    expected = nn.functional.cross_entropy(output.start_logits[kept], batch["start_positions"][kept])
+    expected = expected + nn.functional.cross_entropy(output.end_logits[kept], batch["end_positions"][kept])
+    assert_outputs_close(output.loss, expected / 2)
+
+
+@pytest.mark.parametrize(("row", "position"), [(0, 0), (0, 3), (0, 8), (1, -1), (2, 12)])
+def test_positions_outside_of_the_context_are_refused(row: int, position: int) -> None:
+    model, batch = make_task_model("questions"), make_batch("questions")
+    batch["end_positions"][row] = position
+    message = f"`end_positions` must be positions of words of the context, found {position} in row {row}; a question"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model(**batch)
+
+
+CONTEXT = "It left  at noon."
+OFFSETS = [(0, 0), (0, 4), (0, 0), (0, 0), (0, 2), (3, 7), (9, 11), (12, 16), (16, 17), (0, 0)]
+
+
+def logits(values: dict[int, float]) -> torch.Tensor:
+    """-1 at each of the five words of the context, where no other value is given, and lowest elsewhere."""
+    scores = torch.full((10,), torch.finfo(torch.float32).min)
+    scores[4:9] = -1.0
+    for place, value in values.items():
+        scores[place] = value
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "max_words", "text"),
+    [
+        ({6: 3.0}, {7: 3.0}, 30, "at noon"),
+        ({5: 3.0}, {5: 3.0}, 30, "left"),
+        ({7: 3.0}, {5: 2.0}, 30, "noon"),  # the best end stands before the best start
+        ({4: 3.0}, {8: 3.0, 5: 2.0}, 3, "It left"),
+        ({4: 3.0}, {8: 3.0, 5: 2.0}, 5, CONTEXT),
+        ({4: 200.0, 8: 90.0}, {4: 90.0, 8: 200.0}, 1, "It"),  # probabilities that vanish in float32
+    ],
+    ids=["two words", "one word", "order", "too long", "just short enough", "certain"],
+)
+def test_an_answer_is_the_best_span_that_is_short_enough(
+    starts: dict[int, float], ends: dict[int, float], max_words: int, text: str
+) -> None:
+    start_logits, end_logits = logits(starts), logits(ends)
+    (answer,) = extract_answers(start_logits[None], end_logits[None], [OFFSETS], [CONTEXT], max_words)
+    assert answer.text == CONTEXT[answer.start : answer.end] == text
+    scores = [
+        (start_logits.log_softmax(0)[first] + end_logits.log_softmax(0)[last]).item()
+        for first in range(4, 9)
+        for last in range(first, min(first + max_words, 9))
+    ]
+    assert answer.score == pytest.approx(torch.tensor(max(scores)).exp().item())
+
+
+def test_a_context_without_words_has_no_answer() -> None:
+    nothing = torch.full((1, 4), torch.finfo(torch.float32).min)
+    answer = extract_answers(nothing, nothing, [[(0, 0), (0, 3), (0, 0), (0, 0)]], [" "])[0]
+    assert (answer.text, answer.start, answer.end) == ("", 0, 0)
+
+
+def test_answers_of_a_model_are_texts_of_their_contexts() -> None:
+    model = make_task_model("questions")
+    encoded = ElmoTokenizer(max_word_length=C)(
+        FIRST, SECOND, padding=True, return_tensors="pt", return_offsets_mapping=True
+    )
+    offsets = encoded.pop("offset_mapping")
+    output = model(**encoded)
+    answers = ElmoForQuestionAnswering.extract_answers(output.start_logits, output.end_logits, offsets, SECOND)
+    for answer, context in zip(answers, SECOND, strict=True):
+        assert isinstance(answer, Answer)
+        assert answer.text
+        assert answer.text == context[answer.start : answer.end]
+        assert context[answer.end : answer.end + 1] in ("", " ", ",")

@@ -1,0 +1,111 @@
+"""Pooling, pairs, and the losses of each kind of problem."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from task_models import make_batch, make_task_model
+from tiny_inputs import assert_outputs_close
+from torch import Tensor, nn
+
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification
+from elmo_hf.tasks.sequence_classification import Pooler
+
+
+def pooled(pooling: str, vectors: Tensor, mask: Tensor) -> Tensor:
+    pooler = Pooler(ElmoConfig(pooling=pooling), vectors.shape[-1])
+    if pooling == "attention":
+        pooler.query.weight.data = torch.tensor([[1.0, -2.0]])
+    return pooler(vectors, mask)
+
+
+def test_poolings_look_at_words_alone() -> None:
+    vectors = torch.tensor([[[1.0, -4], [3, -2], [9, 9]], [[-1, -2], [9, 9], [9, 9]], [[9, 9], [9, 9], [9, 9]]])
+    mask = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
+    assert pooled("mean", vectors, mask).tolist() == [[2, -3], [-1, -2], [0, 0]]
+    assert pooled("max", vectors, mask).tolist() == [[3, -2], [-1, -2], [0, 0]]
+    weights = torch.tensor([9.0, 7.0]).softmax(dim=0)
+    expected = [(weights.unsqueeze(-1) * vectors[0, :2]).sum(dim=0), vectors[1, 0], torch.zeros(2)]
+    assert_outputs_close(pooled("attention", vectors, mask), torch.stack(expected))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+def test_a_text_without_words_gets_zeros_and_finite_gradients(pooling: str) -> None:
+    vectors = torch.ones(1, 2, 2, requires_grad=True)
+    result = pooled(pooling, vectors, torch.zeros(1, 2, dtype=torch.bool))
+    assert result.tolist() == [[0, 0]]
+    result.sum().backward()
+    assert vectors.grad.abs().sum() == 0
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+def test_logits_are_the_classifiers_of_pooled_representations_without_boundaries(pooling: str) -> None:
+    model, batch = make_task_model("classification", pooling=pooling), make_batch("classification")
+    representation = model.elmo(batch["input_ids"]).elmo_representations[0]
+    for row, length in enumerate([6, 1, 6]):
+        words = representation[row : row + 1, 1 : 1 + length]
+        expected = model.classifier(model.pooler(words, torch.ones(1, length, dtype=torch.bool)))
+        assert_outputs_close(model(**batch).logits[row : row + 1], expected, 1e-5)
+
+
+def test_a_pair_is_compared_by_vectors_of_each_text_alone() -> None:
+    model = make_task_model("pairs", pooling="max")
+    batch, firsts = make_batch("pairs"), make_batch("classification")
+    texts = (firsts["input_ids"][:1], batch["input_ids"][:1, 8:13])
+    first, second = (model.elmo(ids).elmo_representations[0][:, 1:-1].amax(dim=1) for ids in texts)
+    features = torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
+    assert_outputs_close(model(**batch).logits[:1], model.classifier(features), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "labels", "problem_type", "loss"),
+    [
+        ({"num_labels": 3}, torch.tensor([2, 0, 1]), "single_label_classification", nn.functional.cross_entropy),
+        (
+            {"num_labels": 3},
+            torch.tensor([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]),
+            "multi_label_classification",
+            nn.functional.binary_cross_entropy_with_logits,
+        ),
+        ({"num_labels": 1}, torch.tensor([0.5, -1, 2]), "regression", lambda x, y: ((x[:, 0] - y) ** 2).mean()),
+        (
+            {"num_labels": 2, "problem_type": "regression"},
+            torch.tensor([[0.5, 1], [-1, 0], [2, 2]]),
+            "regression",
+            nn.functional.mse_loss,
+        ),
+    ],
+    ids=["single label", "multi label", "regression", "two numbers"],
+)
+def test_the_loss_is_that_of_the_problem_type(
+    fields: dict[str, Any], labels: Tensor, problem_type: str, loss: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    model, batch = make_task_model("classification", **fields), make_batch("classification")
+    output = model(**batch | {"labels": labels})
+    assert_outputs_close(output.loss, loss(output.logits, labels))
+    assert model.config.problem_type == problem_type
+
+
+def test_labels_of_minus_100_are_ignored() -> None:
+    model, batch = make_task_model("classification"), make_batch("classification")
+    loss = model(**batch | {"labels": torch.tensor([2, -100, 1])}).loss
+    kept = torch.tensor([0, 2])
+    assert_outputs_close(loss, nn.functional.cross_entropy(model(**batch).logits[kept], torch.tensor([2, 1])))
+
+
+def test_the_classifiers_dropout_acts_in_training_only() -> None:
+    model = make_task_model("classification", classifier_dropout=0.5, representation_dropout=0.0)
+    batch = make_batch("classification")
+    assert torch.equal(model(**batch).logits, model(**batch).logits)
+    model.train()
+    assert not torch.equal(model(**batch).logits, model(**batch).logits)
+
+
+def test_a_word_embedding_model_classifies() -> None:
+    config = ElmoConfig(token_encoder="word_embedding", vocab_size=19, projection_size=7, cell_size=9, text_pairs=True)
+    model = ElmoForSequenceClassification(config).eval()
+    ids = torch.tensor([[1, 5, 6, 2, 1, 7, 2, 0], [1, 8, 2, 1, 9, 10, 11, 2]])
+    logits = model(ids).logits
+    assert_outputs_close(model(ids[:1, :7]).logits, logits[:1])
+    assert logits.shape == (2, 2)

@@ -1,0 +1,100 @@
+"""Rows of words, the task's LSTM against torch's packed one, and where ELMo goes in."""
+
+import re
+
+import pytest
+import torch
+from tiny_inputs import assert_outputs_close
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from elmo_hf import ElmoConfig
+from elmo_hf.tasks.task_encoder import BiLSTM, TaskEncoder, compare
+from elmo_hf.tasks.text_rows import TextRows, reverse_words
+
+# Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
+TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])
+VALUES = torch.arange(12).view(2, 6)
+
+
+def masks() -> list[Tensor]:
+    return [TEXTS == 1, TEXTS == 2]
+
+
+def test_each_text_gets_a_row_with_its_words_first() -> None:
+    rows = TextRows(masks())
+    assert rows.mask.tolist() == [[True, True], [True, False], [True, False], [True, True]]
+    taken = rows.take(VALUES).masked_fill(~rows.mask, -1)
+    assert taken.tolist() == [[1, 2], [9, -1], [4, -1], [10, 11]]
+    assert torch.equal(rows.take(torch.stack([VALUES, -VALUES], dim=-1))[..., 1], -rows.take(VALUES))
+
+
+def test_words_go_back_to_their_places_and_nothing_else_does() -> None:
+    rows = TextRows(masks())
+    assert rows.put_back(rows.take(VALUES)).tolist() == [[0, 1, 2, 0, 4, 0], [0, 0, 0, 9, 10, 11]]
+    vectors = torch.randn(4, 2, 3)
+    assert torch.equal(rows.put_back(vectors)[1, 5], vectors[3, 1])
+
+
+def test_a_batch_without_words_keeps_a_column() -> None:
+    rows = TextRows([torch.zeros(2, 3, dtype=torch.bool)])
+    assert rows.mask.tolist() == [[False], [False]]
+    assert rows.put_back(torch.ones(2, 1, 4)).tolist() == torch.zeros(2, 3, 4).tolist()
+
+
+def test_words_are_reversed_inside_their_text_and_back() -> None:
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    values = torch.tensor([[1, 2, 3], [4, 5, 6]]).unsqueeze(-1)
+    reversed_once = reverse_words(values, mask)
+    assert reversed_once[mask].flatten().tolist() == [3, 2, 1, 5, 4]
+    assert torch.equal(reverse_words(reversed_once, mask)[mask], values[mask])
+
+
+def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
+    ours, theirs = BiLSTM(5, 3), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    for lstm, suffix in ((ours.forward_lstm, ""), (ours.backward_lstm, "_reverse")):
+        lstm.load_state_dict({name: getattr(theirs, name + suffix) for name in names})
+    lengths = torch.tensor([4, 1, 3])
+    inputs, mask = torch.randn(3, 4, 5), torch.arange(4) < lengths.unsqueeze(1)
+    packed, _ = theirs(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))
+    expected, _ = pad_packed_sequence(packed, batch_first=True)
+    assert_outputs_close(ours(inputs, mask), expected)
+
+
+def test_without_an_lstm_the_encoder_is_the_representation(tiny_config: ElmoConfig) -> None:
+    encoder, representation = TaskEncoder(tiny_config), torch.randn(2, 3, 14)
+    assert encoder(torch.randn(2, 3, 7), [representation], torch.ones(2, 3, dtype=torch.bool)) is representation
+    assert encoder.output_size == 14
+
+
+@pytest.mark.parametrize("num_representations", [1, 2])
+def test_elmo_is_put_beside_the_input_of_the_lstm_and_the_second_one_beside_its_output(
+    tiny_config: ElmoConfig, num_representations: int
+) -> None:
+    tiny_config.task_encoder, tiny_config.task_hidden_size = "lstm", 4
+    tiny_config.num_output_representations = num_representations
+    encoder, mask = TaskEncoder(tiny_config), torch.ones(2, 3, dtype=torch.bool)
+    vectors, representations = torch.randn(2, 3, 7), list(torch.randn(num_representations, 2, 3, 14))
+    encoded = encoder(vectors, representations, mask)
+    assert encoder.lstm.forward_lstm.input_size == 7 + 14
+    assert encoded.shape[-1] == encoder.output_size == 8 + 14 * (num_representations - 1)
+    assert_outputs_close(encoded[..., :8], encoder.lstm(torch.cat([vectors, representations[0]], dim=-1), mask))
+    if num_representations == 2:
+        assert torch.equal(encoded[..., 8:], representations[1])
+
+
+@pytest.mark.parametrize(("task_encoder", "most"), [("none", 1), ("lstm", 2)])
+def test_a_representation_with_no_place_to_go_is_refused(tiny_config: ElmoConfig, task_encoder: str, most: int) -> None:
+    tiny_config.task_encoder, tiny_config.num_output_representations = task_encoder, most + 1
+    message = (
+        f"with `task_encoder='{task_encoder}'` a model for a task uses at most {most} of "
+        f"`num_output_representations`, found {most + 1}."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TaskEncoder(tiny_config)
+
+
+def test_a_comparison_holds_both_their_difference_and_their_product() -> None:
+    first, second = torch.tensor([1.0, -2.0]), torch.tensor([3.0, 0.5])
+    assert compare(first, second).tolist() == [1, -2, 3, 0.5, 2, 2.5, 3, -1]

@@ -1,0 +1,273 @@
+"""What all models for a task promise: freezing, pairs, padding, layers computed before, their names."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
+from tiny_inputs import assert_outputs_close
+
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification
+
+each_task = pytest.mark.parametrize("task", list(TASKS))
+
+
+def trainable(model: torch.nn.Module) -> set[str]:
+    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+@each_task
+@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+def test_padding_and_other_texts_of_a_batch_change_nothing(task: str, encoder: dict[str, Any]) -> None:
+    model = make_task_model(task, **encoder)
+    alone = [logits_of(model(**make_batch(task, rows=slice(row, row + 1)))) for row in range(3)]
+    for side in ("right", "left"):
+        batch = make_batch(task, side)
+        together = logits_of(model(**batch))
+        for row, is_word in enumerate(batch["attention_mask"].bool()):
+            logits = together[row] if together.dim() == 2 else together[row, is_word]
+            assert_outputs_close(logits, alone[row][0], 1e-5)
+
+
+@each_task
+def test_a_frozen_bilm_stores_nothing_and_gets_no_gradient(task: str) -> None:
+    model, batch = make_task_model(task, **LSTM).train(), make_batch(task)
+    assert {name for name, _ in model.named_parameters()} - trainable(model) == {
+        name for name, _ in model.named_parameters() if name.startswith(("elmo.token_encoder.", "elmo.bilm."))
+    }
+    output = model(**batch, output_hidden_states=True)
+    assert len(output.hidden_states) == 3
+    assert all(layer.grad_fn is None and not layer.requires_grad for layer in output.hidden_states)
+    output.loss.backward()
+    assert {name for name, parameter in model.named_parameters() if parameter.grad is not None} == trainable(model)
+
+
+@each_task
+def test_a_frozen_bilm_gives_the_same_layers_in_training_and_evaluation(task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    evaluated = model.eval()(**batch, output_hidden_states=True).hidden_states
+    assert_outputs_close(model.train()(**batch, output_hidden_states=True).hidden_states, evaluated, 0)
+
+
+@pytest.mark.parametrize(
+    ("freeze_bilm", "frozen"),
+    [
+        (True, ["token_encoder.", "bilm.layers.0.", "bilm.layers.1."]),
+        (False, []),
+        (["token_encoder"], ["token_encoder."]),
+        (["token_encoder", "layer_1"], ["token_encoder.", "bilm.layers.0."]),
+        (["layer_2"], ["bilm.layers.1."]),
+        ([], []),
+    ],
+    ids=str,
+)
+def test_parts_of_the_bilm_freeze_as_the_config_says_when_made_loaded_and_asked(
+    freeze_bilm: bool | list[str], frozen: list[str], tmp_path: Path
+) -> None:
+    model = make_task_model("classification", freeze_bilm=freeze_bilm)
+    everything = {name for name, _ in model.named_parameters()}
+    expected = {name for name in everything if not name.startswith(tuple(f"elmo.{part}" for part in frozen) or "-")}
+    assert trainable(model) == expected
+    model.save_pretrained(tmp_path)
+    assert trainable(ElmoForSequenceClassification.from_pretrained(tmp_path)) == expected
+    assert trainable(ElmoForSequenceClassification.from_pretrained(tmp_path, freeze_bilm=False)) == everything
+    model.config.freeze_bilm = False
+    model.set_trainable_parts()
+    assert trainable(model) == everything
+
+
+def test_a_part_that_learns_gets_the_gradient_that_it_gets_when_all_learn() -> None:
+    batch, gradients = make_batch("labelling"), []
+    for freeze_bilm in (False, ["token_encoder", "layer_1"]):
+        model = make_task_model("labelling", freeze_bilm=freeze_bilm)
+        model(**batch).loss.backward()
+        gradients.append({name: p.grad for name, p in model.elmo.bilm.layers[1].named_parameters()})
+    assert all(gradient.abs().max() > 0 for gradient in gradients[0].values())
+    assert_outputs_close(gradients[1], gradients[0])
+
+
+def test_a_frozen_mix_stays_frozen_in_a_model_for_a_task(tmp_path: Path) -> None:
+    model = make_task_model("classification", scalar_mix_weights=[0.2, 0.3, 0.5], scalar_mix_trainable=False)
+    model.save_pretrained(tmp_path)
+    for made in (model, ElmoForSequenceClassification.from_pretrained(tmp_path)):
+        assert not {name for name in trainable(made) if "mixes" in name}
+        assert made.elmo.scalar_mixes[0].weights.tolist() == pytest.approx([0.2, 0.3, 0.5])
+
+
+@pytest.mark.parametrize("task", ["pairs", "questions"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_each_text_of_a_pair_has_the_layers_it_has_alone(task: str, side: str) -> None:
+    model, batch = make_task_model(task), make_batch(task, side)
+    layers = torch.stack(model(**batch, output_hidden_states=True).hidden_states)
+    begins = (batch["input_ids"] == 257).any(dim=-1)
+    for row in range(3):
+        first, second = begins[row].nonzero().flatten().tolist()
+        last = int(batch["attention_mask"][row].nonzero().max()) + 1
+        for text in (slice(first, second), slice(second, last)):
+            alone = model.elmo(batch["input_ids"][row : row + 1, text], output_hidden_states=True).hidden_states
+            assert_outputs_close(layers[:, row, text], torch.stack(alone)[:, 0])
+        assert layers[:, row, last:].abs().sum() == layers[:, row, :first].abs().sum() == 0
+
+
+@each_task
+@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+def test_layers_computed_before_give_the_same_loss_and_gradients(task: str, encoder: dict[str, Any]) -> None:
+    model, batch = make_task_model(task, **encoder), make_batch(task)
+    layers = torch.stack(model(**batch, output_hidden_states=True).hidden_states, dim=2)
+    results = []
+    for given in ({}, {"bilm_layers": layers}):
+        model.train().zero_grad()
+        torch.manual_seed(7)  # dropout
+        output = model(**batch, **given)
+        output.loss.backward()
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters() if name in trainable(model)}
+        results.append((output.loss, logits_of(output), gradients))
+    assert_outputs_close(results[1], results[0])
+
+
+def test_given_layers_are_used_in_place_of_the_bilm() -> None:
+    model, batch = make_task_model("classification"), make_batch("classification")
+    layers = torch.randn(*batch["attention_mask"].shape, 3, 14)
+    mixed = layers.mean(dim=2)[:, 1:]  # without `<S>`
+    output = model(**batch, bilm_layers=layers)
+    expected = torch.stack([mixed[row, :length].mean(dim=0) for row, length in enumerate([6, 1, 6])])
+    assert_outputs_close(output.logits, model.classifier(expected), 1e-5)
+
+
+@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+def test_a_compiled_classifier_gives_the_same_logits(encoder: dict[str, Any]) -> None:
+    model = make_task_model("classification", **encoder)
+    torch._dynamo.reset()
+    # Without an LSTM of torch, at which dynamo always leaves the graph, it is one graph.
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=not encoder)
+    for rows in (slice(0, 2), slice(0, 3), slice(1, 2)):
+        batch = {name: tensor for name, tensor in make_batch("classification", rows=rows).items() if name != "labels"}
+        assert_outputs_close(compiled(**batch).logits, model(**batch).logits, 1e-6)
+
+
+@each_task
+def test_embeddings_in_place_of_ids_are_refused(task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    embeds = torch.zeros(*batch["attention_mask"].shape, 7)
+    with pytest.raises(ValueError, match=r"needs `input_ids` and nothing in their place, found none: .*`bilm_layers`"):
+        model(inputs_embeds=embeds)
+    with pytest.raises(ValueError, match="found `inputs_embeds` beside them"):
+        model(**batch, inputs_embeds=embeds)
+    assert model(**batch, inputs_embeds=None).loss is not None
+
+
+def test_a_folder_of_a_task_names_no_words_of_a_softmax(tmp_path: Path) -> None:
+    make_task_model("classification", num_softmax_words=19).save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).num_softmax_words is None
+
+
+def test_layers_of_another_shape_are_refused() -> None:
+    model, batch = make_task_model("classification"), make_batch("classification")
+    message = (
+        "`bilm_layers` must have shape (batch, words, layers + 1, 2 * projection) = (3, 8, 3, 14), found (3, 3, 8, 14)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model(**batch, bilm_layers=torch.zeros(3, 3, 8, 14))
+
+
+def test_a_bilm_that_learns_refuses_layers_computed_before_in_training_only() -> None:
+    model, batch = make_task_model("classification", freeze_bilm=["layer_1"]), make_batch("classification")
+    batch["bilm_layers"] = torch.zeros(3, 8, 3, 14)
+    model(**batch)
+    message = "cannot follow a biLM that learns; train with `freeze_bilm=True`, found ['layer_1'], or leave them out"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.train()(**batch)
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "what", "row", "found"),
+    [
+        ("classification", "pairs", "one text", 0, 2),
+        ("labelling", "questions", "one text", 0, 2),
+        ("pairs", "classification", "a pair of texts, `tokenizer(text, text_pair)`", 0, 1),
+        ("questions", "labelling", "a pair of texts, `tokenizer(text, text_pair)`", 0, 1),
+    ],
+)
+def test_rows_with_another_number_of_texts_are_refused(task: str, given: str, what: str, row: int, found: int) -> None:
+    model, batch = make_task_model(task), make_batch(given)
+    message = f"{type(model).__name__} reads {what}, in each row; row {row} of `input_ids` holds {found} texts, counted"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model(batch["input_ids"], batch["attention_mask"])
+
+
+def test_the_row_with_the_wrong_number_of_texts_is_named() -> None:
+    model, batch = make_task_model("pairs"), make_batch("pairs")
+    batch["input_ids"][1] = make_batch("pairs", rows=slice(0, 1))["input_ids"][0, 0]
+    with pytest.raises(ValueError, match=r"row 1 of `input_ids` holds 13 texts"):
+        model(**batch)
+
+
+def test_texts_without_boundaries_and_without_words_are_texts() -> None:
+    model, batch = make_task_model("classification"), make_batch("classification")
+    inner = model(batch["input_ids"][:1, 1:7])
+    assert inner.logits.isfinite().all()
+    empty = model(batch["input_ids"][:1, [0, 7]])
+    assert_outputs_close(empty.logits, model.classifier.bias.unsqueeze(0))
+
+
+@each_task
+def test_the_pull_to_equal_weights_is_added_in_training_only_and_for_mixes_that_learn(task: str) -> None:
+    batch = make_batch(task)
+    losses = {}
+    for l2, learns in ((0.0, True), (0.25, True), (0.25, False)):
+        model = make_task_model(task, scalar_mix_l2=l2, scalar_mix_trainable=learns, representation_dropout=0.0)
+        for mix in model.elmo.scalar_mixes:
+            mix.set_weights([0.1, 0.2, 0.7])
+        losses[l2, learns] = (model.eval()(**batch).loss.item(), model.train()(**batch).loss.item())
+    penalty = model.elmo.scalar_mixes[0].penalty().item()
+    plain = losses[0.0, True]
+    assert losses[0.25, True] == pytest.approx((plain[0], plain[1] + 0.25 * penalty))
+    assert losses[0.25, False] == pytest.approx(plain)
+
+
+@each_task
+def test_saving_and_loading_gives_equal_logits(task: str, tmp_path: Path) -> None:
+    model, batch = make_task_model(task, **LSTM), make_batch(task)
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert not again.training
+    assert_outputs_close(logits_of(again(**batch)), logits_of(model(**batch)), 0)
+
+
+@each_task
+def test_a_tuple_can_be_asked_for(task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    output = model(**batch)
+    assert_outputs_close(model(**batch, return_dict=False), output.to_tuple(), 0)
+
+
+LSTM_KEYS = {
+    f"{direction}_lstm.{kind}_{place}_l0"
+    for direction in ("forward", "backward")
+    for kind in ("weight", "bias")
+    for place in ("ih", "hh")
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "keys"),
+    [
+        ("classification", {}, {"classifier.weight", "classifier.bias"}),
+        ("pairs", {"pooling": "attention"}, {"classifier.weight", "classifier.bias", "pooler.query.weight"}),
+        ("labelling", LSTM, {"classifier.weight", "classifier.bias"} | {f"task_encoder.lstm.{k}" for k in LSTM_KEYS}),
+        ("crf", {}, {"classifier.weight", "classifier.bias", "crf.transitions", "crf.start", "crf.end"}),
+        (
+            "questions",
+            LSTM,
+            {"attention.question.weight", "attention.product.weight"}
+            | {"qa_outputs.weight", "qa_outputs.bias"}
+            | {f"task_encoder.lstm.{k}" for k in LSTM_KEYS}
+            | {f"lstm.{k}" for k in LSTM_KEYS},
+        ),
+    ],
+    ids=["classification", "attention", "lstm", "crf", "questions"],
+)
+def test_the_keys_of_the_state_dict_are_the_promised_ones(task: str, fields: dict[str, Any], keys: set[str]) -> None:
+    assert {name for name in make_task_model(task, **fields).state_dict() if not name.startswith("elmo.")} == keys

@@ -1,0 +1,135 @@
+"""Labels of words: losses with and without a CRF, and what `logits` mean."""
+
+import itertools
+import re
+
+import pytest
+import torch
+from task_models import IOB_LABELS, LSTM, make_batch, make_task_model
+from tiny_inputs import assert_outputs_close
+from torch import nn
+
+from elmo_hf import ElmoForTokenClassification
+from elmo_hf.tasks.crf import LinearChainCRF, may_follow
+
+
+def test_the_loss_without_a_crf_is_cross_entropy_over_labelled_words() -> None:
+    model, batch = make_task_model("labelling"), make_batch("labelling")
+    output = model(**batch)
+    assert output.logits.shape == (3, 8, 5)
+    is_word = batch["labels"] != -100
+    assert_outputs_close(output.loss, nn.functional.cross_entropy(output.logits[is_word], batch["labels"][is_word]))
+
+
+@pytest.mark.parametrize("task", ["labelling", "crf"])
+def test_a_label_on_a_boundary_or_on_padding_counts_for_nothing(task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    expected = model(**batch).loss
+    labels = batch["labels"].clone()
+    labels[0, 0], labels[1, 2:] = 4, 3
+    assert_outputs_close(model(**batch | {"labels": labels}).loss, expected)
+
+
+@pytest.mark.parametrize("task", ["labelling", "crf"])
+def test_logits_are_zero_on_boundaries_and_padding(task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    logits = model(**batch).logits
+    assert torch.equal((logits == 0).all(dim=-1), batch["labels"] == -100)
+
+
+def test_logits_are_the_classifiers_of_each_word() -> None:
+    model, batch = make_task_model("labelling"), make_batch("labelling")
+    representation = model.elmo(batch["input_ids"]).elmo_representations[0]
+    is_word = batch["labels"] != -100
+    assert_outputs_close(model(**batch).logits[is_word], model.classifier(representation[is_word]), 1e-5)
+
+
+def test_the_crfs_loss_is_its_likelihood_for_each_labelled_word() -> None:
+    model, batch = make_task_model("crf"), make_batch("crf")
+    emissions = model.classifier(model.elmo(batch["input_ids"]).elmo_representations[0])
+    total = sum(
+        model.crf.loss(
+            emissions[row : row + 1, 1 : 1 + length],
+            batch["labels"][row : row + 1, 1 : 1 + length],
+            torch.ones(1, length, dtype=torch.bool),
+        )
+        for row, length in enumerate([6, 1, 6])
+    )
+    assert_outputs_close(model(**batch).loss, total / 13)
+
+
+@pytest.mark.parametrize("task", ["labelling", "crf"])
+def test_parts_of_a_batch_add_up_to_it_when_the_number_of_labels_is_given(task: str) -> None:
+    fields = {"scalar_mix_l2": 0.25, "representation_dropout": 0.0}
+    model, batch = make_task_model(task, **fields).train(), make_batch(task)
+    model.elmo.scalar_mixes[0].set_weights([0.1, 0.2, 0.7])
+    whole = model(**batch).loss
+    parts = [
+        model(**{key: value[rows] for key, value in batch.items()}, num_items_in_batch=13).loss
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    assert_outputs_close(sum(parts), whole)
+
+
+def test_with_a_crf_the_largest_logits_are_its_best_sequence_and_the_others_its_probabilities() -> None:
+    model, batch = make_task_model("crf", **LSTM), make_batch("crf")
+    texts = model.encode_texts(batch["input_ids"], batch["attention_mask"], None)
+    emissions, mask = model.classifier(texts.vectors), texts.rows.mask
+    logits = texts.rows.take(model(**batch).logits)
+    best, marginals = model.crf.decode(emissions, mask), model.crf.log_marginals(emissions, mask)
+    assert torch.equal(logits.argmax(dim=-1)[mask], best[mask])
+    is_top = (marginals.argmax(dim=-1) == best) & mask
+    assert 0 < is_top.sum() <= mask.sum()
+    assert_outputs_close(logits[is_top].softmax(dim=-1), marginals[is_top].exp(), 1e-3)
+    lower = nn.functional.one_hot(best, 5).bool().logical_not()
+    assert_outputs_close(logits[lower & mask.unsqueeze(-1)], marginals[lower & mask.unsqueeze(-1)])
+
+
+def test_a_best_sequence_that_the_marginals_disagree_with_still_wins() -> None:
+    # One sequence scores 1.0; two others, which share their first label, 0.9 each.
+    crf = LinearChainCRF(["red", "green", "blue"])
+    with torch.no_grad():
+        crf.transitions.copy_(torch.tensor([[1.0, -50, -50], [-50, 0.9, 0.9], [-50, -50, -50]]))
+    emissions, mask = torch.zeros(1, 2, 3), torch.ones(1, 2, dtype=torch.bool)
+    assert crf.log_marginals(emissions, mask)[0, 0].argmax() == 1
+    assert crf.decode(emissions, mask).tolist() == [[0, 0]]
+    answers = ElmoForTokenClassification._answers(crf, emissions, mask)
+    assert answers.argmax(dim=-1).tolist() == [[0, 0]]
+    assert answers[0, 0, 0].item() == pytest.approx(answers[0, 0, 1].item() + 1e-3, abs=1e-6)
+
+
+def assert_legal(logits: torch.Tensor, labels: torch.Tensor) -> None:
+    """Every predicted sequence is IOB2."""
+    for row, given in zip(logits.argmax(dim=-1), labels, strict=True):
+        names = ["O", *(IOB_LABELS[label] for label in row[given != -100].tolist())]
+        assert all(may_follow(*pair, list(IOB_LABELS.values())) for pair in itertools.pairwise(names))
+
+
+def test_no_illegal_transition_is_ever_predicted() -> None:
+    batch = make_batch("crf")
+    for seed in range(10):
+        model = make_task_model("crf", seed=seed)
+        with torch.no_grad():
+            model.classifier.bias[[2, 4]] += 8  # asks for I- everywhere
+        assert_legal(model(**batch).logits, batch["labels"])
+
+
+def test_equal_scores_do_not_let_an_illegal_transition_through() -> None:
+    model, batch = make_task_model("crf"), make_batch("crf")
+    with torch.no_grad():
+        for parameter in (*model.crf.parameters(), *model.classifier.parameters()):
+            parameter.zero_()
+    assert_legal(model(**batch).logits, batch["labels"])
+
+
+def test_labels_that_the_crf_cannot_have_are_refused_with_their_place() -> None:
+    model, batch = make_task_model("crf"), make_batch("crf")
+    batch["labels"][2, 3] = 4
+    with pytest.raises(ValueError, match=re.escape("'I-LOC' cannot follow 'I-PER', found at word 2 of text 2")):
+        model(**batch)
+
+
+def test_a_new_crf_prefers_nothing() -> None:
+    torch.manual_seed(0)
+    crf = type(make_task_model("crf"))(make_task_model("crf").config).crf
+    assert all(parameter.abs().sum() == 0 for parameter in crf.parameters())

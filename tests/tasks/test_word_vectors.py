@@ -1,0 +1,138 @@
+"""Word vectors in front of a linear layer, beside the characters or alone: ELMoForManyLangs' token encoders."""
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_inputs import assert_outputs_close, word_config
+
+from elmo_hf import ElmoConfig, ElmoModel
+
+NUM_CHARACTERS, NUM_WORDS = 23, 17
+BOS, EOS = 5, 6
+
+
+@pytest.fixture
+def model() -> ElmoModel:
+    """Characters and words, no two sizes equal."""
+    config = ElmoConfig(
+        alphabet="code_points",
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        vocab_size=1 + NUM_CHARACTERS + NUM_WORDS,
+        num_input_words=NUM_WORDS,
+        word_embedding_size=4,
+        max_word_length=8,
+        char_embedding_size=5,
+        char_filters=[[1, 3], [2, 6]],
+        num_highway_layers=1,
+        projection_size=7,
+        cell_size=10,
+    )
+    return ElmoModel(config).eval()
+
+
+def random_rows(num_texts: int, num_words: int) -> torch.Tensor:
+    """`(B, T, C + 1)` ids, no boundaries among them."""
+    characters = torch.randint(EOS + 1, NUM_CHARACTERS + 1, (num_texts, num_words, 8))
+    words = torch.randint(NUM_CHARACTERS + 1, NUM_CHARACTERS + NUM_WORDS + 1, (num_texts, num_words, 1))
+    return torch.cat([characters, words], dim=-1)
+
+
+def test_the_words_vector_stands_before_the_features_of_its_characters(model: ElmoModel) -> None:
+    encoder, ids = model.token_encoder, random_rows(1, 6)
+    table = encoder.word_embedding.weight
+    assert table.shape == (NUM_WORDS + 1, 4)
+    found = model(input_ids=ids).token_embeddings[0]
+    for row, vector in zip(ids[0].tolist(), found, strict=True):
+        characters = encoder.embedding.weight[row[:8]].t().unsqueeze(0)
+        features = torch.cat([torch.relu(conv(characters).amax(-1)) for conv in encoder.convolutions], -1)[0]
+        features = encoder.highways[0](features)
+        joined = torch.cat([table[row[8] - NUM_CHARACTERS], features])
+        assert_outputs_close(vector, encoder.projection.weight @ joined + encoder.projection.bias)
+
+
+def test_the_first_and_the_last_word_have_the_first_and_the_last_row(model: ElmoModel) -> None:
+    ids = random_rows(1, 2)
+    ids[0, 0, -1], ids[0, 1, -1] = NUM_CHARACTERS + 1, NUM_CHARACTERS + NUM_WORDS
+    model(input_ids=ids).token_embeddings.sum().backward()
+    assert model.token_encoder.word_embedding.weight.grad.abs().sum(-1).nonzero().flatten().tolist() == [1, NUM_WORDS]
+
+
+def test_a_projected_word_table_is_a_linear_layer_over_its_rows() -> None:
+    model = ElmoModel(word_config(word_embedding_size=4)).eval()
+    encoder, ids = model.token_encoder, torch.tensor([[3, 18, 1]])
+    assert encoder.embedding.weight.shape == (19, 4)
+    expected = encoder.embedding.weight[ids[0]] @ encoder.projection.weight.t() + encoder.projection.bias
+    assert_outputs_close(model(input_ids=ids).token_embeddings[0], expected)
+
+
+def padded(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask with two positions of padding on the left."""
+    padding = torch.zeros(len(ids), 2, *ids.shape[2:], dtype=ids.dtype)
+    ids = torch.cat([padding, ids], dim=1)
+    return ids, torch.arange(ids.shape[1]).expand(len(ids), -1) >= 2
+
+
+@pytest.mark.parametrize("kind", ["both", "projected words"])
+def test_padding_changes_nothing_and_learns_nothing(kind: str, model: ElmoModel) -> None:
+    ids = random_rows(2, 5)
+    if kind == "projected words":
+        model, ids = ElmoModel(word_config(word_embedding_size=4)).eval(), torch.randint(3, 19, (2, 5))
+    ids_with_padding, mask = padded(ids)
+    output = model(input_ids=ids_with_padding, attention_mask=mask)
+    assert_outputs_close(output.last_hidden_state[:, 2:], model(input_ids=ids).last_hidden_state)
+    assert_outputs_close(output.token_embeddings[:, :2], torch.zeros(2, 2, 7))
+    assert_outputs_close(model(input_ids=ids_with_padding).last_hidden_state, output.last_hidden_state)
+    output.last_hidden_state.sum().backward()
+    tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    assert [table.weight.grad[0].abs().max().item() for table in tables] == [0] * len(tables)
+    assert [table.weight[0].abs().max().item() for table in tables] == [0] * len(tables)
+
+
+def test_a_compiled_model_gives_the_same_vectors(model: ElmoModel) -> None:
+    ids, mask = padded(random_rows(2, 3))
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
+    expected, found = model(input_ids=ids, attention_mask=mask), compiled(input_ids=ids, attention_mask=mask)
+    assert_outputs_close(found.last_hidden_state, expected.last_hidden_state)
+
+
+def test_boundaries_are_left_out_of_the_mean(model: ElmoModel) -> None:
+    ids = random_rows(1, 4)
+    ids[0, 0, 1], ids[0, 3, 1] = BOS, EOS
+    output = model(input_ids=ids)
+    assert_outputs_close(output.pooler_output[0], output.elmo_representations[0][0, 1:3].mean(0))
+
+
+def test_a_row_without_its_word_is_refused(model: ElmoModel) -> None:
+    with pytest.raises(ValueError, match=r"character ids of shape \(batch, words, 9\), found \(1, 4, 8\)"):
+        model(input_ids=random_rows(1, 4)[..., :8])
+
+
+def test_characters_alone_cannot_stand_for_words_with_vectors(model: ElmoModel) -> None:
+    vectors = torch.randn(1, 3, 7)
+    assert_outputs_close(model(inputs_embeds=vectors).token_embeddings, vectors)
+    with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape \(batch, words, 7\)"):
+        model(inputs_embeds=torch.randn(1, 3, 8, 5))
+
+
+def test_initial_tables_are_glorots() -> None:
+    limit = (6 / (NUM_WORDS + 1 + 64)) ** 0.5
+    config = ElmoConfig(num_input_words=NUM_WORDS, word_embedding_size=64, projection_size=32, char_filters=[[1, 64]])
+    table = ElmoModel(config).token_encoder.word_embedding.weight
+    assert 0.95 * limit < table.abs().max() <= limit
+    projection = ElmoModel(word_config(word_embedding_size=400)).token_encoder.projection
+    assert projection.weight.std().item() == pytest.approx(400**-0.5, rel=0.05)
+    assert projection.bias.abs().max() == 0
+
+
+def test_names_of_the_weights_are_the_promised_ones(model: ElmoModel) -> None:
+    def token_encoder(model: ElmoModel) -> set[str]:
+        return {name.removeprefix("token_encoder.") for name in model.state_dict() if name.startswith("token_encoder.")}
+
+    parts = ["convolutions.0", "convolutions.1", "highways.0.transform", "highways.0.gate", "projection"]
+    linear = {f"{part}.{kind}" for part in parts for kind in ("weight", "bias")}
+    assert token_encoder(model) == {"embedding.weight", "word_embedding.weight", *linear}
+    projected = ElmoModel(word_config(word_embedding_size=4))
+    assert token_encoder(projected) == {"embedding.weight", "projection.weight", "projection.bias"}
+    assert token_encoder(ElmoModel(word_config())) == {"embedding.weight"}

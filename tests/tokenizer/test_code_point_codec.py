@@ -1,0 +1,182 @@
+"""Words to ids of code points and back, and the tokenizer on top: rows written out, and a vocabulary that is saved."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.tokenizer.code_point_codec import CodePointCodec, name_symbols
+
+C = 7
+# Rows of the two tables; ids are one more, and words come after the ten rows of characters.
+CHARACTERS = {"a": 0, "b": 1, "é": 2, "日": 3, "<bos>": 4, "<eos>": 5, "<oov>": 6, "<pad>": 7, "<bow>": 8, "<eow>": 9}
+WORDS = {"<oov>": 0, "<bos>": 1, "<eos>": 2, "<pad>": 3, "ab": 4, "日": 5, "<pad>a": 6, "ababa": 7}
+A, B, E, DAY, BOS, EOS, OOV, PAD, BOW, EOW = range(1, 11)
+UNKNOWN_WORD, WORD_BOS, WORD_EOS, WORD_PAD, WORD_AB, WORD_DAY, _, WORD_ABABA = range(11, 19)
+BOTH = name_symbols(CHARACTERS, WORDS, 10)
+CHARACTERS_ALONE = name_symbols(CHARACTERS, {}, 10)
+WORDS_ALONE = name_symbols({}, WORDS, 0)
+
+ROWS = {
+    "known": ("ab", [EOW, A, B, BOW, PAD, PAD, PAD], WORD_AB),
+    "unknown character": ("axb", [EOW, A, OOV, B, BOW, PAD, PAD], UNKNOWN_WORD),
+    "beyond ASCII": ("日", [EOW, DAY, BOW, PAD, PAD, PAD, PAD], WORD_DAY),
+    "empty": ("", [EOW, BOW, PAD, PAD, PAD, PAD, PAD], UNKNOWN_WORD),
+    "as long as the row": ("aéaba", [EOW, A, E, A, B, A, BOW], UNKNOWN_WORD),
+    "cut, for the word as well": ("ababaXX", [EOW, A, B, A, B, A, BOW], WORD_ABABA),
+    "begin": ("<bos>", [EOW, BOS, BOW, PAD, PAD, PAD, PAD], WORD_BOS),
+    "end": ("<eos>", [EOW, EOS, BOW, PAD, PAD, PAD, PAD], WORD_EOS),
+    "begin of another ELMo": ("<S>", [EOW, OOV, OOV, OOV, BOW, PAD, PAD], UNKNOWN_WORD),
+    "the word <pad>": ("<pad>", [EOW, OOV, OOV, A, OOV, OOV, BOW], WORD_PAD),
+    "names are not their text": ("<oov>", [EOW, OOV, OOV, OOV, OOV, OOV, BOW], UNKNOWN_WORD),
+    "lone surrogate": ("a\ud800", [EOW, A, OOV, BOW, PAD, PAD, PAD], UNKNOWN_WORD),
+    "astral": ("𝒳b", [EOW, OOV, B, BOW, PAD, PAD, PAD], UNKNOWN_WORD),
+}
+
+
+@pytest.mark.parametrize(("word", "row", "word_id"), ROWS.values(), ids=ROWS)
+def test_a_word_has_its_row_of_characters_and_its_id(word: str, row: list[int], word_id: int) -> None:
+    both, characters = CodePointCodec(BOTH, C, True), CodePointCodec(CHARACTERS_ALONE, C, True)
+    assert both.encode([word]).tolist() == [[*row, word_id]]
+    assert characters.encode([word]).tolist() == [row]
+    words = CodePointCodec(WORDS_ALONE, C, False)
+    assert words.encode([word]).tolist() == [word_id - 10]
+
+
+def test_words_together_have_the_rows_they_have_alone() -> None:
+    for codec in (CodePointCodec(BOTH, C, True), CodePointCodec(WORDS_ALONE, C, False)):
+        words = [word for word, _, _ in ROWS.values()]
+        together = codec.encode(words)
+        assert together.dtype == np.int32
+        np.testing.assert_array_equal(together, np.concatenate([codec.encode([word]) for word in words]))
+        assert codec.encode([]).shape == (0, *codec.id_shape)
+
+
+def test_ids_have_the_shape_that_the_codec_says() -> None:
+    assert CodePointCodec(BOTH, C, True).id_shape == (C + 1,)
+    assert CodePointCodec(CHARACTERS_ALONE, C, True).id_shape == (C,)
+    assert CodePointCodec(WORDS_ALONE, C, False).id_shape == ()
+
+
+def test_every_id_has_one_name() -> None:
+    assert BOTH == {
+        "<pad>": 0,
+        "c:a": A, "c:b": B, "c:é": E, "c:日": DAY, "<bos>": BOS, "<eos>": EOS, "c:<oov>": OOV, "c:<pad>": PAD,
+        "c:<bow>": BOW, "c:<eow>": EOW,
+        "w:<oov>": UNKNOWN_WORD, "w:<bos>": WORD_BOS, "w:<eos>": WORD_EOS, "w:<pad>": WORD_PAD, "w:ab": WORD_AB,
+        "w:日": WORD_DAY, "w:<pad>a": 17, "w:ababa": WORD_ABABA,
+    }  # fmt: skip
+    assert (WORDS_ALONE["<bos>"], WORDS_ALONE["<eos>"], WORDS_ALONE["w:ab"]) == (2, 3, 5)
+    for symbols in (BOTH, CHARACTERS_ALONE, WORDS_ALONE):
+        assert sorted(symbols.values()) == list(range(len(symbols)))
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "words", "decoded"),
+    [
+        (BOTH, ["ab", "axb", "aé", "", "<bos>", "<eos>", "日"], ["ab", "a�b", "aé", "", "<bos>", "<eos>", "日"]),
+        (CHARACTERS_ALONE, ["ab", "axb", "<bos>", "", "ababaXX"], ["ab", "a�b", "<bos>", "", "ababa"]),
+        (WORDS_ALONE, ["ab", "axb", "<bos>", "ababaXX"], ["ab", "<oov>", "<bos>", "ababa"]),
+    ],
+    ids=["both", "characters", "words"],
+)
+def test_ids_become_words_again(vocabulary: dict[str, int], words: list[str], decoded: list[str]) -> None:
+    codec = CodePointCodec(vocabulary, C, vocabulary is not WORDS_ALONE)
+    assert [codec.decode(ids) for ids in codec.encode(words)] == decoded
+    assert codec.decode(np.zeros(codec.id_shape, dtype=np.int32)) == "<pad>"
+
+
+@pytest.mark.parametrize("vocabulary", [BOTH, CHARACTERS_ALONE, WORDS_ALONE], ids=["both", "characters", "words"])
+def test_boundaries_and_padding_are_special(vocabulary: dict[str, int]) -> None:
+    codec = CodePointCodec(vocabulary, C, vocabulary is not WORDS_ALONE)
+    ids = codec.encode(["ab", "<bos>", "<S>", "<eos>", "<pad>"])
+    ids = np.concatenate([ids, np.zeros((1, *codec.id_shape), dtype=np.int32)])
+    assert codec.is_special(ids).tolist() == [False, True, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("characters", "words", "message"),
+    [
+        ({"a": 0, "<oov>": 1, "<bow>": 2, "<eow>": 3, "<eos>": 4}, {}, "lacks character <bos>, character <pad>."),
+        (CHARACTERS, {"ab": 0}, "lacks word <oov>."),
+        ({}, {"ab": 0, "<eos>": 1}, "lacks word <oov>, word <bos>."),
+    ],
+    ids=["characters", "words beside characters", "words"],
+)
+def test_a_vocabulary_without_its_marks_is_refused(
+    characters: dict[str, int], words: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"the vocabulary of code points {message}"):
+        CodePointCodec(name_symbols(characters, words, len(characters)), C, bool(characters))
+
+
+@pytest.fixture
+def both() -> ElmoTokenizer:
+    return ElmoTokenizer(max_word_length=C, alphabet="code_points", word_splitter="whitespace", vocab=BOTH)
+
+
+def test_the_tokenizer_puts_the_alphabets_own_boundaries_around_a_text(both: ElmoTokenizer) -> None:
+    inputs = both(["ab 日", "x"], padding=True, return_tensors="pt")
+    assert inputs["input_ids"].dtype == torch.int64
+    bos, ab, day, eos = ([*ROWS[name][1], ROWS[name][2]] for name in ("begin", "known", "beyond ASCII", "end"))
+    assert inputs["input_ids"][0].tolist() == [bos, ab, day, eos]
+    assert inputs["input_ids"][1].tolist() == [bos, [EOW, OOV, BOW, *[PAD] * 4, UNKNOWN_WORD], eos, [0] * (C + 1)]
+    assert inputs["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert inputs.tokens(0) == ["<bos>", "ab", "日", "<eos>"]
+    assert inputs.word_ids(0) == [None, 0, 1, None]
+    assert both.decode(inputs["input_ids"][0]) == "<bos> ab 日 <eos>"
+    assert both.decode(inputs["input_ids"][0], skip_special_tokens=True) == "ab 日"
+
+
+def test_the_tokenizer_knows_the_single_ids_of_its_special_tokens(both: ElmoTokenizer) -> None:
+    assert (both.pad_token_id, both.bos_token_id, both.eos_token_id) == (0, BOS, EOS)
+    assert len(both) == len(BOTH)
+    assert both.convert_ids_to_tokens(WORD_AB) == "w:ab"
+
+
+def test_a_text_that_is_cut_keeps_its_boundaries(both: ElmoTokenizer) -> None:
+    assert both("ab 日 é", max_length=3, truncation=True).tokens(0) == ["<bos>", "ab", "<eos>"]
+    with pytest.raises(ValueError, match="leaves no room for the boundaries `<bos>` and `<eos>`"):
+        both("ab", max_length=1, truncation=True)
+
+
+@pytest.mark.parametrize("vocabulary", [BOTH, CHARACTERS_ALONE, WORDS_ALONE], ids=["both", "characters", "words"])
+def test_a_saved_tokenizer_gives_the_same_ids(vocabulary: dict[str, int], tmp_path: Path) -> None:
+    encoder = "word_embedding" if vocabulary is WORDS_ALONE else "char_cnn"
+    tokenizer = ElmoTokenizer(encoder, C, alphabet="code_points", vocab=vocabulary)
+    tokenizer.save_pretrained(tmp_path)
+    again = ElmoTokenizer.from_pretrained(tmp_path)
+    words = [word for word, _, _ in ROWS.values() if "\ud800" not in word]
+    assert again(words, is_split_into_words=True).data == tokenizer(words, is_split_into_words=True).data
+    assert again.get_vocab() == vocabulary
+
+
+def test_words_that_a_softmax_predicts_stand_beside_the_alphabet(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("<S>\n</S>\n<UNK>\nthe\n", encoding="utf-8")
+    tokenizer = ElmoTokenizer(
+        max_word_length=C, alphabet="code_points", vocab=BOTH, words_file=str(tmp_path / "lines.txt")
+    )
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = ElmoTokenizer.from_pretrained(tmp_path / "saved")
+    assert again.predicted_words == ["<S>", "</S>", "<UNK>", "the"]
+    assert again.boundaries == ("<bos>", "<eos>")
+    assert again.word_classes(["<bos>", "the", "other", "<eos>"]).tolist() == [0, 3, 2, 1]
+    assert again.get_vocab() == BOTH
+    assert again("the other")["input_ids"] == tokenizer("the other")["input_ids"]
+
+
+def test_code_points_need_their_vocabulary() -> None:
+    with pytest.raises(ValueError, match="the vocabulary of code points lacks character <bos>"):
+        ElmoTokenizer(alphabet="code_points")
+
+
+def test_an_unknown_alphabet_is_refused() -> None:
+    with pytest.raises(ValueError, match="`alphabet` must be one of 'bytes', 'code_points', found 'letters'"):
+        ElmoTokenizer(alphabet="letters")
+
+
+def test_other_boundaries_are_refused() -> None:
+    with pytest.raises(ValueError, match="`bos_token` of an ELMo is always '<bos>', found '<S>'"):
+        ElmoTokenizer(max_word_length=C, alphabet="code_points", vocab=BOTH, bos_token="<S>")

@@ -1,0 +1,437 @@
+"""`ElmoTokenizer`: the call, the way back, saving, and what is refused."""
+
+import copy
+import itertools
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rows import BARE, SPLIT, C, mask, rows
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.tokenizer.word_codec import CharacterCodec
+
+
+@pytest.fixture(scope="module")
+def rust_tokenizer() -> PreTrainedTokenizerFast:
+    """One id per word, `<S>` and `</S>` around each text, as the Rust library itself does it."""
+    symbols = {word: number for number, word in enumerate(["<pad>", "<S>", "</S>", *"abcdefgtuvwxyz"])}
+    backend = Tokenizer(models.WordLevel(symbols, unk_token="<pad>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(
+        "<S> $A </S>", "<S> $A </S> <S>:1 $B:1 </S>:1", [("<S>", 1), ("</S>", 2)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", bos_token="<S>", eos_token="</S>")
+
+
+# Text, second text, options, and the words of each row; a single text has no list around its row.
+CALLS: dict[str, tuple[Any, Any, dict[str, Any], str | list[str]]] = {
+    "one_string": ("Hello, world!", None, {}, "<S> Hello , world ! </S>"),
+    "list_of_one": (["a b"], None, {}, ["<S> a b </S>"]),
+    "strings": (["I don't.", "Yes"], None, {}, ["<S> I do n't . </S>", "<S> Yes </S>"]),
+    "tuple_of_strings": (("a b", "c", "d"), None, {}, ["<S> a b </S>", "<S> c </S>", "<S> d </S>"]),
+    "split": (["don't", "x."], None, SPLIT, "<S> don't x. </S>"),
+    "splits": ([["a", "b."], ["c"]], None, SPLIT, ["<S> a b. </S>", "<S> c </S>"]),
+    "split_boundary": (["<S>", "a"], None, SPLIT, "<S> <S> a </S>"),
+    "raw_boundary": ("<S> a", None, {}, "<S> < S > a </S>"),
+    "pair": ("a b", "c.", {}, "<S> a b </S> <S> c . </S>"),
+    "pairs": (["a", "b c"], ["d e", "f"], {}, ["<S> a </S> <S> d e </S>", "<S> b c </S> <S> f </S>"]),
+    "pairs_as_tuples": ([("a", "d e"), ("b", "")], None, {}, ["<S> a </S> <S> d e </S>", "<S> b </S> <S> </S>"]),
+    "split_pair": (["a"], ["b", "c"], SPLIT, "<S> a </S> <S> b c </S>"),
+    "split_pairs": ([["a"], ["b"]], [["d"], []], SPLIT, ["<S> a </S> <S> d </S>", "<S> b </S> <S> </S>"]),
+    "split_pairs_as_tuples": ([(["a", "b"], ["c"])], None, SPLIT, ["<S> a b </S> <S> c </S>"]),
+    "two_words_are_no_pair": ([("a", "b")], None, SPLIT, ["<S> a b </S>"]),
+    "empty_string": ("", None, {}, "<S> </S>"),
+    "blanks": (" \n", None, {}, "<S> </S>"),
+    "empty_split": ([], None, SPLIT, "<S> </S>"),
+    "empty_text_in_batch": (["", "a"], None, {}, ["<S> </S>", "<S> a </S>"]),
+    "empty_split_first": ([[], ["a"]], None, SPLIT, ["<S> </S>", "<S> a </S>"]),
+    "empty_batch": ([], None, {}, []),
+    "bare": (["a b", ""], None, BARE, ["a b", ""]),
+    "bare_pair": ("a b", "c", BARE, "a b c"),
+    "longest": (["a b", "", "c"], None, {"padding": True}, ["<S> a b </S>", "<S> </S> _ _", "<S> c </S> _"]),
+    "longest_left": (["a b", ""], None, {"padding": True, "padding_side": "left"}, ["<S> a b </S>", "_ _ <S> </S>"]),
+    "max_length": (["a", "b"], None, {"padding": "max_length", "max_length": 4}, ["<S> a </S> _", "<S> b </S> _"]),
+    "max_length_of_one": ("a", None, {"padding": "max_length", "max_length": 5}, "<S> a </S> _ _"),
+    "max_length_cuts_nothing": ("a b", None, {"padding": "max_length", "max_length": 2}, "<S> a b </S>"),
+    "multiple": (["a b c"], None, {"padding": True, "pad_to_multiple_of": 3}, ["<S> a b c </S> _"]),
+    "cut": ("a b c", None, {"truncation": True, "max_length": 4}, "<S> a b </S>"),
+    "cut_to_nothing": ("a b c", None, {"truncation": True, "max_length": 2}, "<S> </S>"),
+    "cut_bare": ("a b c", None, BARE | {"truncation": True, "max_length": 2}, "a b"),
+}
+
+
+@pytest.mark.parametrize(("text", "pair", "options", "expected"), CALLS.values(), ids=CALLS.keys())
+def test_a_call_gives_one_row_per_word(
+    tokenizer: ElmoTokenizer, text: Any, pair: Any, options: dict[str, Any], expected: str | list[str]
+) -> None:
+    encoded = tokenizer(text, pair, **options)
+    if isinstance(expected, str):
+        assert dict(encoded) == {"input_ids": rows(expected), "attention_mask": mask(expected)}
+    else:
+        assert dict(encoded) == {"input_ids": [*map(rows, expected)], "attention_mask": [*map(mask, expected)]}
+
+
+def test_padding_and_truncation_make_one_length(tokenizer: ElmoTokenizer) -> None:
+    options = {"padding": "max_length", "truncation": True, "max_length": 6, "pad_to_multiple_of": 3}
+    expected = ["<S> a b c d </S>", "_ _ _ <S> e </S>"]
+    encoded = tokenizer(["a b c d f", "e"], padding_side="left", **options)
+    assert dict(encoded) == {"input_ids": [*map(rows, expected)], "attention_mask": [*map(mask, expected)]}
+
+
+def test_padding_on_the_left_puts_words_last() -> None:
+    left = ElmoTokenizer(max_word_length=C, padding_side="left")
+    assert left(["a b", "c"], padding=True)["input_ids"] == [rows("<S> a b </S>"), rows("_ <S> c </S>")]
+    right = left(["a b", "c"], padding=True, padding_side="right")
+    assert right["input_ids"] == [rows("<S> a b </S>"), rows("<S> c </S> _")]
+
+
+def test_model_max_length_is_the_length_of_truncation() -> None:
+    short = ElmoTokenizer(max_word_length=C, model_max_length=4)
+    assert short("a b c d", truncation=True)["input_ids"] == rows("<S> a b </S>")
+
+
+ALL_KEYS = {"return_token_type_ids": True, "return_special_tokens_mask": True, "return_offsets_mapping": True}
+
+
+@pytest.mark.parametrize("pairs", [None, ["x", "y (z) x", "y", "z x", "w"]], ids=["texts", "pairs"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_batch_equals_each_text_alone(tokenizer: ElmoTokenizer, pairs: list[str] | None, side: str) -> None:
+    texts = ["It's 😀 there.", "", "a  b", "Don't!", "well-known"]
+    options = ALL_KEYS | {"padding": "max_length", "max_length": 7, "truncation": True, "padding_side": side}
+    batch = tokenizer(texts, pairs, **options)
+    for index, text in enumerate(texts):
+        alone = tokenizer(text, pairs and pairs[index], **options)
+        assert {key: value[index] for key, value in batch.items()} == dict(alone)
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("truncation_side", ["right", "left"])
+@pytest.mark.parametrize("strategy", ["longest_first", "only_first", "only_second", "do_not_truncate"])
+def test_truncation_and_padding_are_those_of_rust(
+    rust_tokenizer: PreTrainedTokenizerFast, strategy: str, truncation_side: str, padding_side: str
+) -> None:
+    elmo = ElmoTokenizer(max_word_length=C, truncation_side=truncation_side, padding_side=padding_side)
+    rust = rust_tokenizer
+    rust.truncation_side, rust.padding_side = truncation_side, padding_side
+    firsts, seconds = ["", "a", "a b", "a  b c d", "a b c d e f g"], [None, "", "x", "u v w", "t u v w x y z"]
+    compared = 0
+    for first, second, max_length in itertools.product(firsts, seconds, range(4, 16)):
+        lengths = [len((text or "").split()) for text in (first, second)]
+        excess = sum(lengths) + (2 if second is None else 4) - max_length
+        # Rust does not take a text's last word with `only_first` and `only_second`.
+        if strategy.startswith("only") and excess >= lengths[strategy == "only_second"] and excess > 0:
+            continue
+        options = ALL_KEYS | {"truncation": strategy, "max_length": max_length, "padding": "max_length"}
+        pairs = None if second is None else [second]
+        ours, theirs = elmo([first], pairs, **options), rust([first], pairs, **options)
+        assert ours.tokens() == theirs.tokens()
+        assert [rows(" ".join(ours.tokens()).replace("<pad>", "_"))] == ours["input_ids"]
+        for key in ("attention_mask", "token_type_ids", "special_tokens_mask", "offset_mapping"):
+            assert ours[key] == theirs[key], key
+        assert ours.word_ids() == theirs.word_ids()
+        assert ours.sequence_ids() == theirs.sequence_ids()
+        compared += 1
+    assert compared > 200
+
+
+def test_truncating_one_text_only_can_leave_it_empty(tokenizer: ElmoTokenizer) -> None:
+    options = {"truncation": "only_second", "max_length": 6}
+    assert tokenizer(["a b"], ["x y z"], **options).tokens() == ["<S>", "a", "b", "</S>", "<S>", "</S>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pair", "options", "message"),
+    [
+        pytest.param("a", "v w x", ("only_first", 6), "'only_first'` cannot shorten 1 words by 2; the", id="first"),
+        pytest.param("a b c", "", ("only_second", 6), "'only_second'` cannot shorten 0 words by 1; the", id="second"),
+        pytest.param("a", "b", ("longest_first", 3), "`max_length` = 3 leaves no room for the boundaries", id="pair"),
+        pytest.param("a", None, ("longest_first", 1), "`max_length` = 1 leaves no room for the", id="one"),
+    ],
+)
+def test_truncation_that_cannot_be_is_refused(
+    tokenizer: ElmoTokenizer, text: str, pair: str | None, options: tuple[str, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        tokenizer([text], None if pair is None else [pair], truncation=options[0], max_length=options[1])
+
+
+def test_tensors_have_the_shape_batch_words_characters(tokenizer: ElmoTokenizer) -> None:
+    options = ALL_KEYS | {"return_length": True, "padding": True}
+    lists = tokenizer(["a b.", "c", ""], **options)
+    shapes = {"input_ids": (3, 5, C), "offset_mapping": (3, 5, 2), "length": (3,)}
+    for kind, array_type in (("pt", torch.Tensor), ("np", np.ndarray)):
+        encoded = tokenizer(["a b.", "c", ""], return_tensors=kind, **options)
+        assert list(encoded) == list(lists)
+        for key, value in encoded.items():
+            assert isinstance(value, array_type)
+            assert value.shape == shapes.get(key, (3, 5)), key
+            is_short = key == "input_ids" and kind == "np"
+            assert str(value.dtype).removeprefix("torch.") == ("int16" if is_short else "int64"), key
+            assert value.tolist() == np.array(lists[key]).tolist(), key
+    assert lists["length"] == [5, 5, 5]
+
+
+def test_tensors_of_one_text_are_a_batch_of_one(tokenizer: ElmoTokenizer) -> None:
+    assert tokenizer("a b", return_tensors="pt")["input_ids"].tolist() == [rows("<S> a b </S>")]
+    assert tokenizer("a b", return_length=True)["length"] == 4
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("pt", "torch.int64"), ("np", "int16")])
+def test_tensors_of_no_texts_keep_their_dtype(tokenizer: ElmoTokenizer, kind: str, dtype: str) -> None:
+    encoded = tokenizer([], padding=True, return_tensors=kind)
+    assert (tuple(encoded["input_ids"].shape), str(encoded["input_ids"].dtype)) == ((0, 0, C), dtype)
+    assert (tuple(encoded["attention_mask"].shape), str(encoded["attention_mask"].dtype)[-5:]) == ((0, 0), "int64")
+
+
+def test_texts_of_different_lengths_need_padding_to_be_a_tensor(tokenizer: ElmoTokenizer) -> None:
+    ragged = tokenizer(["a b", "c"], return_tensors="np")["input_ids"]
+    assert [row.tolist() for row in ragged] == [rows("<S> a b </S>"), rows("<S> c </S>")]
+    with pytest.raises(ValueError, match="Unable to create a tensor of `input_ids`, because texts have different len"):
+        tokenizer(["a b", "c"], return_tensors="pt")
+
+
+def test_positions_words_and_characters_map_to_each_other(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer(["Hé 😀, don't", "x"], ["no", "y  z"], padding=True, padding_side="left", **ALL_KEYS)
+    assert encoded.n_sequences == 2
+    assert encoded.tokens(0) == ["<S>", "Hé", "😀", ",", "do", "n't", "</S>", "<S>", "no", "</S>"]
+    assert encoded["offset_mapping"][0] == [
+        *[(0, 0), (0, 2), (3, 4), (4, 5), (6, 8), (8, 11), (0, 0)],
+        *[(0, 0), (0, 2), (0, 0)],
+    ]
+    assert encoded.tokens(1) == ["<pad>"] * 3 + ["<S>", "x", "</S>", "<S>", "y", "z", "</S>"]
+    assert encoded["special_tokens_mask"][1] == [1, 1, 1, 1, 0, 1, 1, 0, 0, 1]
+    assert encoded["token_type_ids"][1] == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert encoded.word_ids(1) == [None, None, None, None, 0, None, None, 0, 1, None]
+    assert encoded.sequence_ids(1) == [None, None, None, None, 0, None, None, 1, 1, None]
+    assert [encoded.token_to_word(1, index) for index in (0, 4, 8)] == [None, 0, 1]
+    assert [encoded.token_to_sequence(1, index) for index in (3, 4, 8)] == [None, 0, 1]
+    assert encoded.token_to_chars(1, 3) is None
+    assert encoded.token_to_chars(1, 8) == (3, 4)
+    assert encoded.word_to_tokens(1, 1, sequence_index=1) == (8, 9)
+    assert encoded.word_to_tokens(1, 1, sequence_index=0) is None
+    assert encoded.word_to_chars(0, 4) == (8, 11)
+    assert [encoded.char_to_token(0, index) for index in (0, 1, 2, 7, 8, 11)] == [1, 1, None, 4, 5, None]
+    assert encoded.char_to_token(1, 3, sequence_index=1) == 8
+    assert [encoded.char_to_word(0, index) for index in (5, 10)] == [None, 4]
+
+
+def test_truncation_keeps_the_place_of_each_word_in_the_text(tokenizer: ElmoTokenizer) -> None:
+    left = ElmoTokenizer(max_word_length=C, truncation_side="left")
+    encoded = left("a bc d ef", truncation=True, max_length=4, return_offsets_mapping=True)
+    assert encoded.word_ids() == [None, 2, 3, None]
+    assert encoded["offset_mapping"] == [(0, 0), (5, 6), (7, 9), (0, 0)]
+
+
+def test_offsets_of_words_given_are_counted_in_the_word(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer(["ab", "", "c d"], is_split_into_words=True, return_offsets_mapping=True)
+    assert encoded["offset_mapping"] == [(0, 0), (0, 2), (0, 0), (0, 3), (0, 0)]
+    assert encoded.word_to_tokens(2) == (3, 4)
+
+
+BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "number": (5, {}, "a text must be a string, found int; for a list of words"),
+    "unsaid_split": ([["a"]], {}, "a text must be a string, found list; for"),
+    "split_string": ("a b", SPLIT, "a text is a list of words, found 'a b'"),
+    "one_pair": (["a"], {"text_pair": "b"}, "`text_pair` must be a list of as many texts, found a string"),
+    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; they must be as many"),
+    "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),
+    "tf": ("a", {"return_tensors": "tf"}, "tf is not a valid TensorType"),
+    "overflow": ("a", {"return_overflowing_tokens": True}, "`return_overflowing_tokens` is not supported: ELMo reads"),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "message"), BAD_CALLS.values(), ids=BAD_CALLS.keys())
+def test_a_call_that_cannot_be_is_refused(
+    tokenizer: ElmoTokenizer, text: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        tokenizer(text, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_word_length": 2}, "`max_word_length` must be a whole number of at least 3, found 2"),
+        ({"max_word_length": 5.0}, "`max_word_length` must be a whole number of at least 3, found 5.0"),
+        ({"token_encoder": "cnn"}, "`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'cnn'"),
+        ({"word_splitter": "bert"}, "`word_splitter` must be one of 'ptb', 'whitespace', found 'bert'"),
+        ({"token_encoder": "word_embedding"}, "needs its vocabulary: give `vocab_file`, one word a line"),
+    ],
+)
+def test_an_argument_of_no_legal_value_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ElmoTokenizer(**arguments)
+
+
+def test_special_tokens_have_single_ids(tokenizer: ElmoTokenizer) -> None:
+    assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (0, 257, 258)
+    assert sorted(tokenizer.all_special_ids) == [0, 257, 258]
+    assert len(tokenizer) == tokenizer.vocab_size == 262
+    assert tokenizer.num_special_tokens_to_add() == 2
+    assert tokenizer.num_special_tokens_to_add(pair=True) == 4
+
+
+def test_words_and_ids_convert_both_ways(tokenizer: ElmoTokenizer) -> None:
+    words = ["<S>", "naïve", "", "<pad>", "猫", "</S>"]
+    ids = tokenizer.convert_tokens_to_ids(words)
+    assert ids == [CharacterCodec(C).encode([word])[0].tolist() for word in words]
+    assert tokenizer.convert_ids_to_tokens(ids) == words
+    assert tokenizer.convert_tokens_to_ids("naïve") == ids[1]
+    assert tokenizer.convert_ids_to_tokens(ids[1]) == "naïve"
+    assert [tokenizer.convert_tokens_to_ids(name) for name in ("<pad>", "<S>", "</S>")] == [0, 257, 258]
+    assert [tokenizer.convert_ids_to_tokens(number) for number in (0, 66, 257)] == ["<pad>", "<0x41>", "<S>"]
+    assert tokenizer.tokenize("Don't go.") == ["Do", "n't", "go", "."]
+    assert tokenizer.encode("a b") == rows("<S> a b </S>")
+
+
+def test_decoding_joins_words_by_blanks(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer(["Don't, 猫!", "", "a"], padding=True, return_tensors="pt")["input_ids"]
+    texts = ["Do n't , 猫 !", "", "a"]
+    assert tokenizer.batch_decode(encoded, skip_special_tokens=True) == texts
+    assert tokenizer.decode(encoded, skip_special_tokens=True) == texts
+    assert tokenizer.decode(encoded[2]) == "<S> a </S> <pad> <pad> <pad> <pad>"
+    assert tokenizer.decode(rows("<S> a </S>"), skip_special_tokens=True) == "a"
+
+
+def test_decoding_no_words_gives_no_text(tokenizer: ElmoTokenizer) -> None:
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.convert_ids_to_tokens([]) == []
+    assert tokenizer.batch_decode([[], []]) == ["", ""]
+
+
+def test_the_text_pad_is_a_word_and_no_padding(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer([["a", "<pad>"]], is_split_into_words=True, padding="max_length", max_length=5)
+    assert encoded["attention_mask"] == [[1, 1, 1, 1, 0]]
+    ids = encoded["input_ids"][0]
+    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == [1, 0, 0, 1, 1]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "a <pad>"
+
+
+def test_the_special_tokens_mask_of_ids_is_that_of_the_call(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer("a b", padding="max_length", max_length=6, return_special_tokens_mask=True)
+    ids = encoded["input_ids"]
+    assert encoded["special_tokens_mask"] == [1, 0, 0, 1, 1, 1]
+    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == [1, 0, 0, 1, 1, 1]
+    assert tokenizer.get_special_tokens_mask(rows("a b"), rows("c")) == [1, 0, 0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item))], ids=["deep", "pickle"]
+)
+def test_a_copy_encodes_the_same(tokenizer: ElmoTokenizer, word_tokenizer: ElmoTokenizer, copied: Any) -> None:
+    for original in (tokenizer, word_tokenizer):
+        twin = copied(original)
+        assert dict(twin(["The cat.", "the"], padding=True)) == dict(original(["The cat.", "the"], padding=True))
+        assert copied(original("the cat")).word_ids() == [None, 0, 1, None]
+
+
+def test_a_saved_tokenizer_loads_with_its_settings(tmp_path: Path) -> None:
+    options = {"max_word_length": 13, "word_splitter": "whitespace", "padding_side": "left", "truncation_side": "left"}
+    original = ElmoTokenizer(**options)
+    original.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
+    for load in (ElmoTokenizer.from_pretrained, AutoTokenizer.from_pretrained):
+        loaded = load(tmp_path)
+        assert {name: getattr(loaded, name) for name in options} == options
+        texts = ["Don't stop. extraordinarily", "a"]
+        assert loaded(texts, padding=True)["input_ids"] == original(texts, padding=True)["input_ids"]
+        assert loaded("Don't stop.").tokens() == ["<S>", "Don't", "stop.", "</S>"]
+        assert len(loaded) == 262
+
+
+def test_a_word_embedding_gets_one_id_per_word(word_tokenizer: ElmoTokenizer) -> None:
+    encoded = word_tokenizer(["the cat saß", "dog"], padding=True, return_tensors="pt")
+    assert encoded["input_ids"].dtype == torch.int64
+    assert encoded["input_ids"].tolist() == [[1, 6, 5, 7, 2], [1, 3, 2, 0, 0]]
+    assert encoded["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+    assert word_tokenizer(["<pad>"], is_split_into_words=True)["input_ids"] == [1, 3, 2]
+    assert word_tokenizer.batch_decode(encoded["input_ids"], skip_special_tokens=True)[0] == "the cat saß"
+    assert word_tokenizer.decode([]) == ""
+    assert word_tokenizer.convert_tokens_to_ids(["the", "dog"]) == [6, 3]
+    assert (word_tokenizer.pad_token_id, word_tokenizer.bos_token_id, word_tokenizer.unk_token_id) == (0, 1, 3)
+
+
+def test_a_saved_word_tokenizer_loads_without_its_vocabulary_file(
+    word_tokenizer: ElmoTokenizer, tmp_path: Path
+) -> None:
+    word_tokenizer.save_pretrained(tmp_path)
+    loaded = ElmoTokenizer.from_pretrained(tmp_path)
+    assert loaded.token_encoder == "word_embedding"
+    assert loaded.get_vocab() == word_tokenizer.get_vocab()
+    assert loaded("the saß dog cat")["input_ids"] == [1, 6, 7, 3, 5, 2]
+
+
+def test_a_vocabulary_file_without_boundaries_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("the\n<S>\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="the vocabulary lacks </S>, <UNK>"):
+        ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(tmp_path / "vocab.txt"))
+
+
+def test_lone_surrogates_in_raw_text_vanish_and_keep_the_offsets_of_their_neighbours(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer("a\ud800b cd", return_offsets_mapping=True)
+    split = tokenizer(["a", "\ud800", "b", "cd"], is_split_into_words=True)
+    assert encoded["input_ids"] == split["input_ids"]
+    assert encoded["offset_mapping"] == [(0, 0), (0, 1), (1, 2), (2, 3), (4, 6), (0, 0)]
+
+
+def test_lists_of_single_ids_become_their_names(tokenizer: ElmoTokenizer) -> None:
+    assert tokenizer.convert_ids_to_tokens(tokenizer.all_special_ids) == ["<S>", "</S>", "<pad>"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pad_token": "[PAD]"}, r"`pad_token` of an ELMo is always '<pad>', found '\[PAD\]'"),
+        ({"add_bos_token": False}, r"`add_bos_token=False` is not supported; .*`add_special_tokens=False`"),
+        ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
+        ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
+    ],
+    ids=["pad token", "no bos", "short words", "encoder"],
+)
+def test_settings_that_would_do_nothing_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ElmoTokenizer(**arguments)
+
+
+def test_added_tokens_get_single_ids_but_change_no_words_and_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = ElmoTokenizer(max_word_length=11)
+    before = tokenizer("a [M]")["input_ids"]
+    with caplog.at_level("WARNING"):
+        tokenizer.add_special_tokens({"mask_token": "[M]"})
+    assert "Added tokens change nothing in an ELMo's input ids, found [M]." in caplog.text
+    assert (tokenizer.mask_token_id, len(tokenizer)) == (262, 263)
+    tokenizer.save_pretrained(tmp_path)
+    reloaded = ElmoTokenizer.from_pretrained(tmp_path)
+    assert reloaded("a [M]")["input_ids"] == tokenizer("a [M]")["input_ids"] == before
+    assert reloaded.mask_token_id == 262
+
+
+def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> None:
+    with pytest.raises(ValueError, match="`pad` needs at least one encoded text, found an empty list"):
+        tokenizer.pad([])
+    with pytest.raises(NotImplementedError, match="an ELMo tokenizer is not trained"):
+        tokenizer.train_new_from_iterator(["text"], 300)
+
+
+def test_a_text_longer_than_the_models_maximum_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        ElmoTokenizer(model_max_length=4, max_word_length=11)("a b c d")
+    assert "longer than the specified maximum" in caplog.text
+
+
+def test_an_empty_second_text_is_a_text_alone_and_in_a_batch(tokenizer: ElmoTokenizer) -> None:
+    alone, batch = tokenizer("a b", ""), tokenizer(["a b"], [""])
+    assert alone["input_ids"] == batch["input_ids"][0] == rows("<S> a b </S> <S> </S>")

@@ -1,0 +1,156 @@
+"""Raw text to words: a table of shapes, offsets that cover the text, and agreement with a gold treebank."""
+
+import functools
+import random
+
+import pytest
+from checkpoints import shared
+from word_splitting import measure, spans
+
+from elmo_hf.tokenizer.word_splitter import make_word_splitter
+
+# Text and its words; words are joined by blanks here, for none of them holds one.
+PTB_WORDS = {
+    "nothing": ("", ""),
+    "only_blanks": (" \t\n\u00a0\u3000", ""),
+    "punctuation": ("Hello, world; (yes) [no] {so}: end.", "Hello , world ; ( yes ) [ no ] { so } : end ."),
+    "white_space": ("a\tb\n\nc\u00a0d\u3000e\r\nf", "a b c d e f"),
+    "not": ("Don't. isn't? DON'T won't", "Do n't . is n't ? DO N'T wo n't"),
+    "not_typographic": ("Don’t isn’t", "Do n’t is n’t"),
+    "clitics": ("I'm they'll she'd you've we're it's", "I 'm they 'll she 'd you 've we 're it 's"),
+    "clitics_typographic": ("I’m they’ll she’d you’ve we’re it’s", "I ’m they ’ll she ’d you ’ve we ’re it ’s"),
+    "two_clitics": ("I'd've", "I 'd 've"),
+    "possessive": ("Smith's the dogs' JOHN'S", "Smith 's the dogs ' JOHN 'S"),
+    "no_clitic": ("o'sullivan 'small", "o ' sullivan ' small"),
+    "cannot": ("cannot Cannot CANNOT", "can not Can not CAN NOT"),
+    "gonna": ("gonna Gotta wanna", "gon na Got ta wan na"),
+    "only_whole_gonna": ("gonnas cannoto cannot_be", "gonnas cannoto cannot_be"),
+    "abbreviations": ("Mr. Smith vs. Dr. No", "Mr. Smith vs. Dr. No"),
+    "abbreviation_at_the_end": ("Smith Inc.", "Smith Inc ."),
+    "abbreviation_before_comma": ("Smith Inc., etc.", "Smith Inc . , etc ."),
+    "initials": ("J. R. Tolkien and J.K. Rowling", "J. R. Tolkien and J.K. Rowling"),
+    "letters_and_stops": ("U.S. i.e., at 5 p.m. in the U.S.", "U.S. i.e. , at 5 p.m. in the U.S."),
+    "web": (
+        "See http://www.example.org/a?b=c, www.x.com. and (https://y.de/z).",
+        "See http://www.example.org/a?b=c , www.x.com . and ( https://y.de/z ) .",
+    ),
+    "web_without_scheme": ("amazon.com/x/y. Now", "amazon.com/x/y . Now"),
+    "mail": ("to me.you+x@mail.co.uk.", "to me.you+x@mail.co.uk ."),
+    "files": ("report.pdf, index.html", "report.pdf , index.html"),
+    "not_a_file": ("end.Next", "end . Next"),
+    "numbers": ("$3,500.50 at 7:45, 24/7 3.14159. 50%", "$ 3,500.50 at 7:45 , 24/7 3.14159 . 50 %"),
+    "number_words": ("1990s 5th i18n", "1990s 5th i18n"),
+    "hyphens": ("well-known e-mail 2-1 re- -x", "well-known e-mail 2-1 re - - x"),
+    "dashes": ("so -- no---yes a—b a–b", "so -- no --- yes a — b a – b"),
+    "slash": ("and/or", "and / or"),
+    "emoticons": ("Hi :-) ok ;) no :( =P 8D", "Hi :-) ok ;) no :( =P 8D"),
+    "no_emoticon_at_a_word": ("x:) (:)", "x : ) ( : )"),
+    "ellipsis": ("Well... wait… what.. end", "Well ... wait … what .. end"),
+    "runs": ("what?! no!! ***bold*** a==b", "what ?! no !! *** bold *** a == b"),
+    "runs_of_one_sign": ("((a)) ,,b", "( ( a ) ) , , b"),
+    "straight_quotes": ("\"Yes,\" he 'said'.", "\" Yes , \" he ' said ' ."),
+    "typographic_quotes": ("“Yes” ‘no’ «so»", "“ Yes ” ‘ no ’ « so »"),
+    "tex_quotes_are_not_changed": ("``x''", "` ` x ' '"),
+    "irish": ("O'Brien O’Neil", "O'Brien O’Neil"),
+    "underscores": ("snake_case __x__", "snake_case __x__"),
+    "signs": ("AT&T C++ @user #tag a+b", "AT & T C ++ @ user # tag a + b"),
+    "accents": ("naïve Übergröße, Ελλάδα. Привет!", "naïve Übergröße , Ελλάδα . Привет !"),
+    "combining_marks": ("e\u0301tat n\u0303 हिन्दी", "e\u0301tat n\u0303 हिन्दी"),
+    "mark_without_letter": ("☃️ +\u0301", "☃️ +\u0301"),
+    "chinese_runs_are_not_split": ("猫が窓。你好，世界", "猫が窓 。 你好 ， 世界"),
+    "emoji": ("😀😀a👍", "😀 😀 a 👍"),
+    "zero_width_joiner": ("👩\u200d👧", "👩 \u200d 👧"),
+    "nul": ("a\0b", "a \0 b"),
+}
+
+WHITESPACE_WORDS = {
+    "nothing": ("", ""),
+    "only_blanks": (" \t\n\u00a0\u3000", ""),
+    "punctuation_stays": ("Hello, world. Don't  cannot!", "Hello, world. Don't cannot!"),
+    "white_space": (" a\tb\n\nc\u00a0d\u3000e\r\nf ", "a b c d e f"),
+    "emoji": ("😀😀 a👍", "😀😀 a👍"),
+}
+
+cached_splitter = functools.cache(make_word_splitter)
+
+FRAGMENTS = [" ", "  ", "\n", "\u00a0", "\u3000", "\u2028", "\t", ".", "..", ",", "'", "’", "n't", "'s", "-", "--", "/"]
+FRAGMENTS += [":", ")", "@", "_", "www.", "http://", ".com", "Mr.", "U.S.", "can", "not", "gonna", "7", "1,000", "Word"]
+FRAGMENTS += ["x", "é", "e\u0301", "\u0301", "猫", "😀", "\u200d", "\0", "\x1c", "\x85", "\ufeff", "½", "२", "$", "+"]
+
+
+def random_texts(count: int, seed: int) -> list[str]:
+    """Texts of fragments that the shapes are about, and of any code points but surrogates."""
+    generator = random.Random(seed)
+    texts = ["".join(generator.choices(FRAGMENTS, k=generator.randint(0, 30))) for _ in range(count)]
+    for _ in range(count):
+        codes = (generator.choice([generator.randint(0, 0x2FF), generator.randint(0, 0x10FFFF)]) for _ in range(30))
+        texts.append("".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF))
+    return texts
+
+
+def words_of(name: str, text: str) -> list[str]:
+    return [word for word, _ in cached_splitter(name).pre_tokenize_str(text)]
+
+
+@pytest.mark.parametrize(("text", "words"), PTB_WORDS.values(), ids=PTB_WORDS.keys())
+def test_ptb_splits_as_the_treebank_does(text: str, words: str) -> None:
+    assert words_of("ptb", text) == words.split()
+
+
+@pytest.mark.parametrize(("text", "words"), WHITESPACE_WORDS.values(), ids=WHITESPACE_WORDS.keys())
+def test_whitespace_splits_on_white_space_alone(text: str, words: str) -> None:
+    assert words_of("whitespace", text) == words.split()
+
+
+def test_whitespace_splits_where_python_does() -> None:
+    # U+001C to U+001F are white space to Python and not to Unicode.
+    texts = [text for text in random_texts(1000, seed=7) if not any("\x1c" <= letter <= "\x1f" for letter in text)]
+    assert len(texts) > 1000
+    assert [words_of("whitespace", text) for text in texts] == [text.split() for text in texts]
+
+
+@pytest.mark.parametrize("name", ["ptb", "whitespace"])
+def test_offsets_give_the_words_and_leave_out_white_space_alone(name: str) -> None:
+    splitter = make_word_splitter(name)
+    for text in random_texts(3000, seed=11):
+        end_of_previous = 0
+        for word, (start, end) in splitter.pre_tokenize_str(text):
+            assert end_of_previous <= start < end, text
+            assert text[start:end] == word, text
+            assert not text[end_of_previous:start].strip(), text
+            end_of_previous = end
+        assert not text[end_of_previous:].strip(), text
+
+
+def test_no_ptb_word_holds_white_space() -> None:
+    splitter = make_word_splitter("ptb")
+    # As above: the four separators are white space to Python only.
+    texts = [text.translate(dict.fromkeys(range(0x1C, 0x20))) for text in random_texts(3000, seed=13)]
+    words = {word for text in texts for word, _ in splitter.pre_tokenize_str(text)}
+    assert len(words) > 1000
+    assert [word for word in words if word.split() != [word]] == []
+
+
+def test_ptb_joins_nothing_that_white_space_parts() -> None:
+    for text in random_texts(1000, seed=17):
+        coarse, fine = spans(words_of("whitespace", text)), spans(words_of("ptb", text))
+        assert {end for _, end in coarse} <= {end for _, end in fine}, text
+
+
+@pytest.mark.parametrize(("part", "num_words"), [("dev", 25147), ("test", 25094)])
+def test_ptb_agrees_with_the_english_web_treebank(part: str, num_words: int) -> None:
+    agreement = measure(shared("data", "ud_english_ewt", f"en_ewt-ud-{part}.conllu.gz"))
+    assert agreement.num_gold == num_words
+    assert agreement.f1 >= 0.97, agreement
+
+
+def test_an_unknown_name_is_refused_with_the_legal_ones() -> None:
+    with pytest.raises(ValueError, match=r"`word_splitter` must be one of 'ptb', 'whitespace', found 'spacy'\."):
+        make_word_splitter("spacy")
+
+
+@pytest.mark.parametrize("unit", ["aa.", "a@", "a-", "'t", "1,"])
+def test_long_text_without_blanks_is_split_by_rules_that_do_not_look_further_the_longer_it_is(unit: str) -> None:
+    """Unbounded repetition would take half a minute for one of these."""
+    words = make_word_splitter("ptb").pre_tokenize_str(unit * 20_000)
+    assert "".join(word for word, _ in words) == unit * 20_000
