@@ -1,17 +1,17 @@
-"""ELMo as AllenNLP runs it: a Python loop over words, for each direction and layer; what ours is timed against.
+"""ELMo as AllenNLP runs it, to time ours against: a Python loop over words, for each direction and layer.
 
-Written anew from the equations in `elmo_hf/lstmp.py` and from what AllenNLP 2.10.1 does, operation for operation:
+Written from scratch from the equations in `elmo_hf/model/lstmp.py`, with AllenNLP 2.10.1's operations:
 
-- every word of the batch goes through the character CNN, padding too, and not only distinct words;
+- every word of the batch goes through the character CNN, also padding and repeated words;
 - a highway layer is one product to twice its width;
-- the batch is sorted by falling length, and a step computes only the rows that still have a word;
-- a step makes its own product of the inputs, W_x x_t, beside W_h h_{t-1} + b, both for one direction of one layer;
-- the four gates are cut out, added and put through their functions one by one, and each step copies the state of
-  the whole batch before it writes its rows;
+- the batch is sorted by decreasing length, and a step computes only the rows that still have a word;
+- each step computes its own input product W_x x_t besides W_h h_{t-1} + b, for one direction of one layer;
+- the four gates are sliced, added and activated one by one, and each step copies the state of the whole batch before
+  it writes its rows;
 - layers are stacked and rows put back in order; the scalar mix adds up the layers.
 
-Left out, because it would only cost time: boundaries are in the ids already, nothing is packed and unpacked, and states
-go nowhere. Autograd records every operation, so fine-tuning and training steps can be timed too.
+Left out, because it would only cost time: adding boundaries, which the ids already have, packing and unpacking, and
+keeping states. Autograd records every operation, so fine-tuning and training steps can be timed too.
 
 Glossary: B batch, T words, C characters per word, P projection, H cell, L layers.
 """
@@ -28,7 +28,7 @@ from elmo_hf.model.token_encoder import CharacterCNN, Highway
 
 
 class LoopHighway(nn.Module):
-    """g . x + (1 - g) . relu(transform(x)), where g is opened by the opposite of our gate."""
+    """g . x + (1 - g) . relu(transform(x)), where g is the sigmoid of our gate layer, negated."""
 
     def __init__(self, highway: Highway) -> None:
         """Takes the weights of `highway`."""
@@ -47,7 +47,7 @@ class LoopHighway(nn.Module):
 
 
 class LoopCharacterCNN(nn.Module):
-    """Character ids of all words to word vectors, equal words as often as they stand there."""
+    """Character ids of all words to word vectors; equal words are computed again."""
 
     def __init__(self, encoder: CharacterCNN) -> None:
         """Takes the weights of `encoder`."""
@@ -80,7 +80,7 @@ class LoopLSTMP(nn.Module):
     """One direction of one layer."""
 
     def __init__(self, lstm: LSTMP, reverse: bool) -> None:
-        """Takes the weights of `lstm`; `reverse` says whether to read from the last word to the first."""
+        """Takes the weights of `lstm`; `reverse` reads from the last word to the first."""
         super().__init__()
         assert lstm.projection is not None
         self.reverse = reverse
@@ -92,13 +92,13 @@ class LoopLSTMP(nn.Module):
         with torch.no_grad():
             self.input_linear.weight.copy_(lstm.input_linear.weight)
             self.state_linear.weight.copy_(lstm.recurrent_linear.weight)
-            self.state_linear.bias.copy_(lstm.gate_bias)
+            self.state_linear.bias.copy_(lstm.weights(torch.float32).bias)
             self.projection.weight.copy_(lstm.projection.weight)
 
     def forward(
         self, inputs: Tensor, lengths: list[int], hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Maps inputs `(B, T, P)` of falling `lengths`, hidden `(B, P)` and cell `(B, H)` to outputs and new states."""
+        """Maps inputs `(B, T, P)`, longest first, hidden `(B, P)` and cell `(B, H)` to outputs and new states."""
         length, width = inputs.shape[1], self.cell_size
         outputs = inputs.new_zeros(inputs.shape[0], length, self.projection_size)
         num_rows = 1 if self.reverse else len(lengths)
@@ -130,7 +130,7 @@ class LoopLSTMP(nn.Module):
 
 
 class LoopBiLM(nn.Module):
-    """The stack of layers, each direction by its own loop, from the zero state."""
+    """The stack of layers, one loop per direction, from the zero state."""
 
     def __init__(self, model: ElmoModel) -> None:
         """Takes the weights of `model`."""
@@ -167,10 +167,10 @@ class LoopOutput(NamedTuple):
 
 
 class LoopElmo(nn.Module):
-    """The whole model from character ids to the scalar mix, without dropout; padding stands on the right."""
+    """The whole model from character ids to the scalar mix, without dropout; padding is on the right."""
 
     def __init__(self, model: ElmoModel) -> None:
-        """Takes the weights of `model`, whose first scalar mix is the one computed.
+        """Takes the weights of `model` and of its first scalar mix.
 
         Raises:
             ValueError: if AllenNLP has no such model.
@@ -185,7 +185,7 @@ class LoopElmo(nn.Module):
         self.mix_scale = _copy(model.scalar_mixes[0].scale)
 
     def forward(self, input_ids: Tensor) -> LoopOutput:
-        """Embeds character ids `(B, T, C)`, which are 0 on padding."""
+        """Embeds character ids `(B, T, C)`, 0 on padding."""
         mask = (input_ids > 0).sum(dim=-1) > 0
         vectors = self.token_encoder(input_ids)
         layers = [torch.cat([vectors, vectors], dim=-1) * mask.unsqueeze(-1), *self.bilm(vectors, vectors, mask)]
@@ -194,7 +194,7 @@ class LoopElmo(nn.Module):
 
 
 class LoopLanguageModels(nn.Module):
-    """Both language models over windows of streams, from the zero state; the sampled softmax is ours."""
+    """Both language models over windows of streams, from the zero state, with our sampled softmax."""
 
     def __init__(self, model: ElmoForPreTraining) -> None:
         """Takes the weights of `model`."""
@@ -214,12 +214,12 @@ class LoopLanguageModels(nn.Module):
         backward_targets: Tensor,
         candidates: tuple[Candidates, Candidates],
     ) -> Tensor:
-        """The loss; arguments are those of `ElmoForPreTraining.forward`, every position having a target."""
-        forward, backward = self.token_encoder(torch.cat([input_ids, backward_input_ids.flip(1)])).chunk(2)
+        """The loss, with the arguments of `ElmoForPreTraining.forward`; every position has a target."""
+        forward, backward = self.token_encoder(torch.cat([input_ids, backward_input_ids])).chunk(2)
         mask = torch.ones_like(forward_targets, dtype=torch.bool)
         dropout = self.dropout if self.training else 0.0
         top = nn.functional.dropout(self.bilm(forward, backward, mask, dropout)[-1], dropout, training=dropout > 0)
-        directions = zip(top.chunk(2, dim=-1), (forward_targets, backward_targets.flip(1)), candidates, strict=True)
+        directions = zip(top.chunk(2, dim=-1), (forward_targets, backward_targets), candidates, strict=True)
         losses = [
             self.softmax.sampled(hidden.flatten(0, 1), targets.flatten(), candidates=drawn) / targets.numel()
             for hidden, targets, drawn in directions

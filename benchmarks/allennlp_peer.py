@@ -1,8 +1,8 @@
-"""The real AllenNLP, which needs an old Python, an old torch and so an environment of its own; our end of it, and its.
+"""The real AllenNLP in another environment, because it needs an old Python and an old torch; both ends are here.
 
-`AllenNlp` starts this file with the other environment's interpreter, which loads a checkpoint and then embeds batches
-when asked; so both can take turns in one run. Ids and vectors travel as files. How to make the environment is told in
-`benchmarks/README.md`; this file must run in its Python 3.8.
+`AllenNlp` starts this file with the other environment's interpreter, which loads a checkpoint and embeds batches on
+request, so both can take turns in one run. Ids and vectors are exchanged as files. `benchmarks/README.md` says how to
+make the environment; this file must run in its Python 3.8.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from worker import Worker, serve
 
 
 class AllenNlp:
-    """AllenNLP's `Elmo` in a process of its own.
+    """AllenNLP's `Elmo` in another process.
 
     Attributes:
-        facts: `load_seconds`; `loaded_mib`, the most that loading held beyond the imports; `versions`.
+        facts: `load_seconds`; `loaded_mib`, the peak memory of loading beyond the imports; `versions`.
     """
 
     def __init__(self, python: Path, checkpoint: Path, threads: int, quick_start: bool) -> None:
-        """Starts it.
+        """Starts the process.
 
         Args:
             python: the interpreter of an environment with `allennlp`.
             checkpoint: a folder with `options.json` and `weights.hdf5`.
-            threads: of torch.
-            quick_start: whether to leave out the random weights that it draws before it reads the checkpoint's, which
-                takes it most of the time of loading.
+            threads: count of torch's threads.
+            quick_start: whether to skip the random weights that AllenNLP draws before it reads the checkpoint, which
+                take most of its loading time.
         """
         self._worker = Worker(python, Path(__file__), checkpoint, threads, quick_start)
         self.facts = self._worker.ask(batches=[])
 
     def embed(self, batches: Sequence[Path], output: Path | None = None) -> float:
-        """Embeds batches, each from the zero state, and returns the seconds that it took.
+        """Embeds batches, each from the zero state, and returns the seconds.
 
         Args:
             batches: files of character ids `(B, T, C)`, without boundaries.
-            output: where to write the mixes `(B, T, 2P)`, as `arr_0` and so on; None: nowhere.
+            output: file for the mixes `(B, T, 2P)`, as `arr_0` and so on; None writes nothing.
         """
         answer = self._worker.ask(batches=list(map(str, batches)), output=None if output is None else str(output))
         return answer["seconds"]
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         self._worker.close()
 
 
@@ -69,7 +69,7 @@ def main(checkpoint: Path, threads: int, quick_start: bool) -> None:
         "loaded_mib": memory("VmHWM") - before,
         "versions": f"Python {sys.version.split()[0]}, torch {torch.__version__}",
     }
-    # Else its state would go from batch to batch. It is kept all the same, and must fit a batch's size.
+    # Otherwise the state is carried from batch to batch. AllenNLP keeps it even so, and it must fit the batch size.
     bilm = elmo._elmo_lstm._elmo_lstm
     bilm.stateful = False
 
@@ -90,7 +90,7 @@ def main(checkpoint: Path, threads: int, quick_start: bool) -> None:
 
 
 def memory(field: str) -> float:
-    """MiB that this process holds (`VmRSS`), or held at most (`VmHWM`)."""
+    """MiB of this process: current (`VmRSS`) or peak (`VmHWM`)."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 

@@ -1,10 +1,10 @@
-"""A word bigram model with interpolated Kneser-Ney smoothing beside an ELMo's language models, on the same words.
+"""Compares an ELMo's language models with a word bigram model with interpolated Kneser-Ney smoothing.
 
     p(w | v) = max(c(v w) - D, 0) / c(v) + D n(v) / c(v) . q(w),    q(w) = (m(w) + 1 / V) / (M + 1)
 
-c(v w) counts pairs, n(v) the distinct words after v, m(w) the distinct words before w, M the distinct pairs; D is
-Kneser and Ney's n_1 / (n_1 + 2 n_2), of pairs seen once and twice. Words outside the vocabulary are `<UNK>` for both
-models, boundaries are predicted by both, and the backward bigram reads the sentences from their ends.
+c(v w) counts pairs, n(v) the distinct words after v, m(w) the distinct words before w, M the distinct pairs, V the
+vocabulary's words; D is Kneser and Ney's n_1 / (n_1 + 2 n_2), from pairs seen once and twice. For both models, words
+outside the vocabulary are `<UNK>` and boundaries are predicted. The backward bigram reads sentences from their ends.
 
     python benchmarks/bigram.py MODEL TRAIN.txt TEST.txt
 """
@@ -25,9 +25,10 @@ from elmo_hf.training.corpora import read_corpora
 
 
 def pairs(corpus: Corpus, is_backward: bool) -> np.ndarray:
-    """`(number of predictions, 2)`, the class before each predicted word and that word's."""
+    """`(predictions, 2)`, in reading order: the class of the previous word and of the predicted word."""
     window = Stream(corpus, 1, is_backward=is_backward).take(corpus.num_predictions)
-    return np.stack([corpus.classes[window.inputs[0]], corpus.classes[window.targets[0]]], axis=1)
+    found = np.stack([corpus.classes[window.inputs[0]], corpus.classes[window.targets[0]]], axis=1)
+    return found[::-1] if is_backward else found
 
 
 def bigram_perplexity(train: np.ndarray, test: np.ndarray, num_words: int) -> float:

@@ -1,12 +1,13 @@
-"""Times this checkout against another commit: a guard against growing slower.
+"""Times this checkout against another commit, so that it does not get slower unnoticed.
 
     python benchmarks/compare.py main ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
-The other commit is checked out into a temporary folder. Each has a process with its own `elmo_hf` and this checkout's
-`compare_worker.py`; both load the same weights, must give the same values, and take turns. Printed is the median of
-the rounds' own ratios, and the least and the most: a difference is one where both lie on the same side of 1.
+The other commit is checked out into a temporary folder. Each side has a process with its own `elmo_hf` and this
+checkout's `compare_worker.py`. Both load the same weights, must give the same values, and take turns. The table has the
+median of the rounds' ratios, and the least and largest: speeds differ only if both are on the same side of 1.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ import torch
 import typer
 from timing import Rounds, check_equal, machine, print_table
 from worker import Worker
-from workload import random_model
+from workload import random_model, some_sentences
 
 ROOT = Path(__file__).parents[1]
 WORKER = Path(__file__).with_name("compare_worker.py")
@@ -48,35 +49,40 @@ def checkout(reference: str) -> Iterator[Path]:
 def main(
     reference: Annotated[str, typer.Argument(help="The other commit: a branch, tag or hash.")],
     sentences: Annotated[Path, typer.Argument(help="Real sentences, split into words: .conllu or .jsonl.")],
-    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 7,
-    threads: Annotated[int, typer.Option(help="Of torch.")] = 2,
-    small: Annotated[bool, typer.Option(help="A tiny model, to see that everything runs.")] = False,
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 7,
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
+    small: Annotated[bool, typer.Option(help="Use a tiny model, to check that everything runs.")] = False,
 ) -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     torch.set_num_threads(threads)
     print(f"{machine()}; {sentences.name}, {rounds} rounds{', tiny model' if small else ''}")
     with checkout(reference) as tree, tempfile.TemporaryDirectory() as folder:
         random_model(small).save_pretrained(folder)
         packages = {"this": ROOT, reference: tree}
         workers = {
-            name: Worker(Path(sys.executable), WORKER, package, folder, sentences, threads)
-            for name, package in packages.items()
+            name: Worker(Path(sys.executable), WORKER, package, folder, threads) for name, package in packages.items()
         }
-        rows = [[case, *compare(case, workers, reference, Path(folder), rounds)] for case in CASES]
+        rows = [[case, *compare(case, sentences, workers, reference, Path(folder), rounds)] for case in CASES]
         for worker in workers.values():
             worker.close()
     print_table(["", "this, s", f"{reference}, s", "times faster", "least", "most"], rows)
 
 
-def compare(case: str, workers: dict[str, Worker], reference: str, folder: Path, rounds: int) -> list[str]:
-    """The cells of a row."""
+def compare(
+    case: str, sentences: Path, workers: dict[str, Worker], reference: str, folder: Path, rounds: int
+) -> list[str]:
+    """The cells of a table row."""
+    size, number, learns = CASES[case].values()
+    texts = folder / "sentences.json"
+    texts.write_text(json.dumps(some_sentences(sentences, size * number)), encoding="utf-8")
+    request = {"sentences": str(texts), "size": size, "learns": learns}
     values = []
     for worker in workers.values():
-        worker.ask(**CASES[case], output=str(folder / "values.npy"))
+        worker.ask(**request, output=str(folder / "values.npy"))
         values.append(torch.from_numpy(np.load(folder / "values.npy")))
     check_equal(reference, values[1], values[0])
     turns = Rounds(
-        {name: (lambda worker=worker: worker.ask(**CASES[case])["seconds"]) for name, worker in workers.items()}, rounds
+        {name: (lambda worker=worker: worker.ask(**request)["seconds"]) for name, worker in workers.items()}, rounds
     )
     ratios = turns.ratios(reference, "this")
     seconds = [f"{turns.median(name):.3f}" for name in workers]

@@ -1,6 +1,7 @@
-"""One checkout's process of `compare.py`."""
+"""One checkout's process of `compare.py`; it uses only names of `elmo_hf` that both commits have."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from torch import Tensor
 from worker import serve
 
 
-def main(package: Path, folder: Path, sentences: Path, threads: int) -> None:
-    """Loads the model in `folder` with the `elmo_hf` in `package`, and runs cases when asked."""
+def main(package: Path, folder: Path, threads: int) -> None:
+    """Loads the model in `folder` with the `elmo_hf` in `package`, and runs cases on request."""
     import_package(package / "elmo_hf")
     from timing import timed
-    from workload import batches_of, some_sentences
+    from workload import batches_of
 
     from elmo_hf import ElmoModel
 
@@ -22,9 +23,9 @@ def main(package: Path, folder: Path, sentences: Path, threads: int) -> None:
     model = ElmoModel.from_pretrained(folder).eval()
     learned = model.bilm.layers[0].backward_lstm.recurrent_linear.weight
 
-    def answer(size: int, number: int, learns: bool, output: str | None = None) -> dict[str, float]:
-        """Seconds of a pass over batches; into `output` the mixes, or a gradient."""
-        batches = batches_of(some_sentences(sentences, size * number), size)
+    def answer(sentences: str, size: int, learns: bool, output: str | None = None) -> dict[str, float]:
+        """Times a pass over batches in seconds; writes the mixes, or a gradient, into `output`."""
+        batches = batches_of(json.loads(Path(sentences).read_text(encoding="utf-8")), size)
 
         def run() -> list[Tensor]:
             model.zero_grad()
@@ -44,7 +45,7 @@ def main(package: Path, folder: Path, sentences: Path, threads: int) -> None:
 
 
 def import_package(package: Path) -> None:
-    """Makes `package` what `elmo_hf` is from now on, whichever is installed."""
+    """Makes `elmo_hf` this package, whichever is installed."""
     spec = importlib.util.spec_from_file_location(
         package.name, package / "__init__.py", submodule_search_locations=[str(package)]
     )
@@ -56,4 +57,4 @@ def import_package(package: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]), int(sys.argv[4]))
+    main(*map(Path, sys.argv[1:3]), int(sys.argv[3]))

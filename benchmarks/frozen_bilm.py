@@ -1,11 +1,11 @@
-"""What a frozen biLM costs in training: peak memory of a step, and time of an epoch with its layers kept.
+"""The cost of a frozen biLM in training: peak memory of a step, and time of an epoch with precomputed layers.
 
     python benchmarks/frozen_bilm.py --projection-size 128 --cell-size 1024
 
-Memory: each contestant is a process of its own; its peak is what it held at most above what it held before the pass.
-All do the same batch: a forward pass of the labeller without gradients, a training step with the biLM frozen, and one
-with everything learning. Time: an epoch of training steps over random sentences, with the biLM run and with layers
-kept by `add_bilm_layers`; first both must give the same loss. They take turns, `--rounds` times; medians are printed.
+Memory: each contestant is a separate process; its peak counts from before the pass. All run the same batch: a forward
+pass of the labeller without gradients, a training step with the biLM frozen, and one with everything learning. Time: an
+epoch of training steps over random sentences, with the biLM run and with layers kept by `add_bilm_layers`; both must
+give the same loss. The contestants take turns, `--rounds` times; medians are printed.
 """
 
 import multiprocessing
@@ -48,13 +48,13 @@ def make_sentences(number: int) -> list[list[str]]:
 
 
 def peak_memory(contestant: str, sizes: dict[str, int]) -> float:
-    """MiB that one pass held at most above what was held before it."""
+    """Peak MiB of one pass above the memory before it."""
     torch.set_num_threads(1)
     model = make_model(sizes, freeze_bilm=contestant != CONTESTANTS[2])
     words = make_sentences(BATCH_SIZE)
     batch = ElmoTokenizer()(words, is_split_into_words=True, padding=True, return_tensors="pt")
     labels = torch.zeros(batch["attention_mask"].shape, dtype=torch.long)
-    model(batch["input_ids"][:1, :3])  # what is allocated once
+    model(batch["input_ids"][:1, :3])  # so that one-time allocations are made
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if contestant == CONTESTANTS[0]:
         with torch.no_grad():
@@ -85,9 +85,9 @@ def main(
     projection_size: Annotated[int, typer.Option(help="P")] = 128,
     cell_size: Annotated[int, typer.Option(help="H")] = 1024,
     sentences: Annotated[int, typer.Option(help="Sentences of an epoch.")] = 320,
-    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 3,
 ) -> None:
-    """Measure, and print two tables."""
+    """Measure and print two tables."""
     sizes: dict[str, Any] = {"projection_size": projection_size, "cell_size": cell_size}
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, ", end="")
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, P = {projection_size}, H = {cell_size}")

@@ -1,12 +1,12 @@
-"""Embedding and training on a GPU: against AllenNLP's loop and torch's LSTM, which is cuDNN's, on the same GPU.
+"""Embedding and training on a GPU, against AllenNLP's loop and torch's LSTM, which is cuDNN's, on the same GPU.
 
     python benchmarks/gpu.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
-First the values are compared, in float32, as they come when steps are launched one by one, when they are captured and
-when they are replayed; nothing is timed if they differ. Then the contestants take turns, and medians are printed. Every
-contestant computes in the number format of its row, and a row's share is of the rate of a large product in that format.
+First the values are compared, in float32: with steps launched one by one, captured, and replayed; nothing is timed if
+they differ. Then the contestants take turns, and medians are printed. Every contestant computes in the number format of
+its table row; a row's share is relative to the rate of a large product in that format.
 
-Only a GPU counts. `--device cpu --small` shows that everything runs, with the portable scan.
+Only figures from a GPU mean anything. `--device cpu --small` checks that everything runs, with the packed scan.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from workload import Batch, batches_of, flops, num_words, random_model, some_sen
 from elmo_hf import ElmoModel
 from elmo_hf.scan.triton_scan import is_available
 
-# Products of "TF32" are what torch calls precision "high" of float32.
+# "TF32" is what torch calls precision "high" of float32 products.
 FORMATS = {
     "float32": torch.float32,
     "TF32": torch.float32,
@@ -38,7 +38,7 @@ NUM_BATCHES, MATRIX_SIZE = 4, 8192
 
 @contextmanager
 def products_of(name: str) -> Iterator[torch.dtype]:
-    """Products in the format of that name; gives its dtype."""
+    """Sets the format of products; yields the dtype."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if name == "TF32" else "highest")
     torch.backends.cudnn.allow_tf32 = name == "TF32"
@@ -49,7 +49,7 @@ def products_of(name: str) -> Iterator[torch.dtype]:
 
 
 def finished(run: Callable[[], object], device: torch.device) -> Contestant:
-    """A contestant that is done when the device is."""
+    """A contestant that is done when the device is done."""
 
     def contestant() -> None:
         run()
@@ -60,13 +60,13 @@ def finished(run: Callable[[], object], device: torch.device) -> Contestant:
 
 
 def mixes_of(model: ElmoModel, batches: list[Batch]) -> list[Tensor]:
-    """For each batch `(B, T, 2P)`."""
+    """The mix `(B, T, 2P)` of each batch."""
     return [model(**batch.inputs).elmo_representations[0] for batch in batches]
 
 
 @torch.no_grad()
 def inference(model: ElmoModel, batches: list[Batch], rounds: int, device: torch.device) -> None:
-    """Words a second from character ids to the mix, and of the biLM alone; then errors against float32."""
+    """Words per second from character ids to the mix, and of the biLM alone; then errors against float32."""
     loop, lstms = LoopElmo(model).to(device), ProjectedLstms(model).to(device)
     label = f"batch {len(batches[0].input_ids)}"
     with products_of("float32"):
@@ -99,7 +99,7 @@ def speeds(
     rounds: int,
     device: torch.device,
 ) -> list[str]:
-    """A row of the table of inference."""
+    """A row of the inference table."""
     model, loop, lstms = (deepcopy(each).to(dtype) for each in (model, loop, lstms))
     vectors = [(each.to(dtype), mask) for each, mask in vectors]
     side = 64 if device.type == "cpu" else MATRIX_SIZE
@@ -125,7 +125,7 @@ def speeds(
 
 
 def training(model: ElmoModel, batches: list[Batch], rounds: int, device: torch.device) -> None:
-    """Words a second forward and backward, where everything learns."""
+    """Words per second forward and backward, with everything learning."""
     shapes = [(*batch.attention_mask.shape, model.config.hidden_size) for batch in batches]
     weights = [torch.randn(shape, device=device) for shape in shapes]
 
@@ -163,11 +163,11 @@ def training(model: ElmoModel, batches: list[Batch], rounds: int, device: torch.
 def main(
     sentences: Annotated[Path, typer.Argument(help="Real sentences, split into words: .conllu or .jsonl.")],
     batch_size: Annotated[int, typer.Option(help="Sentences of a batch.")] = 64,
-    rounds: Annotated[int, typer.Option(help="How often each contestant takes its turn.")] = 5,
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 5,
     device: Annotated[str, typer.Option(help="Where to run.")] = "cuda",
-    small: Annotated[bool, typer.Option(help="A tiny model, to see that everything runs.")] = False,
+    small: Annotated[bool, typer.Option(help="Use a tiny model, to check that everything runs.")] = False,
 ) -> None:
-    """Measure, and print tables."""
+    """Measure and print tables."""
     place = torch.device(device)
     if place.type == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch finds no GPU here, so there is nothing to measure.")

@@ -4,7 +4,7 @@
 
 Each contestant runs the same sentences from character ids to the mix of the layers:
 
-    float32          the model as it is
+    float32          the unchanged model
     bfloat16         `dtype=torch.bfloat16`
     int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights of a
                      linear by output, its inputs by word; needs `pip install torchao`
@@ -13,9 +13,9 @@ Each contestant runs the same sentences from character ids to the mix of the lay
     ONNX Runtime     the graph of `elmo-hf export` in float32
     int8 ONNX        the same after `onnxruntime.quantization.quantize_dynamic`; inputs by whole batch
 
-The error of a word is |v - v'| / |v| with v of float32 in the same batch; the largest and the mean over all words,
-boundaries included. Without `--model` the model is of the original's size with random weights, those of the LSTMs as
-many times larger than at the start of training as `--scale` says. They take turns; medians are printed.
+The error of a word is |v - v'| / |v|, where v is the float32 vector in the same batch; the tables have the largest and
+the mean over all words, boundaries included. Without `--model` the model has the original's size and random weights;
+`--scale` multiplies those of the LSTMs. The contestants take turns; medians are printed.
 """
 
 import platform
@@ -60,7 +60,7 @@ def make_folder(folder: Path, scale: float) -> None:
 
 
 def in_torch(model: nn.Module) -> Run:
-    """The layers and the mix, by name, as float32."""
+    """Runs the model; returns the layers and the mix by name, as float32."""
 
     def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         with torch.inference_mode():
@@ -72,10 +72,10 @@ def in_torch(model: nn.Module) -> Run:
 
 
 def in_onnx_runtime(path: Path) -> Run:
-    """The same of a graph that `elmo-hf export` wrote."""
+    """The same for a graph that `elmo-hf export` wrote."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    # Threads that wait by spinning would take the cores from the contestants after.
+    # Spinning threads would take the cores from the next contestants.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     layers = [output.name for output in session.get_outputs() if output.name.startswith("hidden_states.")]
@@ -91,7 +91,7 @@ def in_onnx_runtime(path: Path) -> Run:
 
 
 def contestants(folder: Path, work: Path) -> dict[str, Run]:
-    """All of them over one saved model."""
+    """All contestants, from one saved model."""
     torchao_config = TorchAoConfig(Int8DynamicActivationInt8WeightConfig())
     graph, small_graph = work / "elmo.onnx", work / "elmo-int8.onnx"
     if not graph.exists():
@@ -110,7 +110,7 @@ def contestants(folder: Path, work: Path) -> dict[str, Run]:
 
 
 def errors(found: dict[str, Tensor], expected: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
-    """By layer, the error of each word of a batch."""
+    """The error of each word of a batch, by layer."""
     return {
         name: ((found[name] - vectors).norm(dim=-1) / vectors.norm(dim=-1))[mask.bool()]
         for name, vectors in expected.items()
@@ -120,13 +120,13 @@ def errors(found: dict[str, Tensor], expected: dict[str, Tensor], mask: Tensor) 
 def main(
     corpus: Annotated[Path, typer.Argument(help="CoNLL-U.")],
     model: Annotated[str | None, typer.Option(help="A folder, or tiny; default: the original's size.")] = None,
-    sentences: Annotated[int, typer.Option(help="Sentences that errors are measured on, from the first.")] = 320,
-    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 3,
-    threads: Annotated[int, typer.Option(help="Of each contestant.")] = 2,
-    scale: Annotated[float, typer.Option(help="Of random LSTM weights.")] = 1.0,
-    keep: Annotated[Path | None, typer.Option(help="Keep what is made in this folder, and find it there.")] = None,
+    sentences: Annotated[int, typer.Option(help="Count of sentences for the errors, from the first.")] = 320,
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 3,
+    threads: Annotated[int, typer.Option(help="Threads of each contestant.")] = 2,
+    scale: Annotated[float, typer.Option(help="Factor of random LSTM weights.")] = 1.0,
+    keep: Annotated[Path | None, typer.Option(help="Folder that keeps the model and graphs for later runs.")] = None,
 ) -> None:
-    """Measure, and print two tables."""
+    """Measure and print two tables."""
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -160,9 +160,9 @@ def main(
 
     sizes_of_batches = (1, 8, 32)
     times: dict[tuple[str, int], list[float]] = {}
-    for _ in range(rounds):  # the errors have warmed all up
+    for _ in range(rounds):  # measuring errors has warmed up all contestants
         for size in sizes_of_batches:
-            # Ragged as they come; at batch 1, four calls.
+            # Ragged batches in file order; four calls at batch 1.
             batches = [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)]
             number = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
             for name, run in runs.items():

@@ -1,10 +1,9 @@
-"""Largest differences from AllenNLP's golden numbers: layers, states and mixes of every stateful call.
+"""The largest differences from AllenNLP's golden values: layers, states and mixes of every stateful call.
 
     python benchmarks/parity.py tests/fixtures/*/
 
 A case is a folder with `options.json`, `weights.hdf5`, `sentences.json` and `expected.npz`, as tests/fixtures/README.md
-describes; other folders are passed over. The tests hold the same numbers to fixed tolerances; this prints how far off
-they are.
+describes; other folders are skipped. Tests compare the same values to fixed tolerances; this prints the differences.
 """
 
 import json
@@ -23,7 +22,7 @@ KINDS = ("layers", "hidden", "cell", "mixes", "mixes, batch norm")
 
 
 def largest_differences(case: Path) -> dict[str, float]:
-    """By kind of number, the largest absolute difference over all calls of one case."""
+    """The largest absolute difference over all calls of one case, by kind of value."""
     expected = np.load(case / "expected.npz")
     sentences = json.loads((case / "sentences.json").read_text(encoding="utf-8"))
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -61,12 +60,12 @@ def largest_differences(case: Path) -> dict[str, float]:
 
 
 def main(folders: Annotated[list[Path], typer.Argument(help="Folders of golden cases.")]) -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     cases = [
         folder for folder in folders if (folder / "expected.npz").is_file() and (folder / "weights.hdf5").is_file()
     ]
     if not cases:
-        raise typer.BadParameter("none of these folders is a golden case.")
+        raise typer.BadParameter("expected folders of golden cases, found none.")
     with torch.inference_mode():
         rows = {case.resolve().name: largest_differences(case) for case in cases}
     print(f"| | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")

@@ -1,9 +1,9 @@
-"""Pretraining beside bilm-tf's reference runs: held-out perplexity over seeds, and text tokens a second.
+"""Repeats bilm-tf's reference runs of pretraining: held-out perplexity by seed, and text tokens per second.
 
-The set-up is that of bilm-tf's runs on 235,854 words of WikiText-2: 32 rows of 20 steps, characters to 64 numbers, two
-layers of 256 cells, 14,032 words, dropout 0.1, Adagrad 0.2, four passes. DATA holds `train.txt`, `heldout.txt` and
-`vocab_full.txt`. A text token is a place of a row; one prediction is made in each direction. Perplexity is bilm-tf's:
-state carried along 32 rows from zero, full softmax.
+The setting is that of bilm-tf's runs on 235,854 words of WikiText-2: 32 rows of 20 steps, word vectors of size 64 from
+characters, two layers of 256 cells, 14,032 words, dropout 0.1, Adagrad 0.2, four passes. DATA holds `train.txt`,
+`heldout.txt` and `vocab_full.txt`. A text token is a position in a row, with one prediction in each direction.
+Perplexity is bilm-tf's: state carried along 32 rows from zero, full softmax.
 
     python benchmarks/pretraining.py DATA --softmax full --seeds 1 2 3
     python benchmarks/pretraining.py DATA --softmax sampled --steps 150        # speed only
@@ -40,22 +40,24 @@ class StepTimes(TrainerCallback):
     """When each step ended."""
 
     def __init__(self) -> None:
-        """No step has ended."""
+        """Starts without any steps."""
         self.ends: list[float] = []
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        """Notes the time."""
+        """Records the time."""
         self.ends.append(time.perf_counter())
 
 
 def main() -> None:
-    """Prints a row for each seed."""
+    """Prints a table row for each seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--softmax", choices=("full", "sampled"), default="full")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--reset-probability", type=float, default=0.0, help="0 is bilm-tf's")
-    parser.add_argument("--steps", type=int, default=-1, help="steps to time, instead of four passes and scores")
+    parser.add_argument(
+        "--steps", type=int, default=-1, help="time this many steps, without scores, instead of four passes"
+    )
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -1,7 +1,7 @@
-"""What each layer knows of parts of speech: a linear probe on frozen vectors (Peters et al. 2018, §5.3, table 6).
+"""What each layer encodes about parts of speech: a linear probe on frozen vectors (Peters et al. 2018, §5.3, table 6).
 
-A logistic regression from the vector of a word to its universal part of speech, on the training part of a treebank, its
-accuracy on the development part; for the model, and for its architecture with random weights.
+A logistic regression predicts the universal part of speech from a word's vector. It learns from the training part of a
+treebank, and the accuracy is that on the development part; for the model, and for its architecture with random weights.
 
     python benchmarks/probe.py MODEL TRAIN.conllu.gz DEV.conllu.gz [--seeds 1 2 3]
 """
@@ -38,7 +38,7 @@ def read_tagged(path: Path) -> Iterator[tuple[list[str], list[str]]]:
 
 @torch.no_grad()
 def vectors(model: ElmoModel, tokenizer: ElmoTokenizer, sentences: list[list[str]]) -> np.ndarray:
-    """`(L + 1, words, 2P)`, each word's vector in each layer, in the order of the text."""
+    """`(L + 1, words, 2P)`: each word's vector in each layer, in text order."""
     order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
     found: list[np.ndarray] = [np.empty(0)] * len(sentences)
     for start in range(0, len(order), 64):
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("model", help="a folder, or tiny")
     parser.add_argument("train", type=Path)
     parser.add_argument("dev", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the random weights")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="seeds of the random weights")
     arguments = parser.parse_args()
     folder = model_folder(arguments.model)
     tokenizer = ElmoTokenizer.from_pretrained(folder)

@@ -1,7 +1,7 @@
-"""The biLM out of `torch.nn.LSTM(proj_size=P)`, the bound that torch's own LSTM sets; it has no clips.
+"""The biLM made of `torch.nn.LSTM(proj_size=P)`, without clips: the speed that torch's own LSTM reaches.
 
-Each direction of each layer is an LSTM of its own, because the directions never mix; batches are packed, and the
-backward direction reads sentences turned around, as they are whenever such a stack is made of torch's modules.
+Each direction of each layer is a separate LSTM, because the directions never mix. Batches are packed, and the backward
+direction reads reversed sentences, as in every such stack of torch's modules.
 
 Glossary: B batch, T words, P projection, H cell, L layers.
 """
@@ -17,7 +17,7 @@ class ProjectedLstms(nn.Module):
     """The stack, with the weights of an `ElmoModel`."""
 
     def __init__(self, model: ElmoModel) -> None:
-        """Takes the weights; clips, if there are any, are left out."""
+        """Copies the weights; clips are left out."""
         super().__init__()
         self.has_skip_connections = model.config.use_skip_connections
         self.forward_layers = nn.ModuleList(_projected_lstm(layer.forward_lstm) for layer in model.bilm.layers)
@@ -50,7 +50,7 @@ def _projected_lstm(lstm: LSTMP) -> nn.LSTM:
     projected = nn.LSTM(size, width, proj_size=size, batch_first=True)
     with torch.no_grad():
         projected.weight_ih_l0.copy_(lstm.input_linear.weight)
-        projected.bias_ih_l0.copy_(lstm.gate_bias)
+        projected.bias_ih_l0.copy_(lstm.weights(torch.float32).bias)
         projected.weight_hh_l0.copy_(lstm.recurrent_linear.weight)
         projected.bias_hh_l0.zero_()
         projected.weight_hr_l0.copy_(lstm.projection.weight)

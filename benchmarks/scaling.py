@@ -1,9 +1,9 @@
-"""Words a second over batch size, sentence length and threads, ours and AllenNLP's loop's, as a picture.
+"""Plots words per second over batch size, sentence length and threads, of our model and AllenNLP's loop.
 
     python benchmarks/scaling.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz -o docs/scaling.png
 
-Each point is a batch of sentences of one length, cut out of real text, so that nothing but that one number changes from
-point to point. First both must give equal values; then they take turns, and medians are drawn and printed.
+Each point is a batch of sentences of one length, cut from real text, so only one quantity changes from point to point.
+First both must give equal values; then they take turns, and medians are drawn and printed.
 """
 
 from itertools import chain, islice
@@ -19,20 +19,20 @@ from workload import batches_of, random_model, some_sentences
 
 from elmo_hf import ElmoModel
 
-# Words enough for the largest batch.
+# Enough words for the largest batch.
 NUM_SENTENCES = 450
 NAMES = {"ours": "ours", "loop": "loop as in AllenNLP"}
 
 
 class Curve(NamedTuple):
-    """Points that differ in one number; each is sentences, words of each, threads."""
+    """Points that differ in one quantity; each is a count of sentences, of words in each, and of threads."""
 
     label: str
     points: dict[int, tuple[int, int, int]]
 
 
 def curves(small: bool, threads: int) -> list[Curve]:
-    """The three pictures; a tiny model gets few points."""
+    """The three curves; a tiny model gets few points."""
     sizes, lengths = ((1, 3), (2, 5)) if small else ((1, 4, 16, 64, 256), (5, 20, 80, 200))
     return [
         Curve("sentences a batch (20 words each)", {size: (size, 20, threads) for size in sizes}),
@@ -44,11 +44,11 @@ def curves(small: bool, threads: int) -> list[Curve]:
 def main(
     sentences: Annotated[Path, typer.Argument(help="Real sentences, split into words: .conllu or .jsonl.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture: .png or .svg.")],
-    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 3,
-    threads: Annotated[int, typer.Option(help="The most threads of torch.")] = 2,
-    small: Annotated[bool, typer.Option(help="A tiny model, to see that everything runs.")] = False,
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 3,
+    threads: Annotated[int, typer.Option(help="Largest count of torch's threads.")] = 2,
+    small: Annotated[bool, typer.Option(help="Use a tiny model, to check that everything runs.")] = False,
 ) -> None:
-    """Measure, draw, and print a table."""
+    """Measure, draw and print a table."""
     model = random_model(small)
     loop = LoopElmo(model)
     drawn = curves(small, threads)
@@ -78,7 +78,7 @@ def main(
 def words_per_second(
     model: ElmoModel, loop: LoopElmo, text: list[str], size: int, length: int, threads: int, rounds: int
 ) -> dict[str, float]:
-    """Of one batch, by contestant."""
+    """Words per second of one batch, by contestant."""
     torch.set_num_threads(threads)
     words = iter(text)
     (batch,) = batches_of([list(islice(words, length)) for _ in range(size)], size)

@@ -1,10 +1,10 @@
-"""How fast, and how large: embedding, training, loading at the original's size; against AllenNLP and torch's LSTM.
+"""Speed and memory of embedding, training and loading at the original's size, against AllenNLP and torch's LSTM.
 
     python benchmarks/speed.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz --allennlp ALLENNLP/bin/python
 
-Each group of rows first checks that its contestants compute the same, to `timing.TOLERANCE`, and stops if they do not;
-then they take turns, and medians are printed. `--only` chooses groups. What is timed: `workload.py`; the peers:
-`allennlp_loop.py`, `projected_lstm.py`, `allennlp_peer.py`.
+Each group first checks that its contestants compute the same values, to `timing.TOLERANCE`, and stops if they do not.
+Then they take turns, and medians are printed. `--only` chooses groups. `workload.py` has the workload; the peers are
+`allennlp_loop.py`, `projected_lstm.py` and `allennlp_peer.py`.
 """
 
 from enum import Enum
@@ -21,7 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 
 
 class Group(str, Enum):
-    """Groups of rows."""
+    """Groups of table rows."""
 
     embedding = "embedding"
     by_length = "by-length"
@@ -33,16 +33,16 @@ class Group(str, Enum):
 
 def main(
     sentences: Annotated[Path, typer.Argument(help="Real sentences, split into words: .conllu or .jsonl.")],
-    only: Annotated[list[Group] | None, typer.Option(help="Groups of rows; all of them if not given.")] = None,
+    only: Annotated[list[Group] | None, typer.Option(help="Groups of table rows; default: all.")] = None,
     batch_size: Annotated[
-        list[int] | None, typer.Option(help="Of `embedding` (not given: 1, 8, 32, 64) and `by-length` (64).")
+        list[int] | None, typer.Option(help="For `embedding` (default: 1, 8, 32, 64) and `by-length` (64).")
     ] = None,
     allennlp: Annotated[Path | None, typer.Option(help="Python of an environment with AllenNLP 2.10.1.")] = None,
-    rounds: Annotated[int, typer.Option(help="How often each contestant takes its turn.")] = 5,
-    threads: Annotated[int, typer.Option(help="Of torch.")] = 2,
-    small: Annotated[bool, typer.Option(help="A tiny model, to see that everything runs.")] = False,
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 5,
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
+    small: Annotated[bool, typer.Option(help="Use a tiny model, to check that everything runs.")] = False,
 ) -> None:
-    """Measure, and print tables."""
+    """Measure and print tables."""
     torch.set_num_threads(threads)
     disable_progress_bar()
     print(f"{machine()}; {sentences.name}, {rounds} rounds, medians{', tiny model' if small else ''}")

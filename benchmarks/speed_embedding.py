@@ -1,4 +1,4 @@
-"""Rows of `speed.py`: embedding from character ids to the scalar mix, without gradients."""
+"""The embedding groups of `speed.py`: from character ids to the scalar mix, without gradients."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from workload import Batch, all_sentences, batches_of, flops, num_words, random_
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import folder_to_allennlp
 
-# A large matrix product, at whose rate the machine could work at best.
+# Side of the large matrix product whose rate is the best that the machine can do.
 MATRIX_SIZE = 4096
-# Batches of a measurement by their size: enough words for a second or so.
+# Count of batches in a measurement, by batch size: enough words for about a second.
 NUM_BATCHES = {1: 16, 8: 4}
 
 
@@ -25,10 +25,10 @@ NUM_BATCHES = {1: 16, 8: 4}
 def embedding(
     sentences: Path, sizes: Sequence[int], allennlp: Path | None, rounds: int, small: bool, by_length: bool = False
 ) -> None:
-    """Words a second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
+    """Words per second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
 
-    Batches hold sentences at random, so they are ragged; or, `by_length`, they are four of those that all sentences of
-    the file make sorted by length, as `elmo-hf embed` puts them together: the middle ones of each quarter.
+    Batches hold random sentences, so they are ragged. With `by_length`, all sentences of the file are sorted by length
+    and batched, as in `elmo-hf embed`, and the middle batch of each quarter is timed.
     """
     model = random_model(small)
     loop, lstms = LoopElmo(model), ProjectedLstms(model)
@@ -67,7 +67,7 @@ def embedding(
 
 
 def batches_by_length(path: Path, size: int) -> list[Batch]:
-    """The middle batch of each quarter of those that the sentences of a file make, sorted by length.
+    """Batches the sentences of a file by length, and returns the middle batch of each quarter.
 
     Raises:
         ValueError: if there are fewer than four batches.
@@ -91,7 +91,7 @@ def each(batches: Sequence, embed: Callable) -> Callable[[], None]:
 
 
 def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[str, Contestant]:
-    """Ours and the loop, which give the same mixes."""
+    """Our model and the loop, after a check that they give the same mixes."""
     for batch in batches:
         check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).elmo_representations[0])
     return {
@@ -101,7 +101,7 @@ def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[st
 
 
 def bilms(model: ElmoModel, lstms: ProjectedLstms, batches: list[Batch]) -> dict[str, Contestant]:
-    """Ours from word vectors to the mix, which is little; and torch's LSTMs."""
+    """Our biLM from word vectors to the mix, whose cost is small; and torch's LSTMs."""
     vectors = [(model(**batch.inputs).token_embeddings, batch.attention_mask) for batch in batches]
     return {
         "biLM": timed(each(vectors, lambda pair: model(inputs_embeds=pair[0], attention_mask=pair[1]))),
@@ -110,7 +110,7 @@ def bilms(model: ElmoModel, lstms: ProjectedLstms, batches: list[Batch]) -> dict
 
 
 def check_lstms(lstms: ProjectedLstms, sentences: list[list[str]], small: bool) -> None:
-    """Torch's LSTMs compute what our biLM does without clips."""
+    """Checks that torch's LSTMs compute what our biLM does without clips."""
     without_clips = random_model(small, cell_clip=None, projection_clip=None)
     (batch,) = batches_of(sentences, len(sentences))
     ours = without_clips(**batch.inputs, output_hidden_states=True)
@@ -120,7 +120,7 @@ def check_lstms(lstms: ProjectedLstms, sentences: list[list[str]], small: bool) 
 
 
 def start_peer(python: Path, model: ElmoModel, folder: Path, quick_start: bool = True) -> AllenNlp:
-    """AllenNLP with the weights of `model`; `folder` is for files."""
+    """Starts AllenNLP with the weights of `model`; `folder` is for files."""
     model.save_pretrained(folder / "model")
     ElmoTokenizer().save_pretrained(folder / "model")
     folder_to_allennlp(folder / "model", folder / "checkpoint")
@@ -128,10 +128,10 @@ def start_peer(python: Path, model: ElmoModel, folder: Path, quick_start: bool =
 
 
 def with_allennlp(model: ElmoModel, peer: AllenNlp, batches: list[Batch], folder: Path) -> Contestant:
-    """AllenNLP, which gives our mixes; the seconds are its own, without the pipe."""
+    """AllenNLP, after a check that it gives our mixes; it measures its own seconds, without the pipe."""
     files = [folder / f"batch_{number}.npy" for number in range(len(batches))]
     for file, batch in zip(files, batches, strict=True):
-        # It puts `<S>` and `</S>` around sentences itself.
+        # AllenNLP adds `<S>` and `</S>` itself.
         ids = batch.input_ids.masked_fill(model.boundaries(batch.input_ids).unsqueeze(-1), 0)
         np.save(file, ids[:, 1:-1].numpy())
     peer.embed(files, folder / "mixes.npz")

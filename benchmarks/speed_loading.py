@@ -1,4 +1,4 @@
-"""Rows of `speed.py`: loading a saved model, and the memory that embedding takes."""
+"""The loading group of `speed.py`: loading a saved model, and the memory that embedding takes."""
 
 import json
 import os
@@ -22,9 +22,9 @@ PAGE = 4096
 
 
 def loading(sentences: Path, allennlp: Path | None, rounds: int, small: bool) -> None:
-    """Seconds of `from_pretrained` beside those of reading the file, from the disk and from the system's cache.
+    """Seconds of `from_pretrained` and of reading the file, from the disk and from the system's cache.
 
-    Weights are mapped into memory and come from the file when they are first used, so each page is used once.
+    Weights are mapped into memory and read from the file at first use, so every page is used once.
     """
     with tempfile.TemporaryDirectory() as folder:
         model = random_model(small)
@@ -80,14 +80,14 @@ def loading(sentences: Path, allennlp: Path | None, rounds: int, small: bool) ->
 
 
 def forget(file: Path) -> None:
-    """Makes the system read `file` from the disk next time."""
+    """Drops `file` from the system's cache."""
     descriptor = os.open(file, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
 
 
 def peaks_of_embedding(folder: Path, sentences: Path) -> dict[str, float]:
-    """What `embed_once` prints in a process of its own."""
+    """Runs `embed_once` in a separate process and returns what it prints."""
     command = [sys.executable, __file__, str(folder), str(sentences), str(torch.get_num_threads())]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -98,7 +98,7 @@ def embed_once(folder: Path, sentences: Path, threads: int) -> None:
     torch.set_num_threads(threads)
     disable_progress_bar()
     (batch,) = batches_of(some_sentences(sentences, BATCH_SIZE), BATCH_SIZE)
-    torch.ones(64, 64) @ torch.ones(64, 64)  # what torch allocates once
+    torch.ones(64, 64) @ torch.ones(64, 64)  # so that torch makes its one-time allocations
     before = peak_memory()
     model = ElmoModel.from_pretrained(folder).eval()
     output = model(**batch.inputs)

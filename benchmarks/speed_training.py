@@ -1,4 +1,4 @@
-"""Rows of `speed.py`: a head on the frozen biLM, fine-tuning everything, and pretraining."""
+"""The training groups of `speed.py`: a head on the frozen biLM, fine-tuning everything, and pretraining."""
 
 import tempfile
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from elmo_hf.language_model.streams import Stream
 from elmo_hf.training.run import new_language_model
 
 BATCH_SIZE, NUM_LABELS = 32, 17
-# Of pretraining, with bilm-tf's optimiser.
+# For pretraining, with bilm-tf's optimiser.
 ROWS, STEPS, NUM_SENTENCES = 16, 20, 400
 SOFTMAX_WORDS, SOFTMAX_SAMPLES = 50_000, 8192
 LEARNING_RATE, ADAGRAD_START, LARGEST_NORM = 0.2, 1.0, 10.0
 
 
 def frozen(sentences: Path, rounds: int, small: bool) -> None:
-    """A labeller's step, whose biLM is frozen, beside its inference."""
+    """A training step of a labeller with frozen biLM, and its inference."""
     (batch,) = batches_of(some_sentences(sentences, BATCH_SIZE), BATCH_SIZE)
     torch.manual_seed(0)
     labeller = at_trained_scale(ElmoForTokenClassification(config_of(small, freeze_bilm=True, num_labels=NUM_LABELS)))
@@ -59,7 +59,7 @@ def frozen(sentences: Path, rounds: int, small: bool) -> None:
 
 
 def fine_tuning(sentences: Path, rounds: int, small: bool) -> None:
-    """Forward and backward through the whole model, ours and the loop's."""
+    """Forward and backward pass through the whole model, ours and the loop's."""
     (batch,) = batches_of(some_sentences(sentences, BATCH_SIZE), BATCH_SIZE)
     model = random_model(small).train()
     loop = LoopElmo(model)
@@ -95,7 +95,7 @@ def fine_tuning(sentences: Path, rounds: int, small: bool) -> None:
 
 
 def pretraining(sentences: Path, rounds: int, small: bool) -> None:
-    """A whole step of bilm-tf's training: sampled softmax, clipped norm, Adagrad; a word is a place of a row."""
+    """A whole step of bilm-tf's training: sampled softmax, clipped norm, Adagrad; a word is a position in a row."""
     model, window = language_model(sentences, small)
     loop = LoopLanguageModels(model)
 
@@ -138,7 +138,7 @@ def pretraining(sentences: Path, rounds: int, small: bool) -> None:
 
 
 def language_model(sentences: Path, small: bool) -> tuple[ElmoForPreTraining, dict[str, Tensor]]:
-    """The language models with their sampled softmax, and a window of streams."""
+    """The language models with a sampled softmax, and a window of streams."""
     text = some_sentences(sentences, NUM_SENTENCES)
     words = ["<S>", "</S>", "<UNK>", *dict.fromkeys(word for sentence in text for word in sentence)]
     words += [f"{number}-th word" for number in range(SOFTMAX_WORDS if not small else 0)]

@@ -1,7 +1,7 @@
-"""Timing contestants that take turns, and saying where it was done.
+"""Times contestants in turns, and describes the machine.
 
-Machines drift: a second's noise of another process, a lower clock. So contestants are run A B C A B C ..., a median is
-taken of each, and a ratio is the median of the rounds' own ratios.
+Machines drift: another process runs for a second, or the clock slows down. So contestants run in the order A B C A B C
+..., each gets its median, and a ratio is the median of the rounds' ratios.
 """
 
 import importlib.metadata
@@ -15,15 +15,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-# Absolute, in float32: the contestants add up in other orders.
+# Absolute, in float32, because the contestants add in different orders.
 TOLERANCE = 1e-4
 
-# Runs once and returns the seconds that count.
+# Runs once and returns its seconds.
 Contestant = Callable[[], float]
 
 
 def timed(run: Callable[[], object]) -> Contestant:
-    """A contestant whose whole run counts."""
+    """A contestant that is timed from start to end."""
 
     def contestant() -> float:
         start = time.perf_counter()
@@ -39,7 +39,7 @@ class Rounds:
     def __init__(self, contestants: dict[str, Contestant], number: int) -> None:
         """Runs every contestant `number` times, in turns.
 
-        Comparing their values has warmed them up; what it has not is a round that a median passes over.
+        The comparison of values has warmed them up; the median ignores a round that is slow all the same.
         """
         self.seconds: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(number):
@@ -47,11 +47,11 @@ class Rounds:
                 self.seconds[name].append(contestant())
 
     def median(self, name: str) -> float:
-        """Seconds."""
+        """Median seconds."""
         return statistics.median(self.seconds[name])
 
     def ratios(self, name: str, to: str) -> list[float]:
-        """How many times the seconds of `to` those of `name` are, round by round."""
+        """The seconds of `name` divided by those of `to`, by round."""
         return [one / other for one, other in zip(self.seconds[name], self.seconds[to], strict=True)]
 
     def ratio(self, name: str, to: str) -> float:
@@ -60,14 +60,14 @@ class Rounds:
 
 
 def check_equal(name: str, found: Tensor, expected: Tensor) -> None:
-    """Stops the benchmark if a contestant's values are not ours, to `TOLERANCE` of the largest of them or of 1."""
+    """Stops the benchmark if values differ from ours by more than `TOLERANCE` times the largest value, or times 1."""
     difference = (found - expected).abs().max().item()
     if not difference <= TOLERANCE * max(1.0, expected.abs().max().item()):
         raise SystemExit(f"{name} differs from ours by {difference:.1e}; nothing is timed.")
 
 
 def machine() -> str:
-    """Date, processor, threads and versions, in a line."""
+    """Date, processor, threads and versions, in one line."""
     names = (line.partition(":")[2].strip() for line in _read("/proc/cpuinfo") if line.startswith("model name"))
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "transformers"))
     return (
@@ -77,7 +77,7 @@ def machine() -> str:
 
 
 def peak_memory() -> float:
-    """The most this process held, in MiB, since it began."""
+    """Peak memory of this process in MiB."""
     return next(int(line.split()[1]) for line in _read("/proc/self/status") if line.startswith("VmHWM")) / 1024
 
 

@@ -1,11 +1,11 @@
-"""Words a second of the whole tokenizer call, against a plain per-character Python loop, on a text file.
+"""Words per second of the whole tokenizer call, against a plain per-character Python loop, on a text file.
 
     python benchmarks/tokenizer.py ../shared/data/wikitext2/test.txt
 
-The loop is AllenNLP's way (`batch_to_ids`): a list of ids for each word, character by character, made a tensor. First
-both must give the same ids; then they take turns, `--rounds` times, and medians are printed. The text is one sentence
-or paragraph a line, its words separated by blanks; for raw text the tokenizer splits the same lines again. Batches
-have 256 lines and are padded to tensors.
+The loop does what AllenNLP's `batch_to_ids` does: it builds a list of ids for each word, character by character, and
+then a tensor. First both must give the same ids; then they take turns, `--rounds` times, and medians are printed. The
+text has one sentence or paragraph per line, words separated by blanks; for raw text the tokenizer splits the same lines
+again. Batches have 256 lines and are padded to tensors.
 """
 
 import platform
@@ -41,23 +41,23 @@ def loop_row(word: str) -> list[int]:
 
 
 def loop_batch(texts: list[list[str]]) -> torch.Tensor:
-    """A batch of words with boundaries `(B, T, 50)`; padded as tensors, which is faster than AllenNLP's lists."""
+    """A batch of words with boundaries, `(B, T, 50)`; padding tensors is faster than AllenNLP's padding of lists."""
     rows = [torch.tensor([loop_row(word) for word in ("<S>", *words, "</S>")]) for words in texts]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 def words_per_second(run: Callable[[], None], num_words: int) -> float:
-    """Words a second of one run."""
+    """Words per second of one run."""
     start = time.perf_counter()
     run()
     return num_words / (time.perf_counter() - start)
 
 
 def main(
-    text: Annotated[Path, typer.Argument(help="One sentence or paragraph a line, words separated by blanks.")],
-    rounds: Annotated[int, typer.Option(help="How often each takes its turn.")] = 5,
+    text: Annotated[Path, typer.Argument(help="One sentence or paragraph per line, words separated by blanks.")],
+    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 5,
 ) -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     split = [line.split() for line in text.read_text(encoding="utf-8").splitlines() if line.strip()]
     raw = [" ".join(words) for words in split]
     tokenizer = ElmoTokenizer(max_word_length=MAX_WORD_LENGTH)

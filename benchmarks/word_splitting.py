@@ -1,9 +1,9 @@
-"""How far `word_splitter="ptb"` agrees with a treebank: precision, recall and F1 of word spans in raw sentence text.
+"""The agreement of `word_splitter="ptb"` with a treebank: precision, recall and F1 of word spans in raw text.
 
     python benchmarks/word_splitting.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
 
-A word counts as found if its first and last character stand where those of a gold word stand, counting characters that
-are not white space. Multiword tokens of the treebank are split (`do n't`).
+A word is found if its first and last characters have the positions of a gold word's, not counting white space.
+Multiword tokens of the treebank are split (`do n't`).
 """
 
 import gzip
@@ -31,7 +31,7 @@ def sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def spans(words: list[str]) -> set[tuple[int, int]]:
-    """Start and end of each word, counted in characters that are not white space."""
+    """Start and end of each word, in characters, not counting white space."""
     result, start = set(), 0
     for word in words:
         end = start + len("".join(word.split()))
@@ -41,7 +41,7 @@ def spans(words: list[str]) -> set[tuple[int, int]]:
 
 
 class Agreement(NamedTuple):
-    """Counts of words: found and in the treebank, found, in the treebank."""
+    """Counts of words: found and in the treebank; found; in the treebank."""
 
     num_right: int
     num_found: int
@@ -64,7 +64,7 @@ class Agreement(NamedTuple):
 
 
 def measure(path: Path) -> Agreement:
-    """Splits the raw text of every sentence of a treebank and compares the words by their places."""
+    """Splits the raw text of every sentence of a treebank and compares the words by position."""
     splitter = make_word_splitter("ptb")
     num_right = num_found = num_gold = 0
     for text, gold_words in sentences(path):
@@ -77,7 +77,7 @@ def measure(path: Path) -> Agreement:
 def main(
     treebanks: Annotated[list[Path], typer.Argument(help="CoNLL-U files, gzipped, with `# text = ` lines.")],
 ) -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     print("| | gold words | precision | recall | F1 |\n|---|---|---|---|---|")
     for path in treebanks:
         agreement = measure(path)

@@ -1,6 +1,6 @@
-"""A process of another interpreter or checkout that takes its turn when asked: one line of JSON each way.
+"""A process of another interpreter or checkout that works on request: one line of JSON each way.
 
-Must run in Python 3.8, like `allennlp_peer.py`.
+This file must run in Python 3.8, like `allennlp_peer.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Worker:
-    """Our end of the pipe."""
+    """This process's end of the pipe."""
 
     def __init__(self, python: Path, script: Path, *arguments: object) -> None:
         """Starts `script`."""
@@ -27,7 +27,7 @@ class Worker:
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """What the script answers."""
+        """Returns the script's answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -38,11 +38,11 @@ class Worker:
         return json.loads(line)
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         self._process.communicate()
 
 
 def serve(answer: Callable[..., dict[str, Any]]) -> None:
-    """Their end: answers until nobody asks any more."""
+    """The other end: answers requests until the pipe is closed."""
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), flush=True)

@@ -1,11 +1,11 @@
-"""What is timed: the original's sizes with random weights, and batches of real sentences.
+"""The workload: the original's sizes with random weights, and batches of real sentences.
 
 Words are counted without `<S>` and `</S>`, as users count them; arithmetic is counted with them, because they are
 computed like any word:
 
-    biLM          2 L (2 . 4H P + H P) multiply-adds a word, that is for each direction and layer: x and h to the gates,
+    biLM          2 L (2 . 4H P + H P) multiply-adds per word; for each direction and layer: x and h to the gates,
                   and the cell to h
-    character CNN sum_f (C - width_f + 1) width_f E count_f + highways . 2 F^2 + F P multiply-adds a distinct word
+    character CNN sum_f (C - width_f + 1) width_f E count_f + highways . 2 F^2 + F P multiply-adds per distinct word
 
 Glossary: B batch, T words of the longest sentence, C characters per word, E character embedding, F filters in total,
 P projection, H cell, L layers.
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.embedding.sentences import read_sentences
 
 # No two sizes are equal.
 SMALL: dict[str, Any] = {
@@ -29,8 +28,8 @@ SMALL: dict[str, Any] = {
     "projection_size": 16,
     "cell_size": 24,
 }
-# What makes cells and outputs of random weights about as large as a trained model's: they have standard deviations of
-# about 0.5, and one cell in some thousands is clipped.
+# With this factor random weights give cells and outputs about as large as a trained model's: standard deviations are
+# about 0.5, and one cell in several thousand is clipped.
 BILM_SCALE = 2.0
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
@@ -42,7 +41,7 @@ class Batch(NamedTuple):
     Attributes:
         input_ids: `(B, T, C)`, boundaries included.
         attention_mask: `(B, T)`.
-        num_words: without boundaries.
+        num_words: count without boundaries.
     """
 
     input_ids: Tensor
@@ -56,13 +55,13 @@ class Batch(NamedTuple):
 
 
 def config_of(small: bool, **fields: Any) -> ElmoConfig:
-    """The original's sizes, 93.6 million parameters, or tiny ones; without dropout, so that values can be compared."""
+    """The original's sizes, 93.6 million parameters, or tiny ones; without dropout, so that values are comparable."""
     dropouts = dict.fromkeys(("representation_dropout", "lm_dropout", "classifier_dropout"), 0.0)
     return ElmoConfig(**((SMALL if small else {}) | dropouts | fields))
 
 
 def at_trained_scale(model: AnyModel) -> AnyModel:
-    """Makes the random weights of the biLM anywhere in `model` so large that gates and clips do something."""
+    """Scales the random weights of every biLM in `model` until gates and clips act."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "bilm.layers." in name:
@@ -71,21 +70,24 @@ def at_trained_scale(model: AnyModel) -> AnyModel:
 
 
 def random_model(small: bool, **fields: Any) -> ElmoModel:
-    """The same `ElmoModel` in evaluation mode each time."""
+    """An `ElmoModel` in evaluation mode, the same in every call."""
     torch.manual_seed(0)
     return at_trained_scale(ElmoModel(config_of(small, **fields))).eval()
 
 
 def all_sentences(path: Path) -> list[list[str]]:
-    """Sentences of a `.conllu` or `.jsonl` file, in their order."""
+    """Sentences of a `.conllu` or `.jsonl` file, in order."""
+    # Not on top, because `compare.py` runs this file with packages of other commits, where the module may be elsewhere.
+    from elmo_hf.embedding.sentences import read_sentences
+
     return [sentence for sentence in read_sentences(path, split_into_words=True) if isinstance(sentence, list)]
 
 
 def some_sentences(path: Path, number: int) -> list[list[str]]:
-    """Sentences of a `.conllu` or `.jsonl` file, drawn at random, the same ones each time.
+    """Draws sentences of a `.conllu` or `.jsonl` file at random, the same ones in every call.
 
     Raises:
-        ValueError: if there are not as many.
+        ValueError: if the file has too few.
     """
     sentences = all_sentences(path)
     if len(sentences) < number:
@@ -94,7 +96,7 @@ def some_sentences(path: Path, number: int) -> list[list[str]]:
 
 
 def batches_of(sentences: list[list[str]], size: int) -> list[Batch]:
-    """Sentences in batches of `size`, in their order."""
+    """Sentences in batches of `size`, in order."""
     batches = []
     for start in range(0, len(sentences), size):
         chosen = sentences[start : start + size]
@@ -104,12 +106,12 @@ def batches_of(sentences: list[list[str]], size: int) -> list[Batch]:
 
 
 def num_words(batches: list[Batch]) -> int:
-    """Of all batches, without boundaries."""
+    """The count of words in all batches, without boundaries."""
     return sum(batch.num_words for batch in batches)
 
 
 def flops(config: ElmoConfig, batches: list[Batch]) -> int:
-    """Additions and multiplications that the batches need: of real words, and of distinct ones of each batch."""
+    """Additions and multiplications for the batches: the biLM's per word, the CNN's per distinct word of a batch."""
     positions = sum(int(batch.attention_mask.sum()) for batch in batches)
     distinct = sum(len(batch.input_ids[batch.attention_mask.bool()].unique(dim=0)) for batch in batches)
     size, width, filters = config.projection_size, config.cell_size, config.num_filters

@@ -1,1 +1,1 @@
-"""Checkpoints of other ELMo software in and out; ships inside the wheel as `elmo_hf.conversion`."""
+"""Converts checkpoints of other ELMo software, in both directions; ships in the wheel as `elmo_hf.conversion`."""

@@ -1,4 +1,4 @@
-"""What every reader of a foreign format is given, and what it returns: an ELMo in our terms."""
+"""What every reader takes and returns: the user's extra files, and an ELMo in our names."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Reference(Protocol):
-    """A witness in NumPy, made of the source's own arrays."""
+    """A witness in NumPy, computed from the source's own arrays."""
 
     def embed(self, words: Sequence[str]) -> np.ndarray:
-        """`(L + 1, n + 2, 2P)` of n words, boundaries included."""
+        """Embeds n words: `(L + 1, n + 2, 2P)`, boundaries included."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a user may give beside the SOURCE; None where it is left to the format.
+    """What a user may give beside the SOURCE; None leaves the choice to the format.
 
     Attributes:
         options: the options file.
         vocabulary: the words of word input and of the softmax, one a line.
-        softmax: the released softmax of the language models.
-        token_embeddings: bilm-tf's dump of that vocabulary's token vectors.
+        softmax: the hdf5 file with the softmax of the language models.
+        token_embeddings: bilm-tf's dump of the vocabulary's token vectors.
         word_splitter: how the tokenizer splits raw text.
     """
 
@@ -39,16 +39,16 @@ class Given:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An ELMo out of a foreign format.
+    """An ELMo read from a foreign format.
 
     Attributes:
         config: the architecture.
-        tensors: the weights by our names: those of an `ElmoForPreTraining` if the config has a softmax, else of an
-            `ElmoModel`; scalar mixes among them where the source has any.
-        tokenizer: what makes the model's inputs.
-        sources: the files to take fingerprints of, by the names that the model card gives them.
-        make_reference: makes a witness for `--check`; None where there is none.
-        notes: what was found and is not carried, for the user.
+        tensors: the weights by our names: an `ElmoForPreTraining`'s if the config has a softmax, else an
+            `ElmoModel`'s. Scalar mixes are included only if the source has them.
+        tokenizer: turns text into the model's inputs.
+        sources: the files whose digests the model card lists, by the names that it prints.
+        make_reference: makes the witness for `--check`; None if there is none.
+        notes: what the source holds and the folder does not, for the user.
     """
 
     config: ElmoConfig

@@ -1,5 +1,5 @@
-"""The one error of this package that a user is meant to read."""
+"""The error that users of the conversion see."""
 
 
 class ConversionError(Exception):
-    """A checkpoint that cannot be converted; the message says what was expected, what was found, and what to do."""
+    """A checkpoint cannot be converted; the message says what was expected, what was found, and what to do."""

@@ -1,7 +1,7 @@
 """How much a file may unpack to: a small file that fills memory or disk is a bomb, not a checkpoint.
 
-Weights are noise and hardly compress, texts to a tenth. Compression reaches a thousand, and a file may simply say that
-it holds more than it does.
+Weights are noise and hardly compress; text shrinks to a tenth. A bomb shrinks to a thousandth, or its header claims
+more bytes than it holds.
 """
 
 from .errors import ConversionError
@@ -12,7 +12,7 @@ MAX_TEXT = 64 << 20  # bytes of an options file or a list of words
 
 
 def refuse_bomb(unpacked: int, packed: int, where: str) -> None:
-    """Checks what a file says of itself, before any of it is unpacked.
+    """Checks the size that a file declares before any of it is unpacked.
 
     Raises:
         ConversionError: if `packed` bytes would become too many.

@@ -1,4 +1,4 @@
-"""Tables that pair each key of a foreign options file with a field of `ElmoConfig`."""
+"""Tables that pair keys of a foreign options file with fields of `ElmoConfig`."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,21 +14,21 @@ MAX_WORD_LENGTH = 10_000
 
 
 def clip_to_config(value: Any) -> Any:
-    """A clip as the config has it: AllenNLP switches one off with 0 as well as with null."""
+    """Maps a clipping limit to the config's; AllenNLP switches it off with 0 or null."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return (float(value) or None) if is_number and abs(value) < math.inf else value
 
 
 @dataclass(frozen=True)
 class Option:
-    """One row: where a number stands in the options, and which field of the config it is.
+    """One pair of a key and a field.
 
     Attributes:
-        path: keys from the top of the options.
-        field: field of `ElmoConfig`.
-        default: what the original software takes where the key is absent; `REQUIRED` if nothing.
-        to_config: from the options' value to the field's.
-        from_config: from the field's value to the options'.
+        path: the keys that lead to the value, from the top of the options.
+        field: the field of `ElmoConfig`.
+        default: the original software's value if the key is absent; `REQUIRED` if it has none.
+        to_config: maps the options' value to the field's.
+        from_config: maps the field's value to the options'.
     """
 
     path: tuple[str, ...]
@@ -38,25 +38,25 @@ class Option:
     from_config: Callable[[Any], Any] = lambda value: value
 
 
-def read_fields(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> dict[str, Any]:
-    """The fields of a config that the rows find in the options.
+def read_fields(options: Mapping[str, Any], table: Iterable[Option], where: str) -> dict[str, Any]:
+    """Reads the fields of a config from the options.
 
     Raises:
         ConversionError: if a key is missing.
     """
-    return {row.field: row.to_config(_look_up(options, row, where)) for row in rows}
+    return {option.field: option.to_config(_look_up(options, option, where)) for option in table}
 
 
 def make_config(where: str, num_arrays: int, **fields: Any) -> ElmoConfig:
-    """Makes a config of what was read.
+    """Makes a config from fields that a file gave.
 
     Args:
         where: the options file, for messages.
-        num_arrays: how many arrays the weights have; options that describe more parts than that are not believed.
-        **fields: of `ElmoConfig`.
+        num_arrays: how many arrays the weights have; options may not describe more layers and filters.
+        **fields: fields of `ElmoConfig`.
 
     Raises:
-        ConversionError: naming the file and the illegal value.
+        ConversionError: if a value is illegal; names the file and the value.
     """
     try:
         config = ElmoConfig(**fields)
@@ -76,14 +76,14 @@ def make_config(where: str, num_arrays: int, **fields: Any) -> ElmoConfig:
     return config
 
 
-def _look_up(options: Mapping[str, Any], row: Option, where: str) -> Any:
+def _look_up(options: Mapping[str, Any], option: Option, where: str) -> Any:
     value: Any = options
-    for depth, key in enumerate(row.path):
+    for depth, key in enumerate(option.path):
         if not isinstance(value, Mapping):
-            raise ConversionError(f"{where}: `{'.'.join(row.path[:depth])}` must be an object, found {value!r}.")
+            raise ConversionError(f"{where}: `{'.'.join(option.path[:depth])}` must be an object, found {value!r}.")
         if key not in value:
-            if row.default is REQUIRED or depth < len(row.path) - 1:
-                raise ConversionError(f"{where} lacks `{'.'.join(row.path)}`, which every ELMo needs.")
-            return row.default
+            if option.default is REQUIRED or depth < len(option.path) - 1:
+                raise ConversionError(f"{where} lacks `{'.'.join(option.path)}`, which every ELMo needs.")
+            return option.default
         value = value[key]
     return value

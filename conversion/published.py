@@ -1,23 +1,26 @@
-"""The published checkpoints and how to get them.
+"""The published checkpoints and their download.
 
-Addresses and file names are those of AllenNLP's page (allennlp.org/elmo) and of the pages it links to; what is known of
-each model stands in `published_cards.py`. Nobody published checksums of most, so the first download's are recorded in
-`SHA256SUMS` beside the files (check with `sha256sum -c`), and in the model card.
+Addresses and file names come from AllenNLP's page (allennlp.org/elmo) and the pages it links to; `published_cards.py`
+has the facts about each model. Most were published without checksums, so the first download records its own in
+`SHA256SUMS` beside the files (check with `sha256sum -c`) and in the model card.
 """
 
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
-from elmo_hf.files import sha256_of_file
+from elmo_hf.files import new_file, sha256_of_file
 
 from .errors import ConversionError
-from .readers.allennlp import AllenNlpFiles
+
+if TYPE_CHECKING:
+    from .readers.allennlp import AllenNlpFiles
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 RECORD = "SHA256SUMS"
@@ -60,19 +63,30 @@ PUBLISHED = {
 }
 
 
-def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> AllenNlpFiles:
+def check_name(name: str) -> None:
+    """Checks the name of a published model; light, so that the command line refuses a wrong one at once.
+
+    Raises:
+        ConversionError: if the name is not a key of `PUBLISHED`.
+    """
+    if name not in PUBLISHED:
+        raise ConversionError(f"there is no published model {name!r}; known are {', '.join(PUBLISHED)}.")
+
+
+def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> "AllenNlpFiles":
     """Downloads a published checkpoint, with a progress bar, unless it is there already.
 
     Args:
         name: a key of `PUBLISHED`.
-        base_url: where the files lie.
-        folder: where to put them; None: `elmo-hf/NAME` below `$HF_HOME`.
+        base_url: address that the file names continue.
+        folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
 
     Raises:
-        ConversionError: if the name is unknown, the network is absent, or a file is not the one recorded before.
+        ConversionError: if the name is unknown, a download fails, or a file differs from the recorded one.
     """
-    if name not in PUBLISHED:
-        raise ConversionError(f"there is no published model {name!r}; known are {', '.join(PUBLISHED)}.")
+    from .readers.allennlp import AllenNlpFiles
+
+    check_name(name)
     published = PUBLISHED[name]
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,33 +99,30 @@ def fetch(url: str, folder: Path) -> Path:
     """Downloads one file into a folder, with a progress bar, unless it is there already.
 
     Raises:
-        ConversionError: if it does not arrive whole; nothing is kept then.
+        ConversionError: if the download fails or breaks off; nothing is kept then.
     """
     path = folder / Path(urlsplit(url).path).name
-    if not path.exists():
-        partial = path.with_name(path.name + ".partial")
-        try:
-            with tqdm(desc=path.name, unit="B", unit_scale=True, unit_divisor=1024) as bar:
+    if path.exists():
+        return path
+    try:
+        with new_file(path) as partial, tqdm(desc=path.name, unit="B", unit_scale=True, unit_divisor=1024) as bar:
 
-                def show(num_blocks: int, block_size: int, total: int) -> None:
-                    bar.total = total
-                    bar.update(min(num_blocks * block_size, total) - bar.n)
+            def show(num_blocks: int, block_size: int, total: int) -> None:
+                bar.total = total
+                bar.update(min(num_blocks * block_size, total) - bar.n)
 
-                # Unlike torch.hub's, it fails where the connection ends before the file does.
-                urllib.request.urlretrieve(url, partial, show)
-            partial.replace(path)
-        except (urllib.error.URLError, OSError) as error:
-            raise ConversionError(
-                f"cannot download {url}: {error}. Without a network, download the options and the weights file "
-                "elsewhere and run `elmo-hf convert --options FILE --weights FILE DEST`."
-            ) from error
-        finally:
-            partial.unlink(missing_ok=True)
+            # Unlike torch.hub's function, it fails if the connection ends before the file does.
+            urllib.request.urlretrieve(url, partial, show)
+    except (urllib.error.URLError, OSError) as error:
+        raise ConversionError(
+            f"cannot download {url}: {error}. Without a network, download the options and the weights file "
+            "elsewhere and run `elmo-hf convert --options FILE --weights FILE DEST`."
+        ) from error
     return path
 
 
 def _check_record(record: Path, paths: list[Path]) -> None:
-    """Writes the checksums on the first download; on every later one the files must still have them."""
+    """Records the checksums on the first download; on later ones the files must match the record."""
     found = {path.name: sha256_of_file(path) for path in paths}
     if record.exists():
         lines = record.read_text(encoding="utf-8").splitlines()

@@ -1,9 +1,9 @@
-"""The cards of the published checkpoints: what is known of each, as a table, and the command that writes them.
+"""The model cards of the published checkpoints: a table of facts, and the command that writes the cards.
 
     python -m elmo_hf.conversion.published_cards model_cards
 
-Facts are the authors' own, read where `page` and `source` say; what they leave open is said to be open. A test renders
-every card again and compares it with the file.
+The facts are the authors' own, from the addresses in `page` and `source`; the cards also say what the authors leave
+open. A test renders every card again and compares it with the file.
 """
 
 import sys
@@ -28,7 +28,7 @@ UNRESTRICTED = Licence(
     other_name="no-restrictions",
     link="https://github.com/allenai/allennlp/issues/1462",
 )
-UNKNOWN = Licence("unknown", "None stands with the weights. Ask their authors before you share them.")
+UNKNOWN = Licence("unknown", "The weights come without a licence. Ask their authors before you share them.")
 GERMAN_PAGE = "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model"
 PLUR = "https://github.com/stefan-it/plur"
 MANY_LANGUAGES = (
@@ -55,10 +55,10 @@ class PublishedCard:
 
     Attributes:
         folder: the folder that the card's snippet loads.
-        facts: what the authors published.
-        model: a key of `PUBLISHED`, which `--model` downloads; None where `command` says what to do.
+        facts: the facts that the authors published.
+        model: the key of `PUBLISHED` that `--model` downloads; None if only `command` explains how to get it.
         size: a key of `SIZES`, or None if the authors do not say.
-        command: what makes the folder, and what checks it.
+        command: the commands that make and check the folder.
     """
 
     folder: str
@@ -93,48 +93,40 @@ PAPER_SCORES = (
     Score("SST-5, test accuracy", "54.7 ± 0.5 (51.4)", PAPER),
 )
 
+
+def _billion_words(model: str, title: str, scores: tuple[Score, ...]) -> PublishedCard:
+    """The card of an English model of the Allen Institute, trained on the 1 Billion Word Benchmark."""
+    facts = Facts(
+        title=title,
+        languages=("en",),
+        training_data=BILLION_WORDS,
+        page=PAGE,
+        datasets=LM1B,
+        scores=scores,
+        licence=UNRESTRICTED,
+    )
+    return _downloaded(model, f"elmo-{model}", facts, model)
+
+
+def _portuguese(model: str, title: str, training_data: str, page: str = PAGE) -> PublishedCard:
+    facts = Facts(
+        title=title,
+        languages=("pt",),
+        training_data=training_data,
+        page=page,
+        example=PORTUGUESE_EXAMPLE,
+        licence=UNKNOWN,
+    )
+    return _downloaded(model, f"elmo-{model}", facts)
+
+
 CARDS = {
-    "small": _downloaded(
-        "small",
-        "elmo-small",
-        Facts(
-            title="the small English model of the Allen Institute",
-            languages=("en",),
-            training_data=BILLION_WORDS,
-            page=PAGE,
-            datasets=LM1B,
-            scores=_benchmarks("83.62", "93.12"),
-            licence=UNRESTRICTED,
-        ),
-        "small",
+    "small": _billion_words("small", "the small English model of the Allen Institute", _benchmarks("83.62", "93.12")),
+    "medium": _billion_words(
+        "medium", "the medium English model of the Allen Institute", _benchmarks("84.04", "93.60")
     ),
-    "medium": _downloaded(
-        "medium",
-        "elmo-medium",
-        Facts(
-            title="the medium English model of the Allen Institute",
-            languages=("en",),
-            training_data=BILLION_WORDS,
-            page=PAGE,
-            datasets=LM1B,
-            scores=_benchmarks("84.04", "93.60"),
-            licence=UNRESTRICTED,
-        ),
-        "medium",
-    ),
-    "original": _downloaded(
-        "original",
-        "elmo-original",
-        Facts(
-            title="the English model of the paper",
-            languages=("en",),
-            training_data=BILLION_WORDS,
-            page=PAGE,
-            datasets=LM1B,
-            scores=_benchmarks("84.63", "93.85") + PAPER_SCORES,
-            licence=UNRESTRICTED,
-        ),
-        "original",
+    "original": _billion_words(
+        "original", "the English model of the paper", _benchmarks("84.63", "93.85") + PAPER_SCORES
     ),
     "original-5.5B": _downloaded(
         "5.5B",
@@ -152,41 +144,19 @@ CARDS = {
         ),
         "original",
     ),
-    "portuguese": _downloaded(
+    "portuguese": _portuguese(
         "pt",
-        "elmo-pt",
-        Facts(
-            title=f"the first Portuguese model of {UFG}, which flair loads",
-            languages=("pt",),
-            training_data="Portuguese Wikipedia ([allenai/allennlp#2025](https://github.com/allenai/allennlp/issues/2025)).",
-            page="https://github.com/allenai/allennlp/issues/2025",
-            example=PORTUGUESE_EXAMPLE,
-            licence=UNKNOWN,
-        ),
+        f"the first Portuguese model of {UFG}, which flair loads",
+        "Portuguese Wikipedia ([allenai/allennlp#2025](https://github.com/allenai/allennlp/issues/2025)).",
+        "https://github.com/allenai/allennlp/issues/2025",
     ),
-    "portuguese-wikipedia": _downloaded(
-        "pt-wikipedia",
-        "elmo-pt-wikipedia",
-        Facts(
-            title=f"the later Portuguese model of {UFG}, trained on Wikipedia",
-            languages=("pt",),
-            training_data="Portuguese Wikipedia.",
-            page=PAGE,
-            example=PORTUGUESE_EXAMPLE,
-            licence=UNKNOWN,
-        ),
+    "portuguese-wikipedia": _portuguese(
+        "pt-wikipedia", f"the later Portuguese model of {UFG}, trained on Wikipedia", "Portuguese Wikipedia."
     ),
-    "portuguese-brwac": _downloaded(
+    "portuguese-brwac": _portuguese(
         "pt-brwac",
-        "elmo-pt-brwac",
-        Facts(
-            title=f"the later Portuguese model of {UFG}, trained on brWaC",
-            languages=("pt",),
-            training_data="brWaC, a corpus of Brazilian web pages.",
-            page=PAGE,
-            example=PORTUGUESE_EXAMPLE,
-            licence=UNKNOWN,
-        ),
+        f"the later Portuguese model of {UFG}, trained on brWaC",
+        "brWaC, a corpus of Brazilian web pages.",
     ),
     "pubmed": _downloaded(
         "pubmed",
@@ -242,7 +212,7 @@ CARDS = {
             page=PAGE,
             words=(
                 "Japanese has no blanks between words. Split the text with a morphological analyser and give the\n"
-                "  words with `is_split_into_words=True`; which analyser split the training text, the paper says."
+                "  words with `is_split_into_words=True`. The paper names the analyser that split the training text."
             ),
             example=("川 の 岸 。", "はい 。"),
             licence=UNKNOWN,
@@ -278,7 +248,7 @@ CARDS = {
             training_data="Tamil Wikipedia and texts of OPUS and the Leipzig Corpora Collection, 21,581,878 words.",
             page=PLUR,
             words=(
-                "A character of Tamil is three bytes of UTF-8, so that a word of more than 16 characters is cut. The\n"
+                "A character of Tamil is three bytes of UTF-8, so a word of more than 16 characters is cut. The\n"
                 "  training text was split by Tensor2Tensor's simple tokenizer."
             ),
             example=("வணக்கம் உலகம் .", "ஆம் ."),
@@ -309,7 +279,7 @@ CARDS = {
 
 
 def facts_of(model: str) -> Facts:
-    """What is published about a checkpoint that `--model` downloads."""
+    """The published facts about a checkpoint that `--model` downloads."""
     return next(card.facts for card in CARDS.values() if card.model == model)
 
 
@@ -322,7 +292,7 @@ def published_card(name: str) -> str:
         with torch.device("meta"):
             model = ElmoModel(config)
         mixes = sum(parameter.numel() for parameter in model.scalar_mixes.parameters())
-        num_parameters = model.num_parameters() - mixes - config.char_embedding_size  # nor has the file a padding row
+        num_parameters = model.num_parameters() - mixes - config.char_embedding_size  # the file has no padding vector
     return render_card(
         card.folder, config=config, num_parameters=num_parameters, facts=card.facts, command=card.command
     )

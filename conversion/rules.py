@@ -1,13 +1,13 @@
-"""The engine of conversion: tables of renaming rules, read in either direction.
+"""The engine of conversion: tables of rules that work in both directions.
 
-A format is a list of `Rule`s. Each pairs one array of the foreign file with one or more tensors of ours and names the
-operations between them; every operation knows its inverse, so import and export cannot drift apart:
+A format is a list of `Rule`s. Each pairs one foreign array with one or more of our tensors and names the operations
+between them. Every operation knows its inverse, so import and export cannot drift apart:
 
     ours    = op_n(... op_1([theirs]))            `import_arrays`
     [theirs] = op_1^-1(... op_n^-1(ours))         `export_arrays`
 
 Operations work on lists of NumPy arrays, because one foreign array may hold several of our tensors. They only move
-numbers about, so a round trip gives the same bits.
+numbers and change signs, so a round trip gives the same bits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class ArrayOp(Protocol):
 
 @dataclass(frozen=True)
 class Transpose:
-    """Reverses the axes: a TensorFlow kernel `(in, out)` or `(width, in, out)` and torch's weight."""
+    """Reverses the axes: TensorFlow's kernel `(in, out)` or `(width, in, out)` becomes torch's weight."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """Reverses the axes of each array."""
@@ -44,7 +44,7 @@ class Transpose:
 
 @dataclass(frozen=True)
 class DropLeadingAxis:
-    """Takes away a first axis of length 1: the height of a TensorFlow convolution, the axis of a single number."""
+    """Removes a first axis of length 1: a TensorFlow convolution's height, or the axis of a single number."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """`(1, ...)` to `(...)`."""
@@ -57,7 +57,7 @@ class DropLeadingAxis:
 
 @dataclass(frozen=True)
 class SwapMiddleGates:
-    """Exchanges the second and third quarter of the last axis: TensorFlow's gates i, j, f, o and torch's i, f, g, o."""
+    """Swaps the middle quarters of the last axis: TensorFlow's gates i, j, f, o become torch's i, f, g, o."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """Reorders the last axis of each array."""
@@ -68,23 +68,23 @@ class SwapMiddleGates:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Cuts `(2n, ...)` into two arrays `(n, ...)`: the input's rows of an LSTM kernel and the recurrent ones."""
+    """Cuts `(2n, ...)` into two arrays `(n, ...)`: the input half and the recurrent half of an LSTM kernel."""
 
     def apply(self, arrays: Arrays) -> Arrays:
-        """One array to its two halves."""
+        """Splits one array into its halves."""
         return np.split(arrays[0], 2)
 
     def invert(self, arrays: Arrays) -> Arrays:
-        """Two halves to one array."""
+        """Joins the halves."""
         return [np.concatenate(arrays)]
 
 
 @dataclass(frozen=True)
 class NegateSecond:
-    """Changes the sign of the second of two arrays: a gate on the old value of a highway and one on the new."""
+    """Negates the second of two arrays: a highway gate on the old value becomes a gate on the new value."""
 
     def apply(self, arrays: Arrays) -> Arrays:
-        """Two arrays to the first and minus the second."""
+        """Keeps the first array and negates the second."""
         return [arrays[0], -arrays[1]]
 
     invert = apply
@@ -92,7 +92,7 @@ class NegateSecond:
 
 @dataclass(frozen=True)
 class PrependZeroRow:
-    """Adds the zero vector of the padding id in front of a table: bilm-tf adds it whenever it reads the file."""
+    """Adds the padding id's zero vector in front of a table; bilm-tf adds it whenever it reads the file."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """`(n, d)` to `(n + 1, d)`."""
@@ -112,8 +112,8 @@ class Rule:
     Attributes:
         source: name of the foreign array.
         shape: its shape.
-        targets: names of our tensors, in the order in which the operations make them.
-        ops: what lies between, in the order of import.
+        targets: names of our tensors, in the order that the operations return them.
+        ops: the operations from `source` to `targets`, in the order of import.
     """
 
     source: str
@@ -123,7 +123,7 @@ class Rule:
 
 
 def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-    """Applies every rule; each foreign array is used exactly once, with the shape and the values a model needs.
+    """Applies every rule, and checks that the rules use each foreign array exactly once.
 
     Args:
         rules: the format's table for this architecture.
@@ -134,7 +134,8 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         our tensors by name, C-contiguous float32; other float types are cast, as AllenNLP's reader does.
 
     Raises:
-        ConversionError: listing every missing, unknown or misshapen array, or one that is not made of finite floats.
+        ConversionError: if an array is missing, unknown or misshapen, or holds anything but finite floats; the message
+            lists all of them.
     """
     rules = list(rules)
     known = {rule.source for rule in rules}

@@ -1,8 +1,8 @@
-"""What a user gives to `convert`: a folder, a file, or an archive, each seen as files by name.
+"""The SOURCE of a conversion: a folder, a file or an archive, each presented as files by name.
 
-Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that vanishes afterwards. Only plain files
-come out, under names that stay inside it; links, devices, and names such as `../x` make the whole archive refused. What
-is unpacked is bounded by the archive's size (`limits.py`), is read in blocks, and every checksum is verified.
+Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards. An archive is
+refused if it holds anything but plain files (links, devices) or a name that points outside, such as `../x`. Unpacking
+reads in blocks, verifies every checksum, and stops at a size that depends on the archive's own (`limits.py`).
 """
 
 import bz2
@@ -27,7 +27,7 @@ BLOCK = 1 << 20
 MAX_HEADER = 16 << 20
 ZIP_MAGIC = b"PK\x03\x04"
 TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
-# What zipfile, tarfile, gzip and bz2 make of damaged bytes.
+# Errors of zipfile, tarfile, gzip and bz2 on damaged bytes.
 DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -46,9 +46,9 @@ class Source:
     """The files of a SOURCE.
 
     Attributes:
-        path: what the user gave.
-        files: where each file is, by its name; `/` stands between folders.
-        is_archive: whether they were unpacked, so that fingerprints are of the archive.
+        path: the path that the user gave.
+        files: path of each file by its name, with `/` between folders.
+        is_archive: whether the files were unpacked; the archive's digest then replaces theirs.
     """
 
     path: Path
@@ -56,13 +56,18 @@ class Source:
     is_archive: bool = False
 
     @property
+    def top(self) -> dict[str, Path]:
+        """The files outside any folder."""
+        return {name: path for name, path in self.files.items() if "/" not in name}
+
+    @property
     def listing(self) -> str:
-        """The names, for messages."""
+        """The names of the files, for messages."""
         names = sorted(self.files)
         return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "") or "nothing"
 
-    def fingerprinted(self, *paths: Path) -> dict[str, Path]:
-        """By name, the files to take fingerprints of: those given, or for those of an archive the archive."""
+    def to_digest(self, *paths: Path) -> dict[str, Path]:
+        """Names the files to digest: the given ones, or the archive in place of files inside it."""
         inside = set(self.files.values()) if self.is_archive else set()
         return {path.name: path for path in (self.path if path in inside else path for path in paths)}
 
@@ -81,7 +86,7 @@ def open_source(path: Path) -> Iterator[Source]:
         raise ConversionError(f"there is no file or folder {path}.")
     elif _is_archive(path):
         with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary:
-            # The archive's name stands in every path, and so in every message.
+            # This puts the archive's name into every path, and so into every message.
             folder = Path(temporary) / path.name
             folder.mkdir()
             yield Source(path, unpack(path, folder), is_archive=True)
@@ -97,11 +102,11 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
         folder: an empty folder.
 
     Returns:
-        paths by name; folders around everything are left out of the names.
+        paths by name; the names leave out folders that hold everything.
 
     Raises:
-        ConversionError: if the archive is damaged, would unpack to too much, or holds anything but plain files with
-            names that stay inside the folder.
+        ConversionError: if the archive is damaged, would unpack to too much, holds anything but plain files, or holds
+            a name that points outside the folder.
     """
     try:
         names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
@@ -119,7 +124,7 @@ def _magic(path: Path) -> bytes:
 def _is_archive(path: Path) -> bool:
     magic = _magic(path)
     if magic == ZIP_MAGIC:
-        # torch's own files are zip files too; they are read by torch.
+        # torch's own files are zip files too; `readers/state_dicts.py` reads them.
         try:
             with zipfile.ZipFile(path) as archive:
                 return not any(name.endswith("/data.pkl") for name in archive.namelist())
@@ -157,21 +162,21 @@ def _unpack_tar(path: Path, folder: Path) -> list[str]:
                 assert content is not None
                 _copy(content, folder / member.name)
                 names.append(member.name)
-        # The checksum stands at the end of the stream.
+        # The checksum is at the end of the stream.
         while stream.read(BLOCK):
             pass
     return names
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that is read from its begin, and no further than a checkpoint is long."""
+    """A stream read from its start; refuses to be read further than a checkpoint would be long."""
 
     def __init__(self, stream: Any, packed: int, where: str) -> None:
         super().__init__()
         self.stream, self.packed, self.where = stream, packed, where
 
     def read(self, size: int = -1) -> bytes:
-        # tarfile reads an extended header at once, as long as it says that it is.
+        # tarfile reads an extended header in one piece, however long the header claims to be.
         if size > MAX_HEADER:
             raise ConversionError(f"{self.where} has an entry with a header of {size:,} bytes; it is not unpacked.")
         refuse_bomb(self.stream.tell(), self.packed, self.where)

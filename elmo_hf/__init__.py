@@ -1,7 +1,7 @@
 """ELMo (Peters et al. 2018) as a first-class transformers model.
 
-The public names stand in `public.py`, which is loaded when the first of them is used, so that `import elmo_hf` and the
-command line start fast. From then on the Auto classes of transformers know ELMo too.
+The first use of a public name loads `public.py`, which defines them all and registers ELMo with the Auto classes of
+transformers; so `import elmo_hf` and the command line start fast.
 """
 
 from importlib import import_module

@@ -4,27 +4,28 @@
     from allennlp.commands.elmo import ElmoEmbedder          ->   from elmo_hf.allennlp import ElmoEmbedder
 
 Signatures, defaults, shapes and statefulness are those of AllenNLP 2.10 (`Elmo`, `batch_to_ids`) and 0.9
-(`ElmoEmbedder`), masks being booleans as in 2.10. The numbers are `ElmoModel`'s, which are AllenNLP's; new code should
+(`ElmoEmbedder`); masks are booleans as in 2.10. The numbers are `ElmoModel`'s, which equal AllenNLP's; new code should
 use `ElmoModel` itself.
 
 Glossary: B batch, T words of the longest sentence, C = 50 characters a word, P projection, L layers.
 
-State. As there, the LSTM state of each batch row is carried from call to call, in evaluation too, so a sentence's
-vectors depend on what came before. `elmo._elmo_lstm._elmo_lstm.stateful = False` switches it off as before, and
-`.reset_states()` forgets it.
+State: as in AllenNLP, each batch row carries its LSTM state from call to call, in evaluation too, so a sentence's
+vectors depend on earlier calls. `elmo._elmo_lstm._elmo_lstm.stateful = False` switches this off, and `.reset_states()`
+forgets the state.
 
-Deliberate differences: no sorting, so words may stand anywhere in a row, and a batch of empty sentences is no error;
-vectors are zero on padding in every mode; a vocabulary cache that training would outdate is not made, and words go
-through their characters; errors are `ValueError` and `ConversionError` in place of `ConfigurationError`. Parameters
-have our names (`scalar_mix_0.logits` and `.scale` for `scalar_parameters.k` and `gamma`): trained `.th` files are for
-`elmo-hf convert`, not for `load_state_dict`.
+Deliberate differences:
+- There is no sorting: a batch row may have gaps between words, and a batch of empty sentences is valid.
+- Vectors are zero on padding in every mode.
+- If training would outdate the vocabulary cache, none is made, and words are read through their characters.
+- Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
+- Parameters have our names (`scalar_mix_0.logits` and `.scale` for `scalar_parameters.k` and `gamma`). Load trained
+  `.th` files with `elmo-hf convert`, not with `load_state_dict`.
 """
 
 import functools
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -38,9 +39,11 @@ from tqdm import tqdm
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from elmo_hf.conversion.load import model_from_allennlp
+from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 
+from .files import new_file
 from .model.configuration_elmo import ElmoConfig
 from .model.scalar_mix import ScalarMix
 from .stateful import StatefulElmo
@@ -71,7 +74,7 @@ def _tokenizer() -> ElmoTokenizer:
 
 
 class _ElmoBiLm(nn.Module):
-    """All layers of the biLM, with boundaries put around each sentence.
+    """All layers of the biLM; adds the boundaries around each sentence.
 
     Attributes:
         num_layers: L + 1.
@@ -89,11 +92,12 @@ class _ElmoBiLm(nn.Module):
         """Loads the two files, or wraps `model`; arguments are those of `Elmo`.
 
         Raises:
-            ConversionError: if a file is missing or not of the format.
+            ConversionError: if a file is missing or has another format.
         """
         super().__init__()
         if model is None:
-            model = model_from_allennlp(_local(options_file, "options_file"), _local(weight_file, "weight_file"))
+            files = AllenNlpFiles(_local(options_file, "options_file"), _local(weight_file, "weight_file"))
+            model = bilm_of(read_allennlp(files))
             model.requires_grad_(requires_grad)
             model.scalar_mixes.requires_grad_(False)
         self._elmo_lstm = StatefulElmo(model)
@@ -118,7 +122,7 @@ class _ElmoBiLm(nn.Module):
 
         Args:
             inputs: `(B, T, C)` of `batch_to_ids`.
-            word_inputs: `(B, T)` places in `vocab_to_cache`, 0 for padding. Used where all are in it.
+            word_inputs: `(B, T)` indices in `vocab_to_cache`, 0 for padding; used only if all words are in it.
 
         Returns:
             `activations`, a list of L+1 tensors `(B, T+2, 2P)`, and `mask`, `(B, T+2)`, True on words and boundaries.
@@ -154,19 +158,19 @@ class Elmo(nn.Module):
         Args:
             options_file: path or address of `options.json`; None with `module`.
             weight_file: path or address of `weights.hdf5`; None with `module`.
-            num_output_representations: how many mixes to compute.
-            requires_grad: whether the biLM trains; the mixes do unless they are given.
-            do_layer_norm: whether layers are normalised, with one mean and variance for the whole batch, before mixing.
-            dropout: on each mix, in training.
-            vocab_to_cache: words whose vectors are computed once, the first of them being padding.
-            keep_sentence_boundaries: whether the vectors of `<S>` and `</S>` are returned too.
-            scalar_mix_parameters: L+1 numbers before the softmax, which fix all mixes.
-            module: an `ElmoModel`, or a module with `num_layers`, `get_output_dim` and a `forward` that returns
-                `activations` and `mask`, in place of the files.
+            num_output_representations: the number of mixes.
+            requires_grad: whether the biLM trains; the mixes train unless `scalar_mix_parameters` are given.
+            do_layer_norm: whether to normalise each layer before mixing, by one mean and variance for the whole batch.
+            dropout: rate of the dropout on each mix, in training.
+            vocab_to_cache: words to compute once; the first word is padding.
+            keep_sentence_boundaries: whether to return the vectors of `<S>` and `</S>` too.
+            scalar_mix_parameters: L+1 numbers before the softmax; they fix all mixes.
+            module: replaces the files; an `ElmoModel`, or a module with `num_layers`, `get_output_dim` and a `forward`
+                that returns `activations` and `mask`.
 
         Raises:
             ValueError: if both files and `module` are given, or the mix parameters are not L+1.
-            ConversionError: if a file is missing or not of the format.
+            ConversionError: if a file is missing or has another format.
         """
         super().__init__()
         bilm: Any = module
@@ -200,12 +204,12 @@ class Elmo(nn.Module):
         """Embeds a batch.
 
         Args:
-            inputs: `(B, ..., T, C)` character ids of `batch_to_ids`; rows of all middle axes are sentences.
-            word_inputs: `(B, ..., T)`, places of the words in `vocab_to_cache`.
+            inputs: `(B, ..., T, C)` character ids of `batch_to_ids`; all axes before T count sentences.
+            word_inputs: `(B, ..., T)` indices of the words in `vocab_to_cache`.
 
         Returns:
             `elmo_representations`, a list of tensors `(B, ..., T, 2P)`, and `mask`, `(B, ..., T)`, True on words; with
-            `keep_sentence_boundaries` T + 2 in place of T.
+            `keep_sentence_boundaries`, T is two larger.
         """
         outer_shape = inputs.shape[:-2]
         output = self._elmo_lstm(inputs.flatten(0, -3), None if word_inputs is None else word_inputs.flatten(0, -2))
@@ -221,7 +225,7 @@ class Elmo(nn.Module):
 
 
 class ElmoEmbedder(nn.Module):
-    """All layers of sentences, as arrays."""
+    """Embeds sentences as arrays of all layers."""
 
     def __init__(
         self,
@@ -229,10 +233,15 @@ class ElmoEmbedder(nn.Module):
         weight_file: str | Path = DEFAULT_WEIGHT_FILE,
         cuda_device: int = -1,
     ) -> None:
-        """Loads a checkpoint from paths or addresses, the original one by default, onto a GPU from 0 on.
+        """Loads a checkpoint from paths or addresses; the default is the original model.
+
+        Args:
+            options_file: path or address of `options.json`.
+            weight_file: path or address of `weights.hdf5`.
+            cuda_device: index of the GPU; -1 means the CPU.
 
         Raises:
-            ConversionError: if a file is missing or not of the format.
+            ConversionError: if a file is missing or has another format.
         """
         super().__init__()
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file)
@@ -252,7 +261,7 @@ class ElmoEmbedder(nn.Module):
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: list[list[str]]) -> list[np.ndarray]:
-        """Embeds lists of n words: `(L+1, n, 2P)` each. A batch without words leaves the state alone."""
+        """Embeds lists of n words: `(L+1, n, 2P)` each. A batch without words does not change the state."""
         if not any(batch):
             return [
                 np.zeros((self.elmo_bilm.num_layers, 0, self.elmo_bilm.get_output_dim()), np.float32) for _ in batch
@@ -276,18 +285,18 @@ class ElmoEmbedder(nn.Module):
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embeds a file of sentences, words separated by blanks, into an hdf5 file with one dataset a sentence.
+        """Embeds a file of sentences, with blanks between words, into an hdf5 file with one dataset a sentence.
 
         Args:
             input_file: open for reading.
-            output_file_path: the new file; one that is there is replaced when all is done.
-            output_format: `"all"` layers, `"top"`, or their `"average"`.
-            batch_size: sentences run at once.
+            output_file_path: the new file; it replaces an older one only when it is complete.
+            output_format: `"all"` layers, the `"top"` layer, or the `"average"` of all.
+            batch_size: sentences in a batch.
             forget_sentences: whether to leave out `sentence_to_index`, a JSON object in one string.
-            use_sentence_keys: whether a dataset is named by its sentence in place of its number from 0.
+            use_sentence_keys: whether to name a dataset by its sentence in place of its index.
 
         Raises:
-            ValueError: if the format is none of the three, a line is blank, or with `use_sentence_keys` two are equal.
+            ValueError: if the format is none of the three, a line is blank, or `use_sentence_keys` meets equal lines.
         """
         if output_format not in OUTPUT_FORMATS:
             raise ValueError(f"`output_format` must be one of {', '.join(OUTPUT_FORMATS)}, found {output_format!r}.")
@@ -300,24 +309,18 @@ class ElmoEmbedder(nn.Module):
         keys = sentences if use_sentence_keys else [str(index) for index in range(len(sentences))]
         if len(set(keys)) < len(keys):
             raise ValueError("two sentences are equal, so they cannot be keys; leave out `use_sentence_keys`.")
-        path = Path(output_file_path)
-        partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-        try:
-            with h5py.File(partial, "w") as file:
-                vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
-                for key, layers in tqdm(zip(keys, vectors, strict=True), total=len(keys), unit=" sentences"):
-                    file.create_dataset(key, data=OUTPUT_FORMATS[output_format](layers))
-                if not forget_sentences and not use_sentence_keys:
-                    index = json.dumps(dict(zip(sentences, keys, strict=True)))
-                    file.create_dataset("sentence_to_index", data=[index], dtype=h5py.string_dtype())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with new_file(Path(output_file_path)) as partial, h5py.File(partial, "w") as file:
+            vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
+            for key, layers in tqdm(zip(keys, vectors, strict=True), total=len(keys), unit=" sentences"):
+                file.create_dataset(key, data=OUTPUT_FORMATS[output_format](layers))
+            if not forget_sentences and not use_sentence_keys:
+                index = json.dumps(dict(zip(sentences, keys, strict=True)))
+                file.create_dataset("sentence_to_index", data=[index], dtype=h5py.string_dtype())
 
 
 @torch.no_grad()
 def _word_vectors(model: PreTrainedModel, boundaries: Tensor, codec: CharacterCodec, words: Sequence[str]) -> Tensor:
-    """Vectors `(2 + words, P)` of `<S>`, `</S>` and a vocabulary, whose first word is padding."""
+    """Vectors `(2 + words, P)` of `<S>`, `</S>` and a vocabulary; its first word is padding."""
     ids = torch.cat([boundaries, torch.from_numpy(codec.encode(words)).long()])
     return torch.cat([model.token_encoder(block) for block in ids.split(256)])
 
@@ -335,7 +338,7 @@ def _with_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tuple[Ten
 
 
 def _without_boundaries(vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Takes them off again: `(B, T+2, N)` to `(B, T, N)`, zero where there is no word, and the mask of the words."""
+    """Removes the boundaries: `(B, T+2, N)` to `(B, T, N)`, zero on padding, and the mask of the words."""
     places = torch.arange(mask.shape[1], device=mask.device)
     is_last = places == (mask * places).amax(dim=1, keepdim=True)
     is_word = (mask & ~is_last)[:, 1:-1]
@@ -350,7 +353,7 @@ def _set_logits(mix: ScalarMix, logits: Sequence[float]) -> None:
 
 
 def _local(file: str | Path | None, name: str) -> Path:
-    """The file itself, or its copy below `$HF_HOME` if it is an address."""
+    """Returns a path as it is; downloads an address to `$HF_HOME`."""
     if file is None:
         raise ValueError(f"`{name}` must be a path or an address, found None; it may be None with `module` only.")
     address = str(file)

@@ -1,4 +1,4 @@
-"""The code that a saved folder carries: at most five files, generated from the modules of this package.
+"""The code that a saved folder carries: four files, generated from the modules of this package.
 
 A model folder opens where this package is not installed, because it brings its code along, and a user reads that code
 before saying `trust_remote_code=True`. So the many small modules of the package become a few files, one a table row:
@@ -36,31 +36,34 @@ TABLE = {
         "tokenizer.word_splitter",
         "tokenizer.word_codec",
         "tokenizer.code_point_codec",
-        "tokenizer.vocabulary_files",
         "tokenizer.word_encoding",
+        "tokenizer.text_to_words",
         "tokenizer.padding",
-        "tokenizer.tokenizer_arguments",
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (
         "scan.path",
         "scan.operator",
+        "scan.parameters",
         "scan.reading_order",
         "scan.column_products",
+        "scan.packed_steps",
+        "scan.packed_gradient",
         "scan.packed",
         "scan.triton_kernels",
         "scan.triton_steps",
         "scan.step_graphs",
         "scan.triton_scan",
+        "scan.layer",
     ),
-    "pipeline_elmo": ("model.pipeline_elmo",),
     "modeling_elmo": (
+        "model.pipeline_elmo",
         "model.scalar_mix",
         "model.token_encoder",
         "model.word_cache",
         "model.lstmp",
+        "model.bilm",
         "language_model.softmax",
-        "model.initialisation",
         "model.modeling_elmo",
         "language_model.corpus",
         "language_model.streams",
@@ -153,7 +156,7 @@ def _generate(file: str, modules: tuple[str, ...]) -> str:
     inside = [_import_line(source, names) for source, names in sorted(siblings.items())]
     header = HEADER.format(file=file, version=importlib.metadata.version("elmo-hf"))
     blocks = ["\n".join(lines) + "\n" for lines in (standard, others, inside) if lines]
-    return "\n".join([header, *blocks, *(f"\n{module.section}" for module in parsed)])
+    return "\n".join([header, *blocks, *(module.section for module in parsed)])
 
 
 class _Module:
@@ -184,7 +187,7 @@ class _Module:
         body = "\n".join(line for number, line in enumerate(lines) if number >= end and number not in dropped)
         rule = f"# ---- {name.replace('.', '/')}.py ".ljust(LINE_LENGTH, "-")
         comment = "\n".join(f"# {line}".rstrip() for line in docstring.splitlines())
-        self.section = f"{rule}\n#\n{comment}\n\n{body.strip()}\n"
+        self.section = f"{rule}\n{comment}\n\n{body.strip()}\n"
         # What each top-level name stands for; two assignments of one text are one meaning, as that of a `logger`.
         self.meanings = [
             (target, ast.unparse(node) if isinstance(node, ast.Assign) else f"{name}.{target}")

@@ -1,7 +1,6 @@
-"""Loading a model by folder, Hub name or `tiny`: every weight must be in the checkpoint.
+"""Loads a model by folder, Hub name or `tiny`; every weight must be in the checkpoint.
 
-`tiny` is the small English model that comes with the package, for demonstrations, examples and tests: 2.6 million
-parameters, and a softmax over 10,000 words, trained on public-domain books; see its README.md.
+`tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
 
 from pathlib import Path
@@ -12,15 +11,8 @@ from safetensors import SafetensorError
 from .language_model.pretraining import ElmoForPreTraining
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .model_names import TINY_FOLDER, check_name, model_folder
 from .tokenizer.tokenization_elmo import ElmoTokenizer
-
-TINY = "tiny"
-TINY_FOLDER = Path(__file__).parent / "tiny_model"
-
-
-def model_folder(name: str | Path) -> str | Path:
-    """The folder of the model that comes with the package for `"tiny"`; any other name as it is."""
-    return TINY_FOLDER if name == TINY and not Path(name).exists() else name
 
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
@@ -29,15 +21,14 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     Args:
         source: a folder, a Hub name, or `"tiny"`.
         model_class: the class to load.
-        **kwargs: of `from_pretrained`, as `dtype`.
+        **kwargs: of `from_pretrained`, such as `dtype`.
 
     Raises:
-        ValueError: if there is no such folder, it is not an ELMo model, or weights are missing, which transformers
-            would make up at random.
+        ValueError: if the folder does not exist or holds no ELMo model, or if weights are missing, which transformers
+            would initialise at random.
     """
+    check_name(source)
     source = model_folder(source)
-    if not Path(source).exists() and len(Path(source).parts) != 2:
-        raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
     try:
         model, loading = model_class.from_pretrained(source, output_loading_info=True, **kwargs)
     except (OSError, RuntimeError, SafetensorError, ValueError) as error:
@@ -51,24 +42,25 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
 def load_for_pretraining(
     source: str | Path, vocabulary: Path | None, **fields: Any
 ) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
-    """Loads a model to train on: with its softmax, or with a new one over other words.
+    """Loads a model for further training, with its own softmax or with a new one over other words.
 
     Args:
-        source: a folder, or a Hub name.
-        vocabulary: None: the folder's own softmax and words. A file: these words, and a softmax with random weights.
-        **fields: of `ElmoConfig`, in place of the folder's.
+        source: a folder, a Hub name, or `"tiny"`.
+        vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words.
+        **fields: of `ElmoConfig`, replacing the folder's.
 
     Raises:
-        ValueError: if the folder cannot be loaded, has no softmax, or reads words, whose vocabulary is given already.
+        ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a model with word
+            input, whose own vocabulary is fixed.
     """
     source = model_folder(source)
     if vocabulary is None:
-        # Training needs single precision, whatever a model was saved in.
+        # Training needs single precision, even if the model was saved in half.
         model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
         return model, ElmoTokenizer.from_pretrained(source)
     encoder = load_complete(source)
     if encoder.config.token_encoder == "word_embedding":
-        raise ValueError(f"{source} reads words by its own vocabulary, which is its softmax's too; give no other.")
+        raise ValueError(f"{source} reads words by its own vocabulary, which its softmax shares; give no other.")
     tokenizer = ElmoTokenizer.from_pretrained(source, words_file=str(vocabulary))
     config = ElmoConfig(**encoder.config.to_diff_dict() | {"num_softmax_words": tokenizer.num_word_classes} | fields)
     model = ElmoForPreTraining(config)
@@ -77,10 +69,10 @@ def load_for_pretraining(
 
 
 def tiny_model(model_class: type[ElmoPreTrainedModel] = ElmoModel) -> Any:
-    """`tiny` in evaluation mode: the biLM, or with its language models as `ElmoForPreTraining`."""
+    """Loads `tiny` in evaluation mode: the biLM, or its language models too with `ElmoForPreTraining`."""
     return load_complete(TINY_FOLDER, model_class)
 
 
 def tiny_tokenizer() -> ElmoTokenizer:
-    """The tokenizer of `tiny`, with the words of the softmax."""
+    """Loads the tokenizer of `tiny`, with the words of the softmax."""
     return ElmoTokenizer.from_pretrained(TINY_FOLDER)

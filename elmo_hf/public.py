@@ -1,4 +1,4 @@
-"""The public names of the package, and ELMo's entries in the Auto classes of transformers."""
+"""The public names of the package; importing it registers ELMo with the Auto classes of transformers."""
 
 from transformers import (
     AutoConfig,
@@ -12,8 +12,8 @@ from transformers import (
 
 from .language_model.pretraining import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .loading import tiny_model, tiny_tokenizer
+from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
-from .model.lstmp import BiLMState
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .tasks.question_answering import ElmoForQuestionAnswering, extract_answers
 from .tasks.sequence_classification import ElmoForSequenceClassification

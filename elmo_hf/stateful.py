@@ -1,8 +1,8 @@
-"""An ELMo with a memory: the LSTM state of each batch row goes from call to call, as in AllenNLP, bilm-tf and TF-Hub.
+"""An ELMo that carries each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and TF-Hub do.
 
-Row r of a call starts from the state that row r of the call before left. Rows beyond the earlier batch start from
-zeros; rows beyond a smaller batch keep theirs and serve again later. This is for code that was written against those
-libraries: `ElmoModel` itself has its state as input and output, and none otherwise.
+Row r starts from the final state of row r in the previous call, or from zeros if no earlier batch had that many rows.
+The states of rows beyond a smaller batch are kept for later calls. Use this for code written for those libraries;
+`ElmoModel` itself takes and returns its state and keeps none.
 """
 
 from typing import Any
@@ -10,30 +10,30 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from .model.lstmp import BiLMState
+from .model.bilm import BiLMState
 
 
 class StatefulElmo(nn.Module):
-    """An `ElmoModel` that remembers.
+    """An `ElmoModel` that keeps its state between calls.
 
     Attributes:
         model: the model.
-        stateful: whether the state is carried on; if False every call starts from zeros and leaves the memory alone.
+        stateful: whether calls read and update the kept state; if False, every call starts from zeros.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Starts without a memory."""
+        """Starts without a state."""
         super().__init__()
         self.model = model
         self.stateful = True
         self._state: BiLMState | None = None
 
     def reset_states(self) -> None:
-        """Forgets what earlier calls left."""
+        """Forgets the state of earlier calls."""
         self._state = None
 
     def forward(self, attention_mask: Tensor, **inputs: Any) -> Any:
-        """Runs the model on a batch with `attention_mask` `(B, T)`: all layers, and its other outputs."""
+        """Runs the model with `attention_mask` `(B, T)` and returns its output with all layers."""
         before = None
         if self.stateful and self._state is not None:
             before = BiLMState(*(tensor.to(attention_mask.device) for tensor in self._state))

@@ -3,24 +3,24 @@
     import tensorflow_hub as hub                         ->   from elmo_hf import tfhub as hub
     hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
 
-The module is a folder or Hub name of an ELMo model, for instance of the published one of the same size and training
-text (`elmo-hf convert --model original elmo-original`); Google's own files are not read. Tensors are torch's.
+The module is named by a folder or Hub name, for instance of the published ELMo of the same size and training text
+(`elmo-hf convert --model original elmo-original`); Google's own files cannot be read. Tensors are torch's.
 
     default   a list of B sentences, split on blanks
-    tokens    {"tokens": B lists of words, the shorter ones filled up, "sequence_len": their B lengths}
+    tokens    {"tokens": B lists of words, padded to one length, "sequence_len": the B true lengths}
 
     word_emb       (B, T, P)    the context-free word vectors
     lstm_outputs1  (B, T, 2P)   the first biLM layer, lstm_outputs2 the second, and so on
-    elmo           (B, T, 2P)   the scalar mix of all layers, from equal weights on
+    elmo           (B, T, 2P)   the scalar mix of all layers; training starts from equal weights
     default        (B, 2P)      the plain mean of `elmo` over the words of each sentence
 
 Glossary: B batch, T words of the longest sentence, P projection.
 
-State. As there, the LSTM state of each row is carried from call to call: `module.elmo.stateful = False` switches it
-off, `module.elmo.reset_states()` forgets it.
+State: as in TF-Hub, each batch row carries its LSTM state from call to call. `module.elmo.stateful = False` switches
+this off, and `module.elmo.reset_states()` forgets the state.
 
-Deliberate differences: all outputs are zero on padding, and `default` is zero for a sentence without words; what trains
-with `trainable=True` are the mix's weights and scale, as in versions 2 and 3, and not the LSTMs, as in version 1.
+Deliberate differences: all outputs are zero on padding, and `default` is zero for a sentence without words.
+`trainable=True` trains the mix's weights and scale, as in versions 2 and 3, not the LSTMs, as in version 1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,18 +36,23 @@ from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Module(nn.Module):
-    """`hub.Module`; `hub.load(...).signatures` of TensorFlow 2 too.
+    """`hub.Module`; offers TensorFlow 2's `hub.load(...).signatures` too.
 
     Attributes:
-        elmo: the model and its memory.
-        signatures: the two ways to call it, by name; each returns all outputs.
+        elmo: the model with its state.
+        tokenizer: the model's tokenizer.
+        signatures: the two signatures by name; each returns all outputs.
     """
 
     def __init__(self, spec: str | Path, trainable: bool = False) -> None:
-        """Loads a folder or Hub name; `trainable` says whether the scalar mix learns.
+        """Loads a model.
+
+        Args:
+            spec: a folder or Hub name.
+            trainable: whether the scalar mix trains.
 
         Raises:
-            ValueError: if it is an address, or no complete ELMo model.
+            ValueError: if `spec` is an address, or not a complete ELMo model.
         """
         super().__init__()
         if str(spec).startswith(("http://", "https://")):
@@ -69,12 +74,12 @@ class Module(nn.Module):
         """Embeds a batch.
 
         Args:
-            inputs: what the signature takes.
+            inputs: a list of sentences for `default`, a dictionary for `tokens`.
             signature: `"default"` or `"tokens"`.
-            as_dict: whether to return all outputs by name, or the one called `default` alone.
+            as_dict: whether to return all outputs by name, or only the output `default`.
 
         Raises:
-            ValueError: if the signature is neither, or the inputs are not what it takes.
+            ValueError: if the signature is unknown, or the inputs do not fit it.
         """
         if signature not in self.signatures:
             raise ValueError(f"`signature` must be one of {', '.join(self.signatures)}, found {signature!r}.")
@@ -93,11 +98,11 @@ class Module(nn.Module):
         return self._embed([[word for word in _text(sentence).split(" ") if word] for sentence in text])
 
     def _embed_tokens(self, tokens: Sequence[Sequence[str]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
-        """The signature `tokens`: of each list the first words count, as many as `sequence_len` says."""
+        """The signature `tokens`: reads the first `sequence_len` words of each list."""
         lengths = [int(length) for length in sequence_len]
         if len(lengths) != len(tokens) or any(n > len(words) for n, words in zip(lengths, tokens, strict=True)):
             raise ValueError(
-                f"`sequence_len` must tell for each of the {len(tokens)} lists of `tokens` how many of its words "
+                f"`sequence_len` must give for each of the {len(tokens)} lists of `tokens` how many of its words "
                 f"count, found {lengths}."
             )
         return self._embed([list(map(_text, words[:n])) for words, n in zip(tokens, lengths, strict=True)])
@@ -106,7 +111,7 @@ class Module(nn.Module):
         inputs = self.tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
         inputs = inputs.to(self.elmo.model.device)
         output = self.elmo(**inputs)
-        mask = inputs["attention_mask"][:, 2:].bool()  # (B, T), of as many words as there are without boundaries
+        mask = inputs["attention_mask"][:, 2:].bool()  # (B, T), without the boundaries
 
         def words(vectors: Tensor) -> Tensor:
             return vectors[:, 1:-1].masked_fill(~mask.unsqueeze(-1), 0)
@@ -122,5 +127,5 @@ class Module(nn.Module):
 
 
 def _text(value: str | bytes) -> str:
-    """TensorFlow's strings are bytes of UTF-8."""
+    """Decodes TensorFlow's strings, which are UTF-8 bytes."""
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)

@@ -2,9 +2,9 @@
 
     python examples/answer_questions.py MODEL
 
-XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to see that everything
-runs, far too little to learn the task well. With SQuAD itself, change `load("xquad")`. Question and context are two
-texts, each run through the biLM on its own; the biLM runs once. MODEL is a folder, a Hub name, or `tiny`.
+XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to check that everything
+runs, far too little to learn the task well. To use SQuAD itself, change `load("xquad")`. Question and context are two
+texts, and the biLM reads each separately, once for all epochs. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 import collections
@@ -47,11 +47,11 @@ def overlap(found: str, right: str) -> float:
 def main(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("answerer"),
-    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
     epochs: int = 20,
     seed: int = 0,
 ) -> None:
-    """Train, test, save, reload, and show what was learned."""
+    """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
     data = load("xquad", rows)

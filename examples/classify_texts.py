@@ -2,10 +2,10 @@
 
     python examples/classify_texts.py MODEL trec            # or sst2, sst5, ag_news, sick
 
-The paper's recipe (Peters et al. 2018, §3.3): the biLM frozen, its layers mixed with learned weights, ELMo at the input
-and the output of a bidirectional LSTM, dropout 0.5. The biLM runs once; its layers are kept in a file for all epochs.
-`--learn layer_2` (more than once, for more parts) fine-tunes parts of the biLM as well, slowly, and then it runs in
-every epoch. MODEL is a folder, a Hub name, or `tiny`.
+The paper's recipe (Peters et al. 2018, §3.3): a frozen biLM, layers mixed with learned weights, ELMo at the input and
+the output of a bidirectional LSTM, dropout 0.5. The biLM runs once, and a file keeps its layers for all epochs.
+`--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM, slowly; it then runs in every epoch.
+MODEL is a folder, a Hub name, or `tiny`.
 """
 
 from pathlib import Path
@@ -25,12 +25,12 @@ def main(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     task: Annotated[str, typer.Argument(help="trec, sst2, sst5, ag_news or sick")],
     output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("classifier"),
-    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
     epochs: int = 20,
     seed: int = 0,
     learn: Annotated[list[str] | None, typer.Option(help="A part of the biLM that learns.")] = None,
 ) -> None:
-    """Train, test, save, reload, and show what was learned."""
+    """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
     data = load(task, rows)

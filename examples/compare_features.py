@@ -1,16 +1,16 @@
-"""Do frozen ELMo features help? The same heads over kinds of features, with several seeds, on four tasks.
+"""Do frozen ELMo features help? The same heads on several kinds of features, with several seeds, on four tasks.
 
-    python examples/compare_features.py MODEL                       # resumes where it was stopped
+    python examples/compare_features.py MODEL                       # resumes where it stopped
 
-    ELMo                     the biLM of MODEL, frozen
-    random ELMo              a biLM of the same architecture with new random weights for each seed, frozen
-    words                    a table over the words seen twice in training, learned with the task, as wide as a biLM's P
-    words and ELMo           both: the paper's [x; ELMo], with the learned word vector for x
-    words and random ELMo    likewise
+    ELMo                     the frozen biLM of MODEL
+    random ELMo              a frozen biLM of the same architecture, with new random weights for each seed
+    words                    a table of the words seen twice in training, learned with the task, as wide as the biLM's P
+    words and ELMo           both: the paper's [x; ELMo], with the learned word vector as x
+    words and random ELMo    the same with the random biLM
 
-Everything else is the same: mix, task encoder, classifier, dropout, learning rate, the best epoch by the validation
-set. Scores are of the test set: accuracy, and for entities their F1. Each run is a line of `results.jsonl` at once; the
-tables have means and standard deviations over seeds, and by how much ELMo is better.
+Everything else is equal: mix, task encoder, classifier, dropout, learning rate, best epoch by the validation set.
+Scores are from the test set: accuracy, or F1 for entities. Each run adds a line to `results.jsonl` at once. The tables
+have means and standard deviations over seeds, and ELMo's advantage.
 """
 
 import collections
@@ -38,11 +38,11 @@ from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClass
 from elmo_hf.loading import model_folder
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
-# A kind of features, and the kinds that it is to be better than.
+# A kind of features, and the kinds that it is compared with.
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))
 FEATURES = tuple(dict.fromkeys(features for kinds in COMPARISONS for features in kinds))
 SCORES = {"trec": "accuracy", "sst2": "accuracy", "wnut17": "entity_f1", "ewt": "accuracy"}
-# Chosen on the validation sets, with a seed of its own; see docs/tasks.md.
+# Chosen on the validation sets, with another seed; see docs/tasks.md.
 LEARNING_RATE = 4e-3
 EPOCHS = {"trec": 8, "sst2": 4, "wnut17": 10, "ewt": 3}
 BATCH_SIZES = {"trec": 64, "sst2": 64, "wnut17": 32, "ewt": 64}
@@ -63,9 +63,9 @@ class Task(NamedTuple):
     Attributes:
         name: a key of `SCORES`.
         has_words: whether words have labels, or texts.
-        fields: of the config of every model for it.
-        characters: the data as the biLM reads it.
-        words: the data as a table over words reads it.
+        fields: config fields of the task's models.
+        characters: the data for the biLM.
+        words: the data for a table of words.
         word_tokenizer: the tokenizer of `words`.
     """
 
@@ -85,12 +85,12 @@ def write_vocabulary(texts: Iterable[list[str]], path: Path) -> None:
 
 
 def in_memory(data: DatasetDict) -> Rows:
-    """All rows at once, which are then read from their file once and not in every epoch."""
+    """All rows in memory, so that their file is not read in every epoch."""
     return {name: list(part) for name, part in data.items()}
 
 
 def beside(words: list[dict[str, Any]], characters: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of words' ids with the layers that a biLM computed from their characters."""
+    """Rows of word ids with the layers that a biLM computed from the characters."""
     return [{**ids, "bilm_layers": row["bilm_layers"]} for ids, row in zip(words, characters, strict=True)]
 
 
@@ -124,12 +124,12 @@ def make_elmo(features: str, model_name: str | Path, task: Task) -> ElmoTaskMode
 
 
 def make_model_of_words(task: Task, elmo: ElmoTaskModel | None, projection_size: int) -> ElmoTaskModel:
-    """A new model with a table of word vectors, beside the layers of a biLM if there is one."""
+    """A new model with a table of word vectors, and a biLM's layers if there is one."""
     config = ElmoConfig(
         token_encoder="word_embedding",
         vocab_size=task.word_tokenizer.vocab_size,
         projection_size=projection_size,
-        cell_size=1,  # of a biLM that is not run
+        cell_size=1,  # the biLM does not run
         num_hidden_layers=2 if elmo is None else elmo.config.num_hidden_layers,
         **task.fields,
     )
@@ -139,7 +139,7 @@ def make_model_of_words(task: Task, elmo: ElmoTaskModel | None, projection_size:
 
 
 def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: int, work: Path) -> dict[str, Any]:
-    """Trains and tests once; the layers of a biLM stay in a folder of `work`."""
+    """Trains and tests once; a folder in `work` keeps the biLM's layers."""
     start = time.perf_counter()
     torch.manual_seed(seed)
     model, rows, tokenizer = None, task.words, task.word_tokenizer
@@ -180,7 +180,7 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
 
 
 def print_results(results: list[dict[str, Any]]) -> None:
-    """Means and standard deviations over the seeds that all kinds have, and by how much the first kind is better."""
+    """Prints means and standard deviations over the seeds that all kinds have, and the first kind's advantage."""
     scores: dict[tuple[str, str], dict[int, float]] = collections.defaultdict(dict)
     for result in results:
         scores[result["task"], result["features"]][result["seed"]] = 100 * result["score"]
@@ -202,15 +202,13 @@ def print_results(results: list[dict[str, Any]]) -> None:
 
 def main(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
-    task: Annotated[
-        list[str] | None, typer.Option(help="One of the tasks; more than once for more. Default: all.")
-    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. Default: all.")] = None,
     seeds: int = 5,
-    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("comparison"),
 ) -> None:
-    """Run what is not in the results yet, and print the tables."""
+    """Run what the results lack, and print the tables."""
     work, path = output / "work", output / "results.jsonl"
     work.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -226,7 +224,7 @@ def main(
                 with path.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 shutil.rmtree(work / "run")
-            # The layers of MODEL serve the other seeds; random ones do not.
+            # The layers of MODEL serve all seeds; random ones serve one.
             shutil.rmtree(work / "random", ignore_errors=True)
         shutil.rmtree(work / "pretrained", ignore_errors=True)
     shutil.rmtree(work)

@@ -1,7 +1,7 @@
 """Embed two sentences and compare the word "bank" in both, layer by layer.
 
 python examples/embed_sentence.py            # the small model that comes with the package
-python examples/embed_sentence.py FOLDER     # one that `elmo-hf convert` or `elmo-hf pretrain` wrote, or a Hub name
+python examples/embed_sentence.py FOLDER     # a folder from `elmo-hf convert` or `elmo-hf pretrain`, or a Hub name
 """
 
 import sys

@@ -2,9 +2,9 @@
 
     python examples/label_words.py MODEL wnut17            # or ewt
 
-The paper's recipe (Peters et al. 2018, §3.3 and §4): the biLM frozen, its layers mixed with learned weights, ELMo at
-the input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM
-runs once; its layers are kept in a file for all epochs. MODEL is a folder, a Hub name, or `tiny`.
+The paper's recipe (Peters et al. 2018, §3.3 and §4): a frozen biLM, layers mixed with learned weights, ELMo at the
+input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM runs
+once, and a file keeps its layers for all epochs. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 from itertools import chain
@@ -26,11 +26,11 @@ def main(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
     task: Annotated[str, typer.Argument(help="wnut17 or ewt")],
     output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("labeller"),
-    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
     epochs: int = 20,
     seed: int = 0,
 ) -> None:
-    """Train, test, save, reload, and show what was learned."""
+    """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
     data = load(task, rows)

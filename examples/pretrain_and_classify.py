@@ -2,11 +2,11 @@
 
     python examples/pretrain_and_classify.py ag_news           # or sst2, sst5, trec
 
-Two biLMs are pretrained, one that reads words by a word embedding and one that reads their characters; with each of
-them frozen, a classifier is trained for each way of mixing its layers:
+Two biLMs are pretrained: one reads words through a word embedding, one reads characters. Each is then frozen, and a
+classifier is trained for each way of mixing its layers:
 
     learned weights     the paper's scalar mix
-    random weights      a scalar mix with weights drawn once, and kept
+    random weights      a scalar mix with weights drawn once and fixed
     learned function    a linear layer over all layers side by side
 """
 
@@ -53,7 +53,7 @@ def pretrain_on(data: DatasetDict, reads: str, folder: Path, epochs: float, seed
 def classify_with(
     data: DatasetDict, elmo: Path, fields: dict[str, Any], output: Path, epochs: int, seed: int
 ) -> tuple[str, float]:
-    """Trains and saves a classifier; returns what it learned about the layers, and its accuracy on the test set."""
+    """Trains and saves a classifier; returns the mix's weights as text, and the accuracy on the test set."""
     torch.manual_seed(seed)
     names, tokenizer = label_names(data), ElmoTokenizer.from_pretrained(elmo)
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
@@ -79,12 +79,12 @@ def classify_with(
 def main(
     task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5 or trec")],
     output: Annotated[Path, typer.Option(help="Folder for all models.")] = Path("own_elmo"),
-    rows: Annotated[int | None, typer.Option(help="Most rows of each set.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
     pretraining_epochs: float = 10,
     epochs: int = 15,
     seed: int = 0,
 ) -> None:
-    """Pretrain two biLMs, train three classifiers over each, and print one table."""
+    """Pretrain two biLMs, train three classifiers on each, and print one table."""
     data = load(task, rows)
     output.mkdir(parents=True, exist_ok=True)
     drawn = torch.rand(3, generator=torch.Generator().manual_seed(seed)).log()

@@ -1,6 +1,6 @@
-"""What the recipes share: tokenized data, metrics, a stock Trainer with early stopping, and plots.
+"""Shared by the recipes: tokenized data, metrics, a stock Trainer with early stopping, and plots.
 
-A recipe is then: data, tokenizer, model, `train`, test, save, reload, `pipeline`, table and plots.
+A recipe then has these steps: data, tokenizer, model, `train`, test, save, reload, `pipeline`, table and plots.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def encode_texts(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:
 
 
 def encode_words(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:
-    """Ids and `labels` of words: one label a word, so boundaries alone have none."""
+    """Ids and `labels` of words: one label per word, none for boundaries."""
 
     def encode(rows: dict[str, list[Any]]) -> dict[str, Any]:
         labels = [[-100, *labels, -100] for labels in rows["labels"]]
@@ -50,7 +50,7 @@ def encode_words(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:
 
 
 def keep_layers(data: DatasetDict, model: ElmoTaskModel, tokenizer: ElmoTokenizer, folder: Path) -> DatasetDict:
-    """The same data with the layers of a frozen biLM, kept in a folder; where parts of it learn, the data as it is."""
+    """Adds the layers of a frozen biLM, kept in a folder; if parts of the biLM learn, returns the data unchanged."""
     if model.config.frozen_parts != model.config.bilm_parts:
         return data
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def text_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 
 def word_metrics(names: list[str]) -> Metrics:
-    """Accuracy over words; and where labels are of entities, the F1 of whole entities."""
+    """Accuracy of words; and if labels mark entities, the F1 of whole entities."""
 
     def metrics(prediction: EvalPrediction) -> dict[str, float]:
         found, right = words_of(prediction, names)
@@ -80,7 +80,7 @@ def word_metrics(names: list[str]) -> Metrics:
 
 
 def words_of(prediction: EvalPrediction, names: list[str]) -> tuple[list[list[str]], list[list[str]]]:
-    """The predicted and the right labels of each text, by name."""
+    """The predicted and the correct labels of each text, by name."""
     is_word, found = prediction.label_ids != -100, prediction.predictions.argmax(axis=-1)
     rows = list(zip(found, prediction.label_ids, is_word, strict=True))
     return (
@@ -90,7 +90,7 @@ def words_of(prediction: EvalPrediction, names: list[str]) -> tuple[list[list[st
 
 
 def make_optimizer(model: ElmoTaskModel, learning_rate: float, rates: dict[str, float]) -> torch.optim.Optimizer:
-    """AdamW with a learning rate for each part of the model that `rates` names by the beginning of its parameters."""
+    """AdamW with a learning rate for each part of the model; keys of `rates` are prefixes of parameter names."""
     groups: dict[float, list[torch.nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -114,22 +114,22 @@ def train(
     rates: dict[str, float] | None = None,
     patience: int = 5,
 ) -> Trainer:
-    """Trains with early stopping on the validation set; the model is then the best one.
+    """Trains with early stopping on the validation set; the model then has the best epoch's weights.
 
     Args:
-        model: of a task.
-        tokenizer: the model's.
-        data: tokenized, with `train` and `validation`: datasets, or lists of rows.
+        model: a model for a task.
+        tokenizer: the model's tokenizer.
+        data: tokenized `train` and `validation` sets: datasets, or lists of rows.
         output: folder for checkpoints.
-        compute_metrics: of a prediction; None for the loss alone.
-        best: the metric that early stopping looks at, `loss` or one of `compute_metrics`.
-        epochs: at most.
-        seed: of shuffling and dropout.
-        learning_rate: of parts that `rates` does not name.
-        batch_size: rows of a step.
-        rates: learning rates of parts of the model, by the beginnings of their parameters' names. The mix has a few
-            numbers that decide much, and learns ten times as fast as the rest.
-        patience: epochs without a better metric before training stops.
+        compute_metrics: metrics of a prediction; None uses the loss alone.
+        best: the metric for early stopping, `loss` or one of `compute_metrics`.
+        epochs: limit of epochs.
+        seed: for shuffling and dropout.
+        learning_rate: for parts that `rates` does not name.
+        batch_size: rows per step.
+        rates: learning rates by prefix of parameter names. The mix has few but influential parameters, and learns ten
+            times as fast as the rest.
+        patience: epochs without improvement before training stops.
     """
     has_words = "ForTokenClassification" in type(model).__name__
     rates = {"elmo.scalar_mixes": 10 * learning_rate, **(rates or {})}
@@ -166,7 +166,7 @@ def train(
 
 
 def plot_learning_curves(trainer: Trainer, best: str, path: Path) -> None:
-    """Loss on the training set and the validation set, and the metric that decides, by epoch."""
+    """Plots training loss, validation loss and the metric of early stopping, by epoch."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     for axes, name in ((left, "loss"), (left, "eval_loss"), (right, f"eval_{best}")):
         points = [(entry["epoch"], entry[name]) for entry in trainer.state.log_history if name in entry]
@@ -178,7 +178,7 @@ def plot_learning_curves(trainer: Trainer, best: str, path: Path) -> None:
 
 
 def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
-    """The weight of each layer in each scalar mix."""
+    """Plots the weight of each layer in each scalar mix."""
     figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
     mixes = model.scalar_mixes_of_all()
     places = np.arange(model.config.num_hidden_layers + 1)
@@ -192,7 +192,7 @@ def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
 
 
 def plot_confusions(right: list[str], found: list[str], path: Path) -> None:
-    """How often each label was taken for each."""
+    """Plots how often each label was predicted for each correct label."""
     size = 2 + 0.5 * len({*right, *found})
     figure, axes = plt.subplots(figsize=(size, size), layout="constrained")
     ConfusionMatrixDisplay.from_predictions(right, found, xticks_rotation="vertical", colorbar=False, ax=axes)
@@ -200,7 +200,7 @@ def plot_confusions(right: list[str], found: list[str], path: Path) -> None:
 
 
 def print_table(rows: list[list[str]]) -> None:
-    """Rows of a table in Markdown, the first being its head."""
+    """Prints a table in Markdown; the first row is the head."""
     head, *body = rows
     for row in (head, ["---"] * len(head), *body):
         print("| " + " | ".join(row) + " |")

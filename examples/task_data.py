@@ -1,9 +1,9 @@
-"""The recipes' data as `datasets`: from `../shared/data` where that folder is, else from the Hub by name.
+"""The recipes' data as `datasets`: from `../shared/data` if that folder exists, otherwise from the Hub.
 
     load("trec")  ->  DatasetDict of train, validation and test
 
 Columns: `text` and `label`; for pairs also `text_pair`; for labelled words `words` and `labels`; for questions
-`question`, `context`, `answer` and `answer_start`. Labels are `ClassLabel`s, so their names come along.
+`question`, `context`, `answer` and `answer_start`. Labels are `ClassLabel`s, which carry their names.
 """
 
 import csv
@@ -29,11 +29,11 @@ IOB = ["O", *(f"{prefix}-{kind}" for kind in WNUT for prefix in "BI")]
 
 
 def load(task: str, rows: int | None = None) -> DatasetDict:
-    """The data of a task; where it comes without a validation or a test set, tenths of the training set become them.
+    """The data of a task. A missing validation or test set is a tenth of the training set.
 
     Args:
         task: a key of `TASKS`.
-        rows: most rows of each set, drawn with a fixed seed; None: all.
+        rows: limit of rows per set, drawn with a fixed seed; None takes all.
     """
     local, hub = TASKS[task]
     data = local() if LOCAL.exists() else hub()
@@ -74,7 +74,7 @@ def _local_trec() -> DatasetDict:
 
 
 def _local_sst(labels: dict[int, int], names: list[str]) -> DatasetDict:
-    """Sentences of the treebank; `labels` maps the digit at a tree's root to a label, or to nothing."""
+    """Sentences of the treebank; `labels` maps the digit at a tree's root to a label; other trees are left out."""
 
     def rows(name: str) -> Iterator[Row]:
         for tree in (LOCAL / "sst5_trees" / name).read_text(encoding="utf-8").splitlines():
@@ -148,7 +148,7 @@ def _local_xquad() -> DatasetDict:
 
 
 def _hub(name: str, config: str | None = None, renamed: dict[str, str] | None = None, **options: Any) -> DatasetDict:
-    """A dataset of the Hub with our names of columns, and none but ours."""
+    """A dataset of the Hub with only the columns above, renamed."""
     data = load_dataset(name, config, **options).rename_columns(renamed or {})
     ours = {"text", "text_pair", "label", "words", "labels", "question", "context", "answers"}
     return data.select_columns([column for column in data["train"].column_names if column in ours])
@@ -168,7 +168,7 @@ def _hub_xquad() -> DatasetDict:
     return DatasetDict({"train": data.select_columns(["question", "context", *first])})
 
 
-# Datasets that once were scripts have their tables in this branch.
+# Datasets that were scripts have their tables in this branch.
 TABLES = {"revision": "refs/convert/parquet"}
 TASKS: dict[str, tuple[Callable[[], DatasetDict], Callable[[], DatasetDict]]] = {
     "trec": (_local_trec, lambda: _hub("CogComp/trec", renamed={"coarse_label": "label"}, **TABLES)),

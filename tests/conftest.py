@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-import torch
-
+# Before torch is imported: tests run on both cores, one thread each (`pytest -n 2`), and in the same order of sums.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import pytest
+import torch
 from checkpoints import BASE, EDGES, VOCABULARY
 from language_models import tiny_files
 from loopback_hub import LoopbackHub

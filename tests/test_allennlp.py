@@ -1,83 +1,41 @@
 """Scripts as AllenNLP's own documentation writes them give AllenNLP's numbers once their import line is changed."""
 
+import functools
 import inspect
-import json
 import logging
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
-from checkpoints import BASE, FIXTURES, GOLDEN_CASES, shared
+from allennlp_cases import CASES, Golden, assert_close, run_legacy
+from checkpoints import BASE
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel, allennlp
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 from elmo_hf.conversion import published
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.load import model_from_allennlp
+from elmo_hf.conversion.model import bilm_of
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 
-TOLERANCE = 2e-5
-# AllenNLP's words always have 50 characters.
-CASES = [name for name in GOLDEN_CASES if name != "ext_max_chars_24"]
-CHANGED_IMPORTS = {
-    "from allennlp.modules.elmo import": "from elmo_hf.allennlp import",
-    "from allennlp.commands.elmo import": "from elmo_hf.allennlp import",
-}
+read_once = functools.cache(read_allennlp)
 
 
-class Golden:
-    """A case that AllenNLP computed."""
-
-    def __init__(self, name: str) -> None:
-        self.files = (str(FIXTURES / name / "options.json"), str(FIXTURES / name / "weights.hdf5"))
-        self.sentences: dict[str, list[list[str]]] = json.loads((FIXTURES / name / "sentences.json").read_text())
-        self.expected = dict(np.load(FIXTURES / name / "expected.npz"))
-
-    def layers(self, call: str) -> np.ndarray:
-        """`(L+1, B, T, 2P)`, without boundaries."""
-        prefix = "" if call == "call1" else f"{call}_"
-        return np.stack(
-            [trimmed(layer, self.lengths(call)) for layer in self.expected[f"{prefix}layers_with_boundaries"]]
-        )
-
-    def lengths(self, call: str) -> list[int]:
-        return [len(words) for words in self.sentences[call]]
+@pytest.fixture(autouse=True)
+def _files_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allennlp, "read_allennlp", read_once)
 
 
-def trimmed(vectors: np.ndarray, lengths: list[int]) -> np.ndarray:
-    """`(B, T+2, D)` to `(B, T, D)`: `<S>` and `</S>` cut off, zero behind."""
-    result = np.zeros_like(vectors[:, 2:])
-    for row, length in enumerate(lengths):
-        result[row, :length] = vectors[row, 1 : 1 + length]
-    return result
-
-
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=CASES, scope="module")
 def golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def base() -> Golden:
     return Golden("base_2l_relu")
-
-
-def assert_close(actual: Any, expected: Any, tolerance: float = TOLERANCE) -> None:
-    actual = actual.detach().numpy() if isinstance(actual, Tensor) else actual
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
-
-
-def run_legacy(script: str, **names: Any) -> dict[str, Any]:
-    """Runs a script of old with its import lines changed and nothing else."""
-    for old, new in CHANGED_IMPORTS.items():
-        script = script.replace(old, new)
-    assert "allennlp" in script
-    assert "from allennlp" not in script
-    exec(compile(script, "legacy", "exec"), names)
-    return names
 
 
 A_MODULE_IN_A_NEW_MODEL = """
@@ -101,63 +59,6 @@ def test_usage_as_a_module_of_a_new_model(golden: Golden) -> None:
     assert_close(names["first"], golden.expected["mix"][0])
     assert_close(names["second"], golden.expected["mix"][0])
     assert_close(names["later"], golden.layers("call2").mean(axis=0))
-
-
-INTERACTIVELY = """
-from allennlp.commands.elmo import ElmoEmbedder
-
-elmo = ElmoEmbedder(options_file, weight_file)
-assert len(elmo.embed_sentence(sentence)) == num_layers
-elmo.elmo_bilm._elmo_lstm.reset_states()
-batches = [elmo.embed_batch(batch) for batch in calls]
-"""
-
-
-def test_usage_interactively_with_the_state_carried_through_batches_that_shrink_and_grow(golden: Golden) -> None:
-    calls = sorted(golden.sentences)
-    names = run_legacy(
-        INTERACTIVELY,
-        options_file=golden.files[0],
-        weight_file=golden.files[1],
-        sentence=golden.sentences["call1"][0],
-        num_layers=len(golden.expected["layers"]),
-        calls=[golden.sentences[call] for call in calls],
-    )
-    for call, vectors in zip(calls, names["batches"], strict=True):
-        for row, length in enumerate(golden.lengths(call)):
-            assert vectors[row].dtype == np.float32
-            assert_close(vectors[row], golden.layers(call)[:, row, :length])
-
-
-VECTORS_ON_DISK = """
-from allennlp.commands.elmo import ElmoEmbedder
-
-with open(sentences_file, encoding="utf-8") as file:
-    ElmoEmbedder(options_file, weight_file).embed_file(file, vectors_file, output_format, batch_size=batch_size)
-"""
-
-
-@pytest.mark.parametrize("output_format", ["all", "top", "average"])
-def test_usage_for_vectors_on_disk(output_format: str, base: Golden, tmp_path: Path) -> None:
-    """Calls 1 and 5 are the same sentences; the second batch starts from the state that the first one left."""
-    batch = [words for words in base.sentences["call1"] if words]
-    lines = [" ".join(words) for words in batch]
-    (tmp_path / "sentences.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    run_legacy(
-        VECTORS_ON_DISK,
-        options_file=base.files[0],
-        weight_file=base.files[1],
-        sentences_file=tmp_path / "sentences.txt",
-        vectors_file=str(tmp_path / "vectors.hdf5"),
-        output_format=output_format,
-        batch_size=len(batch),
-    )
-    with h5py.File(tmp_path / "vectors.hdf5") as file:
-        assert json.loads(file["sentence_to_index"][0]) == {line: str(index) for index, line in enumerate(lines)}
-        for row, words in enumerate(batch):
-            layers = base.layers("call1")[:, row, : len(words)]
-            expected = {"all": layers, "top": layers[-1], "average": layers.mean(axis=0)}[output_format]
-            assert_close(file[str(row)][()], expected)
 
 
 def test_signatures_are_allennlps() -> None:
@@ -225,7 +126,7 @@ def test_only_the_mixes_train_unless_more_or_less_is_asked_for(base: Golden) -> 
     assert trainable(Elmo(*base.files, 2)) == mixes
     assert trainable(Elmo(*base.files, 2, scalar_mix_parameters=[0, 0, 1])) == set()
     everything = trainable(Elmo(*base.files, 2, requires_grad=True))
-    names = model_from_allennlp(BASE / "options.json", BASE / "weights.hdf5").state_dict()
+    names = bilm_of(read_allennlp(AllenNlpFiles.in_folder(BASE))).state_dict()
     assert everything == mixes | {f"_elmo_lstm._elmo_lstm.model.{name}" for name in names if "mixes" not in name}
 
 
@@ -330,75 +231,6 @@ def test_words_may_stand_anywhere_in_a_row(base: Golden) -> None:
     assert_close(output["elmo_representations"][0][0, 18:], base.expected["mix"][0][1, :3])
 
 
-def test_empty_sentences_are_arrays_without_words_and_leave_the_state_alone(base: Golden) -> None:
-    elmo = ElmoEmbedder(*base.files)
-    assert elmo.embed_sentence([]).shape == (3, 0, 16)
-    assert [array.shape for array in elmo.embed_batch([[], []])] == [(3, 0, 16)] * 2
-    mixed = elmo.embed_batch([*base.sentences["call1"], []])
-    assert mixed[-1].shape == (3, 0, 16)
-    assert_close(mixed[0], base.layers("call1")[:, 0, : base.lengths("call1")[0]])
-    output = Elmo(*base.files, 1)(batch_to_ids([[], []]))
-    assert (output["mask"].shape, output["elmo_representations"][0].shape) == ((2, 0), (2, 0, 16))
-
-
-def test_batches_of_the_embedder_have_allennlps_axes(base: Golden) -> None:
-    vectors, mask = ElmoEmbedder(*base.files).batch_to_embeddings(base.sentences["call1"])
-    assert_close(vectors.transpose(0, 1), base.layers("call1"))
-    np.testing.assert_array_equal(mask, base.expected["mask"])
-
-
-def test_sentences_of_a_stream_are_run_in_batches(base: Golden) -> None:
-    stream = (words for words in base.sentences["call1"] + base.sentences["call2"])
-    vectors = ElmoEmbedder(*base.files).embed_sentences(stream, batch_size=4)
-    assert next(vectors).shape == (3, 12, 16)
-    rest = list(vectors)
-    assert len(rest) == 7
-    assert_close(rest[3], base.layers("call2")[:, 0, :10])
-
-
-def embed_file(base: Golden, folder: Path, text: str, **options: Any) -> dict[str, np.ndarray]:
-    (folder / "in.txt").write_text(text, encoding="utf-8")
-    with (folder / "in.txt").open(encoding="utf-8") as file:
-        ElmoEmbedder(*base.files).embed_file(file, folder / "out.hdf5", **options)
-    with h5py.File(folder / "out.hdf5") as file:
-        return {name: file[name][()] for name in file}
-
-
-def test_keys_on_disk_are_numbers_or_sentences_as_asked(base: Golden, tmp_path: Path) -> None:
-    text = "The ferry left .\nYes .\n"
-    assert set(embed_file(base, tmp_path, text, forget_sentences=True)) == {"0", "1"}
-    by_sentence = embed_file(base, tmp_path, text, use_sentence_keys=True)
-    assert {name: vectors.shape for name, vectors in by_sentence.items()} == {
-        "The ferry left .": (3, 4, 16),
-        "Yes .": (3, 2, 16),
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("Yes .\n\n", {}, r"lines \[1\] \(from 0\) are blank. Remove them, or use `elmo-hf embed`, which keeps them"),
-        ("Yes .\n", {"output_format": "mean"}, "`output_format` must be one of all, top, average, found 'mean'"),
-        ("Yes .\nYes .\n", {"use_sentence_keys": True}, "two sentences are equal, so they cannot be keys"),
-    ],
-)
-def test_a_file_that_cannot_be_embedded_leaves_nothing(
-    text: str, options: dict[str, Any], message: str, base: Golden, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        embed_file(base, tmp_path, text, **options)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_what_was_there_stays_if_embedding_fails(base: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "out.hdf5").write_bytes(b"precious")
-    monkeypatch.setattr(ElmoEmbedder, "embed_batch", lambda self, batch: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        embed_file(base, tmp_path, "Yes .\n")
-    assert (tmp_path / "out.hdf5").read_bytes() == b"precious"
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allennlp, "HF_HOME", str(tmp_path))
     asked = []
@@ -433,14 +265,3 @@ def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch
 def test_wrong_arguments_are_named(arguments: tuple, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Elmo(*arguments)
-
-
-def test_a_real_model_of_bilm_tf_gives_the_vectors_that_allennlp_tests_for() -> None:
-    source = shared("fixtures", "bilm_tf_fixture")
-    elmo = ElmoEmbedder(source / "options.json", source / "lm_weights.hdf5")
-    streams = json.loads((source / "sentences.json").read_text())
-    expected = [h5py.File(source / f"lm_embeddings_{index}.hdf5") for index in range(3)]
-    for number in range(10):
-        batch = [stream[number].split() for stream in streams]
-        for row, vectors in enumerate(elmo.embed_batch(batch)):
-            assert_close(vectors[2], np.concatenate(expected[row][str(number)][()], axis=-1), 5e-6)

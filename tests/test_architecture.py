@@ -1,107 +1,83 @@
-"""Which way imports go, and that what the README says is so."""
+"""Which way imports go between the rooms, and that the README names the rooms and the version."""
 
 import ast
 import importlib.metadata
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
-# Each module may import those before it in its list; see docs/architecture.md.
-LAYERS = [
-    [
-        "word_codec",
-        "word_splitter",
-        "padding",
-        "pipeline_elmo",
-        "sentences",
-        "digest",
-        "column_products",
-        "reading_order",
-        "scan_path",
-        "scan_operator",
-        "step_graphs",
-        "triton_kernels",
-        "text_rows",
-        "processes",
-    ],
-    [
-        "configuration_elmo",
-        "bilm_scan",
-        "crf",
-        "word_encoding",
-        "code_point_codec",
-        "vocabulary_files",
-        "tokenizer_arguments",
-        "vector_files",
-        "corpus",
-        "corpora",
-    ],
-    ["triton_steps"],
-    ["triton_scan"],
-    ["token_encoder", "lstmp", "scalar_mix", "task_encoder", "softmax", "streams"],
-    ["word_cache", "initialisation"],
-    ["modeling_elmo", "tokenization_elmo", "scoring"],
-    ["pretraining", "task_model", "word_tables"],
-    ["sequence_classification", "token_classification", "question_answering", "feature_cache"],
-    ["loading", "model_card", "stateful"],
-    ["allennlp", "embed", "export", "push", "tfhub", "training_card", "tiny"],
-    ["pretrainer"],
-    ["pretrain"],
-    ["__init__", "cli_language_models"],
-    ["cli"],
+# From the ground up: a room may import the rooms of the floors below its own. See docs/architecture.md.
+FLOORS = [
+    {"files", "hub_code", "model_names"},
+    {"scan"},
+    {"model"},
+    {"tokenizer"},
+    {"tasks", "language_model"},
+    {"loading"},
+    {"embedding", "share", "public"},
+    {"training"},
+    {"conversion"},
+    {"stateful"},
+    {"allennlp", "tfhub"},
+    {"cli"},
 ]
-# Saved folders carry the files of the heads, whichever class was saved; see `modeling_elmo._heads`.
-UPWARD = {"modeling_elmo": {".pretraining", ".sequence_classification", ".token_classification", ".question_answering"}}
-CONVERSION_LAYERS = [
-    ["errors", "reference", "reference_outputs", "checkpoint"],
-    ["limits", "rules", "options", "reference_torch"],
-    ["files", "sources", "state_dicts", "tensor_bundle", "allennlp", "torch_layout"],
-    ["bilm_tf", "trained_allennlp", "manylangs"],
-    ["allennlp_files", "load"],
-    ["convert"],
-    ["formats", "published", "published_cards"],
-    ["verify"],
-    ["__init__"],
-]
-# Modules that users call by their names and that read checkpoints.
-IMPORT_CONVERSION = {"allennlp.py", "cli.py"}
+FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 
 
-def imports_of(path: Path) -> set[str]:
-    """Dotted names of the modules that a file imports, relative ones with their dots."""
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name, the folder `conversion` among them."""
+    found = {}
+    for folder, name in ((ROOT / "elmo_hf", "elmo_hf"), (ROOT / "conversion", "elmo_hf.conversion")):
+        for path in folder.rglob("*.py"):
+            found[".".join([name, *path.relative_to(folder).with_suffix("").parts])] = path
+    return found
+
+
+def imports_of(name: str, path: Path) -> set[str]:
+    """Dotted names that a module imports from the package, those inside functions too."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            names.add("." * node.level + (node.module or ""))
+            parents = name.split(".")[: -node.level] if node.level else []
+            names.add(".".join([*parents, *([node.module] if node.module else [])]))
+            names |= {".".join([*parents, *([node.module] if node.module else []), alias.name]) for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return names
+    return {each for each in names if each.startswith("elmo_hf.")}
 
 
-@pytest.mark.parametrize(("folder", "layers"), [("elmo_hf", LAYERS), ("conversion", CONVERSION_LAYERS)])
-def test_modules_import_only_modules_of_layers_below_their_own(folder: str, layers: list[list[str]]) -> None:
-    files = {path.stem: path for path in (ROOT / folder).glob("*.py")}
-    assert sorted(files) == sorted(module for layer in layers for module in layer)
-    for number, layer in enumerate(layers):
-        below = {f".{module}" for lower in layers[:number] for module in lower}
-        for module in layer:
-            relative = {name for name in imports_of(files[module]) if name.startswith(".")}
-            assert relative <= below | UPWARD.get(module, set()), f"{folder}/{module}.py"
+MODULES = modules()
+ARROWS = {name: imports_of(name, path) & MODULES.keys() for name, path in MODULES.items()}
 
 
-def test_only_modules_that_read_checkpoints_import_conversion_which_imports_the_package_by_name() -> None:
-    for path in (ROOT / "elmo_hf").glob("*.py"):
-        has_conversion = any(name.startswith("elmo_hf.conversion") for name in imports_of(path))
-        assert has_conversion == (path.name in IMPORT_CONVERSION)
+def room_of(name: str) -> str:
+    return name.split(".")[1]
 
 
-def test_the_readmes_file_tree_names_every_file_of_the_package() -> None:
+def test_every_module_lies_in_a_room() -> None:
+    assert {room_of(name) for name in MODULES} == FLOOR_OF.keys() | {"__init__"}
+
+
+def test_rooms_import_only_rooms_of_the_floors_below() -> None:
+    wrong = [
+        f"{name} -> {target}"
+        for name, targets in ARROWS.items()
+        for target in targets
+        if room_of(name) != room_of(target) and FLOOR_OF[room_of(target)] >= FLOOR_OF.get(room_of(name), len(FLOORS))
+    ]
+    assert wrong == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert len([*TopologicalSorter(ARROWS).static_order()]) == len(MODULES)
+
+
+def test_the_readme_names_every_room() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for folder in ("elmo_hf", "conversion"):
-        for path in (ROOT / folder).glob("*.py"):
-            assert path.stem == "__init__" or re.search(rf"^\s+{re.escape(path.name)}\b", readme, re.MULTILINE), path
+        for room in (path.parent.name for path in (ROOT / folder).glob("*/__init__.py")):
+            assert re.search(rf"^\s+{room}/\s+\w", readme, re.MULTILINE), room
 
 
 def test_changelog_and_metadata_agree_on_the_version() -> None:

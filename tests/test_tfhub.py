@@ -1,22 +1,19 @@
 """TF-Hub's two signatures and five outputs, against AllenNLP's numbers: state carried, padding zero."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES
+from allennlp_cases import TOLERANCE, Golden
 from torch import Tensor
 
 from elmo_hf import ElmoModel
 from elmo_hf import tfhub as hub
 
-TOLERANCE = 2e-5
-BASE = FIXTURES / "base_2l_relu"
-CALLS: dict[str, list[list[str]]] = json.loads((BASE / "sentences.json").read_text())
-EXPECTED = dict(np.load(BASE / "expected.npz"))
+GOLDEN = Golden("base_2l_relu")
+CALLS = GOLDEN.sentences
 P = 8
 
 
@@ -34,18 +31,8 @@ def as_tokens(sentences: list[list[str]]) -> dict[str, Any]:
     }
 
 
-def layers_of(call: str) -> Tensor:
-    """`(L+1, B, T, 2P)` of the words."""
-    prefix = "" if call == "call1" else f"{call}_"
-    layers = torch.from_numpy(EXPECTED[f"{prefix}layers_with_boundaries"])
-    result = torch.zeros_like(layers[:, :, 2:])
-    for row, words in enumerate(CALLS[call]):
-        result[:, row, : len(words)] = layers[:, row, 1 : 1 + len(words)]
-    return result
-
-
 def assert_outputs(outputs: dict[str, Tensor], call: str) -> None:
-    layers = layers_of(call)
+    layers = torch.from_numpy(GOLDEN.layers(call))
     lengths = torch.tensor([[len(words)] for words in CALLS[call]])
     expected = {
         "word_emb": layers[0][..., :P],

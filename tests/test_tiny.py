@@ -1,6 +1,7 @@
-"""The model that comes with the package, and the text it was trained on."""
+"""The model that comes with the package, and its training text."""
 
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from huggingface_hub import ModelCard
 from tiny_model import books
 from typer.testing import CliRunner
 
-from elmo_hf import ElmoForPreTraining, tiny_model, tiny_tokenizer
+from elmo_hf import ElmoConfig, ElmoForPreTraining, tiny_model, tiny_tokenizer
 from elmo_hf.cli import app
 from elmo_hf.embedding.sentences import read_sentences
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.loading import TINY_FOLDER, model_folder
+from elmo_hf.model.configuration_elmo import AUTO_MAP
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,29 +27,34 @@ def language_model() -> ElmoForPreTraining:
     return tiny_model(ElmoForPreTraining)
 
 
-def test_the_folder_is_small_and_carries_no_code() -> None:
+def test_the_folder_is_small_and_holds_no_code() -> None:
     files = {path.name: path.stat().st_size for path in TINY_FOLDER.iterdir()}
     assert sum(files.values()) <= 8 * 2**20
     assert not [name for name in files if name.endswith(".py")]
     assert "auto_map" not in (TINY_FOLDER / "config.json").read_text(encoding="utf-8")
 
 
-def test_it_has_the_sizes_its_card_says() -> None:
-    model = tiny_model(ElmoForPreTraining)
-    counts = {"biLM": model.elmo.num_parameters(), "softmax": model.softmax.weight.numel() + model.softmax.bias.numel()}
+def test_a_copy_of_it_names_the_classes_of_todays_code(tmp_path: Path) -> None:
+    assert ElmoConfig.from_pretrained(TINY_FOLDER).auto_map == AUTO_MAP
+    tiny_model().save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))["auto_map"] == AUTO_MAP
+
+
+def test_it_has_the_sizes_its_card_says(language_model: ElmoForPreTraining) -> None:
+    softmax = language_model.softmax
     card = ModelCard.load(TINY_FOLDER / "README.md")
-    for count in counts.values():
+    for count in (language_model.elmo.num_parameters(), softmax.weight.numel() + softmax.bias.numel()):
         assert f"{count:,}" in card.text
     assert card.data.license == "apache-2.0"
     assert card.data.language == "en"
 
 
-def test_half_precision_lies_on_disk_and_float32_is_computed_with(language_model: ElmoForPreTraining) -> None:
+def test_it_is_stored_in_half_precision_and_loads_as_float32(language_model: ElmoForPreTraining) -> None:
     assert {parameter.dtype for parameter in language_model.parameters()} == {torch.float32}
     assert all(torch.equal(parameter, parameter.half().float()) for parameter in language_model.parameters())
 
 
-def test_the_bilm_is_that_of_the_language_models(language_model: ElmoForPreTraining) -> None:
+def test_the_bilm_alone_is_the_language_models_encoder(language_model: ElmoForPreTraining) -> None:
     inputs = tiny_tokenizer()(["The ferry left.", "Yes"], padding=True, return_tensors="pt")
     layers = tiny_model()(**inputs, output_hidden_states=True).hidden_states
     expected = language_model.elmo(**inputs, output_hidden_states=True).hidden_states
@@ -62,7 +69,7 @@ def test_it_has_learned_english(language_model: ElmoForPreTraining) -> None:
         assert good.sum() < bad.sum() - 20
 
 
-def test_commands_take_its_name(tmp_path: Path) -> None:
+def test_commands_accept_its_name(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("The old man smiled .\nYes .\n", encoding="utf-8")
     result = CliRunner().invoke(app, ["embed", "tiny", str(text), "-o", str(tmp_path / "vectors.npz")])
@@ -73,7 +80,7 @@ def test_commands_take_its_name(tmp_path: Path) -> None:
     assert f"{corpus.num_predictions} of {corpus.num_predictions} predictions" in result.output
 
 
-def test_a_folder_of_that_name_is_taken_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_that_name_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert model_folder("tiny") == TINY_FOLDER
     (tmp_path / "tiny").mkdir()
@@ -100,7 +107,7 @@ def test_every_book_is_in_one_part_and_has_a_source() -> None:
         ("It was 3. o'clock. and so", ["It was 3. o'clock. and so"]),
     ],
 )
-def test_paragraphs_are_cut_where_a_capital_follows_a_stop(paragraph: str, sentences: list[str]) -> None:
+def test_paragraphs_are_cut_between_a_stop_and_a_capital(paragraph: str, sentences: list[str]) -> None:
     assert books.split_sentences(paragraph) == sentences
 
 

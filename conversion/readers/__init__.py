@@ -1,1 +1,1 @@
-"""One reader for each checkpoint format."""
+"""A reader for each checkpoint format, and the tables of their layouts."""

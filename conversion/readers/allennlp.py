@@ -1,17 +1,17 @@
-"""Reading checkpoints of AllenNLP, bilm-tf and simple_elmo: `options.json` with weights, and what may stand beside.
+"""Checkpoints of AllenNLP, bilm-tf and simple_elmo: `options.json` with weights, and up to three further files.
 
     options.json + weights.hdf5                        a biLM, as AllenNLP and bilm-tf publish them
     options.json + weights.hdf5 + softmax.hdf5         the same with its language models' softmax
     options.json + checkpoint, model.ckpt-N.*          bilm-tf's save directory, which has the softmax
-    the first + a dump of token vectors                bilm-tf's words from a table in place of their characters
+    the first + a dump of token vectors                words from a table in place of their characters
 
-and the vocabulary, one word a line, which word input and language models need. A dump, which bilm-tf's
-`dump_token_embeddings` writes, is one array `embedding` (words, P); given it, the character CNN and the softmax, whose
-words are others, are left out.
+Word input and language models also need the vocabulary, one word a line. A dump, written by bilm-tf's
+`dump_token_embeddings`, is one array `embedding` (words, P). It replaces the character CNN, and the softmax too, whose
+vocabulary differs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,11 @@ import numpy as np
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-from ..checkpoint import Checkpoint
+from ..checkpoint import Checkpoint, Given
 from ..errors import ConversionError
-from ..files import read_hdf5, read_options
+from ..files import hdf5_names, read_hdf5, read_options
 from ..rules import import_arrays
+from ..sources import Source
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import read_variables
 from .hdf5_layout import (
@@ -46,9 +47,9 @@ class AllenNlpFiles:
     Attributes:
         options: the options file.
         weights: the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint.
-        vocabulary: the words of word input and of the softmax, one a line; None if there is none.
+        vocabulary: the words of word input and of the softmax, one a line, or None.
         softmax: the softmax's hdf5 file; None if there is none, or `weights` holds it.
-        token_embeddings: bilm-tf's dump of that vocabulary's token vectors, to read words in place of characters.
+        token_embeddings: bilm-tf's dump of the vocabulary's token vectors, which replaces the character CNN, or None.
     """
 
     options: Path
@@ -81,7 +82,7 @@ class AllenNlpFiles:
             options: the options file, if it is not among them.
 
         Raises:
-            ConversionError: if they are not exactly one options file and one file of weights.
+            ConversionError: if there is not exactly one options file and one file of weights.
         """
         found = [options] if options is not None else _preferred(files, "*options*.json", "options.json")
         arrays = _named(files, "*.hdf5")
@@ -110,27 +111,21 @@ class AllenNlpFiles:
         )
 
     def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Reads the options, and all arrays under the names of the hdf5 files.
+        """Reads the options, and all arrays by their names in hdf5 files.
 
         Raises:
-            ConversionError: if a file is missing or damaged, or is not what its place is for.
+            ConversionError: if a file is missing or damaged, or does not hold what its field needs.
         """
         options = read_options(self.options)
         arrays = read_hdf5(self.weights) if self._is_hdf5 else read_variables(self.weights.with_suffix(""))
         if self.softmax is not None:
             if has_softmax(arrays):
                 raise ConversionError(f"{self.weights} has a softmax already, so {self.softmax} cannot be another.")
-            softmax = read_hdf5(self.softmax)
-            if not has_softmax(softmax) or not set(softmax) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}:
-                raise ConversionError(
-                    f"{self.softmax} must hold `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, the softmax of the language "
-                    f"models, found {', '.join(sorted(softmax)) or 'no arrays'}."
-                )
-            arrays |= softmax
+            arrays |= _read_softmax(self.softmax)
         if self.token_embeddings is not None:
             options = {key: value for key, value in options.items() if key != "char_cnn"}
             arrays = {name: array for name, array in arrays.items() if name.startswith("RNN_")}
-            arrays["embedding"] = read_token_embeddings(self.token_embeddings)
+            arrays |= _read_dump(self.token_embeddings)
         return options, arrays
 
     @property
@@ -148,16 +143,40 @@ class AllenNlpFiles:
 
 
 def holds_tensorflow_checkpoint(names: Mapping[str, Path]) -> bool:
-    """Whether files of these names are bilm-tf's save directory; next to an export, only an index says so."""
+    """Whether files of these names are bilm-tf's save directory; if there is an hdf5 file, only an index counts."""
     has_trace = "checkpoint" in names or bool(_named(names, "*.ckpt*"))
     return bool(_named(names, "*.index")) or (has_trace and not _named(names, "*.hdf5"))
 
 
+def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
+    """Reads a folder or an archive, with the files that the user gave.
+
+    Raises:
+        ConversionError: if it cannot be converted.
+    """
+    top = source.top
+    weights = [name for name in top if name.endswith(".hdf5")]
+    if len(weights) == 1 and hdf5_names(top[weights[0]]) == {"embedding"}:
+        raise ConversionError(
+            f"{top[weights[0]]} is bilm-tf's dump of token vectors, without the biLM that reads them: give the model's "
+            "own options and weights, and this file as `--token-embeddings FILE` with its `--vocabulary FILE`."
+        )
+    found = AllenNlpFiles.among(top, source.path, given.options)
+    files = replace(
+        found,
+        vocabulary=given.vocabulary or found.vocabulary,
+        softmax=given.softmax or found.softmax,
+        token_embeddings=given.token_embeddings,
+    )
+    checkpoint = read_allennlp(files, given.word_splitter or "ptb")
+    return replace(checkpoint, sources=source.to_digest(*checkpoint.sources.values()))
+
+
 def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoint:
-    """Reads a checkpoint, with its language models where it has a softmax.
+    """Reads a checkpoint, and its language models if it has a softmax.
 
     Args:
-        files: where it is.
+        files: the files.
         word_splitter: how the tokenizer splits raw text.
 
     Raises:
@@ -178,19 +197,25 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     )
 
 
-def read_token_embeddings(path: Path) -> np.ndarray:
-    """Reads a dump of token vectors `(words, P)`.
+def _read_softmax(path: Path) -> dict[str, np.ndarray]:
+    arrays = read_hdf5(path)
+    if not has_softmax(arrays) or not set(arrays) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}:
+        raise ConversionError(
+            f"{path} must hold `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, the softmax of the language models, found "
+            f"{', '.join(sorted(arrays)) or 'no arrays'}."
+        )
+    return arrays
 
-    Raises:
-        ConversionError: if the file is none.
-    """
+
+def _read_dump(path: Path) -> dict[str, np.ndarray]:
+    """Reads a dump of token vectors, `embedding` `(words, P)`."""
     arrays = read_hdf5(path)
     if set(arrays) != {"embedding"}:
         raise ConversionError(
             f"{path} must hold `embedding` and nothing else, as bilm-tf's dump_token_embeddings writes, found "
             f"{', '.join(sorted(arrays)) or 'no arrays'}."
         )
-    return arrays["embedding"]
+    return arrays
 
 
 def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
@@ -248,7 +273,7 @@ def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]
 
 
 def _restored(files: Mapping[str, Path]) -> Path:
-    """The index of the checkpoint that TensorFlow would restore; an index given alone is meant itself."""
+    """The index of the checkpoint that TensorFlow would restore, or the only index if no file `checkpoint` is given."""
     indexes = _named(files, "*.index")
     if len(indexes) == 1 and "checkpoint" not in files:
         return indexes[0]

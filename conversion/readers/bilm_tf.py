@@ -1,7 +1,7 @@
 """bilm-tf's training checkpoints: TensorFlow's variables under the names of bilm-tf's own hdf5 export.
 
-bilm-tf exports a biLM by renaming its variables, and leaves the softmax out (`dump_weights`). The same renaming, with
-the softmax, makes a checkpoint what the tables of `allennlp.py` read:
+bilm-tf exports a biLM by renaming its variables, and leaves out the softmax (`dump_weights`). The same renaming, with
+the softmax kept, lets the tables of `hdf5_layout.py` read a checkpoint:
 
     variable                                              array
     lm/char_embed, lm/embedding, lm/CNN..., lm/softmax/W  the same without lm/
@@ -9,8 +9,8 @@ the softmax, makes a checkpoint what the tables of `allennlp.py` read:
     lm/RNN_d/rnn/lstm_cell/...        (one layer)         RNN_d/RNN/LSTMCell/...
     .../kernel, .../bias, .../projection/kernel           .../W_0, .../B, .../W_P_0
 
-A variable that is neither renamed nor ignored for a reason keeps its name, and the tables refuse it. Variables of
-one-direction models, `lm/rnn/...`, stay such (`rnn/...`), as in the hdf5 file.
+A variable outside this list keeps its name, and the tables refuse it. Variables of one-direction models, `lm/rnn/...`,
+become `rnn/...`, as in the hdf5 file.
 
 Source: `dump_weights` and `LanguageModel` of bilm-tf's `training.py`.
 """
@@ -33,7 +33,7 @@ CELL_ARRAYS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 
 
 def array_name(variable: str) -> str:
-    """Maps the name of a variable to the name that the hdf5 file has, or would have, for it."""
+    """Maps a variable's name to its name in an hdf5 file."""
     name = variable.removeprefix("lm/")
     match = CELL.fullmatch(name)
     if match is None:
@@ -44,16 +44,16 @@ def array_name(variable: str) -> str:
 
 
 def read_variables(prefix: Path) -> dict[str, np.ndarray]:
-    """Reads a checkpoint's weights; what `IGNORED_VARIABLES` names is not read from the disk.
+    """Reads a checkpoint's weights, and nothing that `IGNORED_VARIABLES` names.
 
     Args:
         prefix: the checkpoint's path without `.index`.
 
     Returns:
-        arrays under the names of the hdf5 file, those of the softmax being `softmax/W` and `softmax/b`.
+        arrays by their names in an hdf5 file; the softmax's are `softmax/W` and `softmax/b`.
 
     Raises:
-        ConversionError: if a file is missing or damaged, or two variables have one name.
+        ConversionError: if a file is missing or damaged, or two variables get the same name.
     """
     bundle = TensorBundle(prefix)
     variables: dict[str, str] = {}

@@ -1,15 +1,15 @@
-"""AllenNLP's and bilm-tf's checkpoints: `options.json` with `weights.hdf5`, as two tables.
+"""The tables of AllenNLP's and bilm-tf's checkpoints, `options.json` with `weights.hdf5`.
 
-`LSTM_OPTIONS`, `CHAR_CNN_OPTIONS` and `SOFTMAX_OPTIONS` pair each key of the options with a field of `ElmoConfig`.
-`allennlp_rules` pairs each array of the hdf5 file with tensors of `ElmoModel`, `language_model_rules` also those of the
-softmax with tensors of `ElmoForPreTraining`. Arrays are TensorFlow's: vectors are rows (y = x W), gates are i, j, f, o,
-and the forget bias lacks the 1 that TensorFlow adds when it runs (`ElmoConfig.forget_bias` adds it here too).
+`LSTM_OPTIONS`, `CHAR_CNN_OPTIONS` and `SOFTMAX_OPTIONS` pair keys of the options with fields of `ElmoConfig`.
+`allennlp_rules` pairs arrays of the hdf5 file with tensors of `ElmoModel`; `language_model_rules` adds the softmax, for
+`ElmoForPreTraining`. The arrays have TensorFlow's layout: y = x W, gates i, j, f, o, and a forget bias without the 1
+that TensorFlow adds at run time (`ElmoConfig.forget_bias` adds it here).
 
 Glossary: d character embedding, n filters in total, P projection, C cell, k layer, V words of the softmax; `RNN_0`
 reads forward, `RNN_1` backward.
 
-Files that bilm-tf writes and AllenNLP cannot read are read as well: one layer without the `MultiRNNCell` level, cells
-and CNNs without projection, word input. One-direction models are refused: an ELMo has both.
+The tables also cover files that bilm-tf writes and AllenNLP cannot read: one layer without the `MultiRNNCell` level,
+cells and CNNs without projection, word input. One-direction models are refused: an ELMo has both directions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ CHAR_CNN_OPTIONS = (
     Option(("char_cnn", "activation"), "char_activation"),
     Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
 )
-# How the language models were trained; files for inference lack these keys, and the config's own defaults hold then.
+# Settings of the training. Files for inference lack these keys; the config's own defaults then apply.
 SOFTMAX_OPTIONS = (
     Option(("n_tokens_vocab",), "num_softmax_words"),
     Option(("dropout",), "lm_dropout", to_config=lambda value: value or 0.0),
@@ -57,21 +57,21 @@ SOFTMAX_OPTIONS = (
     Option(("n_negative_samples_batch",), "num_softmax_samples"),
     Option(("share_embedding_softmax",), "share_embedding_softmax"),
 )
-# Says how many ids the *caller's* software has (261 in training, 262 for inference); the table's shape says the rest.
+# The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays say the rest.
 IGNORED_OPTIONS = {("char_cnn", "n_characters")}
 
 
 def config_from_options(
     options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str = "options.json"
 ) -> ElmoConfig:
-    """Reads the architecture out of the options and, where they do not say it, out of the arrays' shapes.
+    """Reads the architecture from the options and, where they leave it open, from the arrays' shapes.
 
-    Keys beside `lstm` and `char_cnn` are settings of the training; those of the softmax are read where the arrays hold
-    one, the others have no meaning here.
+    Keys beside `lstm` and `char_cnn` are settings of the training. They are ignored, except the softmax's keys if the
+    arrays include a softmax.
 
     Args:
         options: the parsed options file.
-        shapes: shape of each array in the weights file, and in the softmax's.
+        shapes: shape of each array, the softmax's included.
         where: the options file's name, for messages.
 
     Raises:
@@ -80,9 +80,9 @@ def config_from_options(
     if any(name.startswith("rnn/") for name in shapes):
         raise ConversionError("these weights are of a one-direction language model; an ELMo reads in both directions.")
     has_characters = "char_cnn" in options
-    rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
-    _refuse_unknown_options(options, rows, where)
-    fields = read_fields(options, rows, where)
+    known = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
+    _refuse_unknown_options(options, known, where)
+    fields = read_fields(options, known, where)
     table = "char_embed" if has_characters else "embedding"
     if table not in shapes:
         raise ConversionError(
@@ -108,14 +108,14 @@ def has_softmax(names: Iterable[str]) -> bool:
 
 
 def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[str, Any]:
-    """Writes the options for inference, those AllenNLP, bilm-tf and simple_elmo read.
+    """Writes the options that AllenNLP, bilm-tf and simple_elmo read for inference.
 
     Args:
         config: the architecture.
-        with_softmax: whether to say also what `SOFTMAX_OPTIONS` says.
+        with_softmax: whether to write the keys of `SOFTMAX_OPTIONS` too.
 
     Raises:
-        ConversionError: if the format cannot say what the config says.
+        ConversionError: if the format cannot express the config.
     """
     if config.alphabet != "bytes" or config.word_embedding_size is not None:
         raise ConversionError(
@@ -127,13 +127,13 @@ def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[
             "bilm-tf's format has no place for an adaptive softmax; save the model's `elmo` alone to export the biLM."
         )
     has_characters = config.token_encoder == "char_cnn"
-    rows = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()) + (SOFTMAX_OPTIONS if with_softmax else ())
+    table = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()) + (SOFTMAX_OPTIONS if with_softmax else ())
     options: dict[str, Any] = {}
-    for row in rows:
+    for option in table:
         place = options
-        for key in row.path[:-1]:
+        for key in option.path[:-1]:
             place = place.setdefault(key, {})
-        place[row.path[-1]] = row.from_config(getattr(config, row.field))
+        place[option.path[-1]] = option.from_config(getattr(config, option.field))
     if has_characters:
         options["char_cnn"]["n_characters"] = config.vocab_size
     return options
@@ -144,7 +144,7 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
 
     Args:
         config: the architecture.
-        names: names in the file, which tell bilm-tf's one-layer form from the usual one; empty for the usual one.
+        names: the file's names, which reveal bilm-tf's one-layer form; empty for the usual form.
     """
     rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
     size, cell = config.projection_size, config.cell_size
@@ -164,9 +164,9 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
 
 
 def language_model_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
-    """The table of one architecture with its softmax; arguments as of `allennlp_rules`.
+    """The table of one architecture with its softmax; arguments as in `allennlp_rules`.
 
-    Where the softmax shares the word embedding, its matrix is in no file.
+    A softmax that shares the word embedding has no matrix of its own in the file.
     """
     rules = [
         replace(rule, targets=tuple(f"elmo.{target}" for target in rule.targets))
@@ -180,9 +180,9 @@ def language_model_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[
 
 
 def with_forget_bias(arrays: dict[str, np.ndarray], difference: float) -> dict[str, np.ndarray]:
-    """Adds to the forget gate's biases what the format, which always adds 1, would otherwise get wrong.
+    """Adds `difference` to the forget gate's biases, because software that reads this format always adds 1.
 
-    A biLM that torch trained, or fine-tuned, has the 1 in its biases already.
+    The biases of a biLM that torch trained or fine-tuned include the 1 already.
     """
     if difference == 0:
         return arrays
@@ -220,33 +220,33 @@ def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
 
 
 def _table(name: str, config: ElmoConfig) -> Rule:
-    """The row of the character or word table; the file lacks the padding row."""
+    """The rule of the character or word table; the file has no vector for padding."""
     width = config.char_embedding_size if name == "char_embed" else config.projection_size
     return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
 
 
 def _softmax_fields(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str) -> dict[str, Any]:
-    """The fields of the language models, for which the arrays' size stands in where the options are silent."""
+    """The fields of the language models; if the options lack the number of words, the arrays give it."""
     name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
     num_words = shapes[name][0] if shapes[name] else 0
-    fields = read_fields(options, [row for row in SOFTMAX_OPTIONS if row.path[0] in options], where)
+    fields = read_fields(options, [option for option in SOFTMAX_OPTIONS if option.path[0] in options], where)
     if fields.setdefault("num_softmax_words", num_words) != num_words:
         raise ConversionError(
             f"{where}: `n_tokens_vocab` is {fields['num_softmax_words']!r}, but `{name}` has {num_words} rows; "
             "check that the softmax belongs to these options."
         )
     if "n_negative_samples_batch" in options:
-        fields.setdefault("softmax", "sampled")  # bilm-tf samples unless it is told not to
+        fields.setdefault("softmax", "sampled")  # bilm-tf's default
     return fields
 
 
-def _refuse_unknown_options(options: Mapping[str, Any], rows: Iterable[Option], where: str) -> None:
-    known = {row.path for row in rows} | IGNORED_OPTIONS
+def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option], where: str) -> None:
+    paths = {option.path for option in known} | IGNORED_OPTIONS
     for section in ("lstm", "char_cnn"):
         part = options.get(section)
         for key in part if isinstance(part, Mapping) else ():
-            if not any(path[:2] == (section, key) for path in known):
+            if not any(path[:2] == (section, key) for path in paths):
                 raise ConversionError(
                     f"{where}: unknown key `{section}.{key}`. It may change the architecture, so it is not guessed at; "
-                    "known keys are " + ", ".join(sorted({path[1] for path in known if path[0] == section})) + "."
+                    "known keys are " + ", ".join(sorted({path[1] for path in paths if path[0] == section})) + "."
                 )

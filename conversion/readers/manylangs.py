@@ -1,14 +1,14 @@
 """ELMoForManyLangs' folders (HIT-SCIR, 44 languages): a config, two lexicons, two torch state dicts.
 
-A word's vector is one linear layer over its row of a word table, the character CNN's features, or both; characters are
-code points. `word_dim` or `char_dim` is 0 where a part is absent. The layout is torch's (`torch_layout.py`).
+A linear layer maps a word's entry in a word table, the features of its character CNN, or both, to the word's vector;
+characters are code points. `word_dim` or `char_dim` is 0 if that part is absent. The layout is torch's
+(`torch_layout.py`).
 
-`config.json` names the file with the architecture by a path on the machine of those who trained it. Only its last part
-counts: that file in the folder or, as for most of the published models, the one that comes with their package
-(`PACKAGED`).
+`config.json` names the file with the architecture by its path on the machine that trained the model. Only the file name
+counts: the file is in the folder or, for most published models, in their package (`PACKAGED`).
 
-Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so two symbols
-of white space stay two.
+Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so different
+white-space symbols stay different.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ CHARACTER_OPTIONS = (
 )
 WORD_OPTION = Option(("token_embedder", "word_dim"), "word_embedding_size")
 
-# `elmoformanylangs/configs` at commit b3de5f1; the second name has the same content there.
+# From `elmoformanylangs/configs` at commit b3de5f1, where both files have the same content.
 _PACKAGED = {
     "encoder": {"name": "elmo", "projection_dim": 512, "cell_clip": 3, "proj_clip": 3, "dim": 4096, "n_layers": 2},
     "token_embedder": {
@@ -68,10 +68,10 @@ CHARACTERS, WORDS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding
 
 
 def read_manylangs(source: Source, given: Given) -> Checkpoint:
-    """Reads such a folder or archive.
+    """Reads a folder or an archive.
 
     Raises:
-        ConversionError: if it is incomplete, damaged, or holds another architecture than an ELMo's.
+        ConversionError: if it is incomplete or damaged, or its architecture is not an ELMo's.
     """
     options, where = _read_options(source)
     token = read_state_dict(_file(source, "token_embedder.pkl"))
@@ -99,14 +99,14 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
         config,
         import_arrays(manylangs_rules(config), arrays, str(source.path)),
         tokenizer,
-        source.fingerprinted(*(source.files[name] for name in used)),
+        source.to_digest(*(source.files[name] for name in used)),
         partial(ReferenceManyLangs, options, token, encoder, characters, words),
         softmax,
     )
 
 
 def manylangs_rules(config: ElmoConfig) -> list[Rule]:
-    """The table of one architecture; names are those of the two state dicts, each behind its file's name."""
+    """The table of one architecture; a foreign name is the file's name, a dot, and the name in its state dict."""
     has_characters = config.token_encoder == "char_cnn"
     rules, num_features = [], config.word_embedding_size or 0
     if has_characters:
@@ -125,7 +125,7 @@ def manylangs_rules(config: ElmoConfig) -> list[Rule]:
 
 
 def _read_options(source: Source) -> tuple[dict[str, Any], str]:
-    """The architecture, and the file that it stands in."""
+    """Returns the architecture and the name of the file that holds it."""
     path = _file(source, "config.json")
     training = read_json(path)
     if not isinstance(training, dict) or not isinstance(training.get("config_path"), str):
@@ -138,7 +138,7 @@ def _read_options(source: Source) -> tuple[dict[str, Any], str]:
     else:
         raise ConversionError(
             f"{path} names the architecture {name!r}, which is not in {source.path}. Put that file beside it; "
-            f"{' and '.join(PACKAGED)} are known without."
+            f"only {' and '.join(PACKAGED)} are not needed."
         )
     for (section, legal), meaning in NAMES.items():
         part = options.get(section) if isinstance(options, dict) else None
@@ -158,7 +158,7 @@ def _config(
     has_characters, has_words = _dim(options, "char_dim", where) > 0, _dim(options, "word_dim", where) > 0
     if not has_characters and not has_words:
         raise ConversionError(f"{where}: `char_dim` and `word_dim` are both 0, so nothing is read.")
-    rows = ENCODER_OPTIONS + CHARACTER_OPTIONS * has_characters + (WORD_OPTION,) * has_words
+    table = ENCODER_OPTIONS + CHARACTER_OPTIONS * has_characters + (WORD_OPTION,) * has_words
     num_words = len(token[WORDS]) if has_words else 0
     return make_config(
         where,
@@ -173,7 +173,7 @@ def _config(
         forget_bias=0.0,
         bos_token_id=symbols.get("<bos>", 0),
         eos_token_id=symbols.get("<eos>", 0),
-        **read_fields(options, rows, where),
+        **read_fields(options, table, where),
     )
 
 
@@ -185,7 +185,7 @@ def _dim(options: Mapping[str, Any], name: str, where: str) -> int:
 
 
 def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: str) -> dict[str, int]:
-    """Rows by symbol, out of lines `symbol TAB row`."""
+    """Reads lines `symbol TAB row`: each symbol's index in the table."""
     path = _file(source, name)
     if table not in token or token[table].ndim != 2:
         raise ConversionError(f"{source.path} has {name}, but `{table}` is no table in token_embedder.pkl.")
@@ -204,7 +204,7 @@ def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: 
             )
         rows[symbol] = int(row)
     if "<oov>" not in rows:
-        raise ConversionError(f"{path} lacks `<oov>`, which stands for what is not in it.")
+        raise ConversionError(f"{path} lacks `<oov>`, the symbol for everything that is not in it.")
     return rows
 
 

@@ -1,9 +1,9 @@
 """Torch's files of weights (`.pkl`, `.th`, `.pt`), read without running any code in them.
 
-A pickle can run code, so `torch.load(weights_only=True)` reads it, which knows tensors and containers only. That torch
-is safe only for the two forms that it writes itself, so any other is refused before it comes there: the older one,
-pickles after a magic number, and the newer one, a zip file of uncompressed members. (Before 2.6 torch unpacked files of
-a third, tar, form without that care.)
+A pickle can run code, so `torch.load(weights_only=True)` reads it and accepts only tensors and containers. That is safe
+only for the two forms that torch itself writes: the older one, pickles after a magic number, and the newer one, a zip
+file of uncompressed members. Any other form is refused before torch sees it. (Before 2.6 torch unpacked a third form,
+tar, without that care.)
 """
 
 import pickle
@@ -17,7 +17,7 @@ import torch
 from ..errors import ConversionError
 from ..limits import refuse_bomb
 
-# The pickle, in protocol 2, of the number with which torch begins a file of its older form.
+# The magic number at the start of torch's older form, pickled in protocol 2.
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 ZIP_MAGIC = b"PK\x03\x04"
 DIRECTORY_ATTRIBUTE = 0x10
@@ -27,10 +27,10 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
     """Reads every tensor of a state dict by its name.
 
     Returns:
-        arrays on the CPU; what NumPy has no type for (bfloat16) as float32.
+        arrays on the CPU; bfloat16, which NumPy lacks, becomes float32.
 
     Raises:
-        ConversionError: if the file is no state dict of torch, is damaged, or holds anything but tensors.
+        ConversionError: if the file is not a state dict of torch, is damaged, or holds anything but tensors.
     """
     with path.open("rb") as file:
         magic = file.read(len(LEGACY_MAGIC))
@@ -43,7 +43,7 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
         )
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged bytes raise whatever the code they reach raises
+    except Exception as error:  # damaged bytes may raise any error
         raise ConversionError(_explain(path, error)) from error
     if not isinstance(state, dict) or not state or not all(isinstance(name, str) for name in state):
         raise ConversionError(f"{path} must hold tensors by name, found {type(state).__name__}.")
@@ -59,7 +59,7 @@ def _check_zip(path: Path) -> None:
                 raise ConversionError(f"{path} is a TorchScript program, which is code; give its state dict.")
             if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 raise ConversionError(f"{path} is a compressed zip file; torch.save writes uncompressed ones.")
-            # torch reads such a member as nothing, and leaves what is in memory in its place.
+            # torch reads a member marked as a folder as nothing, and returns uninitialised memory.
             directories = [member.filename for member in members if member.external_attr & DIRECTORY_ATTRIBUTE]
             damaged = archive.testzip() or next(iter(directories), None)
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError) as error:
@@ -69,7 +69,7 @@ def _check_zip(path: Path) -> None:
 
 
 def _explain(path: Path, error: Exception) -> str:
-    # The message itself advises to load without this safety.
+    # torch's own message advises loading without this safety.
     if isinstance(error, pickle.UnpicklingError):
         found = re.search(r"GLOBAL ([\w.]+)", str(error))
         if found is not None:
@@ -83,7 +83,7 @@ def _explain(path: Path, error: Exception) -> str:
 def _array(name: str, value: object, path: Path) -> np.ndarray:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
         raise ConversionError(f"{path}: `{name}` must be a dense tensor, found {type(value).__name__}.")
-    # A tensor may say that it repeats a few stored numbers without end.
+    # Strides of 0 let a tensor of any size repeat a few stored numbers.
     if value.numel() * value.element_size() > value.untyped_storage().nbytes():
         raise ConversionError(f"{path}: `{name}` has shape {tuple(value.shape)}, more numbers than the file holds.")
     return (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()

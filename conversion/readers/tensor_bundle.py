@@ -1,22 +1,22 @@
-"""TensorFlow's checkpoints (V2, "tensor bundles") without TensorFlow: an index of names, and the raw numbers.
+"""TensorFlow's checkpoints (V2, "tensor bundles") without TensorFlow: an index of names, and shards of raw numbers.
 
-The index is a sorted string table as of LevelDB, the numbers lie one after another in shards:
+The index is a sorted string table in LevelDB's format:
 
     PREFIX.index                      block ... block, metaindex block, index block, footer
     PREFIX.data-00000-of-00002, ...   raw arrays, little-endian, in row order
 
     footer = handle of the metaindex block, handle of the index block, zeros up to 40 bytes, 8 bytes of magic
     handle = offset, size                                                  (varints)
-    block  = entry ..., 4 bytes a restart, their number in 4 bytes | compression in 1 byte | checksum in 4 bytes
-    entry  = shared, unshared, size of the value (varints), key[shared:], value; key[:shared] is the last key's
+    block  = entry ..., restarts (4 bytes each), count of restarts (4 bytes) | compression (1 byte) | checksum (4 bytes)
+    entry  = shared, unshared, size of the value (varints), key[shared:], value; key[:shared] repeats the last key's
 
-The index block's values are the handles of the blocks; a block's values are protobuf messages, the key "" that of the
-whole bundle (`BundleHeaderProto`), every other key that of a tensor (`BundleEntryProto`). Checksums are CRC-32C c of
-the bytes, stored as rotate(c, 15 bits to the right) + 0xa282ead8. Source: tensorflow/core/util/tensor_bundle, and
+The index block's values are the handles of the blocks. A block's values are protobuf messages: under the key "" the
+bundle's `BundleHeaderProto`, under every other key a tensor's `BundleEntryProto`. A checksum is the CRC-32C c of the
+bytes, stored as rotate(c, 15 bits to the right) + 0xa282ead8. Sources: tensorflow/core/util/tensor_bundle, and
 LevelDB's `doc/table_format.md`.
 
-Tensors are read one by one, when asked for: the slots of an optimiser cost nothing. Every checksum is checked, and
-every size is held against the file before memory is taken, because a checkpoint may come from anywhere.
+Each tensor is read on demand, so the slots of an optimiser cost nothing. Checkpoints may come from anywhere: every
+checksum is verified, and every size is compared with the file before memory is allocated.
 """
 
 import math
@@ -32,10 +32,10 @@ from ..errors import ConversionError
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
-# An ELMo's index has about 5 kB. The bounds keep what a malicious one can cost small.
+# An ELMo's index has about 5 kB. The bounds limit the cost of a malicious one.
 MAX_INDEX_SIZE = 1 << 20
 MAX_NAME_SIZE = 1 << 10
-# By number of TensorFlow's `DataType`.
+# Keys are values of TensorFlow's enum `DataType`.
 DTYPES: dict[int, np.dtype] = {
     1: np.dtype("<f4"),
     2: np.dtype("<f8"),
@@ -47,16 +47,16 @@ DTYPES: dict[int, np.dtype] = {
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """Where one tensor lies, as the index says; nothing of it is checked before the tensor is read.
+    """The index's entry for one tensor; it is checked only when the tensor is read.
 
     Attributes:
-        dtype: number of its `DataType`.
+        dtype: value of its `DataType`.
         shape: its shape.
-        shard: number of its data file.
-        offset: its first byte there.
-        size: its bytes.
+        shard: index of its data file.
+        offset: position of its first byte there.
+        size: bytes.
         checksum: masked CRC-32C of its bytes.
-        is_sliced: whether it was saved in parts, under keys of their own.
+        is_sliced: whether it was saved in parts, each under a key of its own.
     """
 
     dtype: int
@@ -73,14 +73,14 @@ class TensorBundle:
 
     Attributes:
         prefix: path of the checkpoint without `.index`.
-        entries: what the index says of each tensor, by name.
+        entries: the index's entries by name.
     """
 
     def __init__(self, prefix: Path) -> None:
         """Reads the index.
 
         Raises:
-            ConversionError: if it is missing, damaged, or of a kind that is not read.
+            ConversionError: if it is missing, damaged, or of an unsupported kind.
         """
         self.prefix = prefix
         path = prefix.with_name(f"{prefix.name}.index")
@@ -88,8 +88,8 @@ class TensorBundle:
             raise ConversionError(f"there is no checkpoint index {path}.")
         if path.stat().st_size > MAX_INDEX_SIZE:
             raise ConversionError(
-                f"{path} has {path.stat().st_size} bytes, more than the {MAX_INDEX_SIZE} that are read of an index; "
-                "an ELMo's has about 5,000."
+                f"{path} has {path.stat().st_size} bytes; an index may have at most {MAX_INDEX_SIZE}, "
+                "and an ELMo's has about 5,000."
             )
         try:
             values = dict(_table_entries(path.read_bytes()))
@@ -100,30 +100,30 @@ class TensorBundle:
         except ValueError as error:
             raise ConversionError(
                 f"{path} cannot be read as the index of a TensorFlow checkpoint: {error}. Copy the file again; "
-                "checkpoints of TensorFlow's older V1 format have to be saved anew with it."
+                "save checkpoints of TensorFlow's older V1 format again with TensorFlow."
             ) from error
         if is_big_endian:
-            raise ConversionError(f"{path} is of a big-endian machine, whose checkpoints are not read.")
+            raise ConversionError(f"{path} comes from a big-endian machine, whose checkpoints are not supported.")
 
     def read(self, name: str) -> np.ndarray:
         """Reads one tensor.
 
         Raises:
             KeyError: if the index has no such name.
-            ConversionError: if its type is not read, or its bytes are missing or damaged.
+            ConversionError: if its type is not supported, or its bytes are missing or damaged.
         """
         entry = self.entries[name]
         path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
         what = f"`{name}` of {self.prefix}"
         if entry.is_sliced:
-            raise ConversionError(f"{what} was saved in parts by a partitioner, which is not read.")
+            raise ConversionError(f"{what} was saved in parts by a partitioner, which is not supported.")
         if entry.dtype not in DTYPES:
-            raise ConversionError(f"{what} has TensorFlow's type number {entry.dtype}; read are {sorted(DTYPES)}.")
+            raise ConversionError(f"{what} has TensorFlow's type {entry.dtype}; supported: {sorted(DTYPES)}.")
         dtype = DTYPES[entry.dtype]
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             raise ConversionError(f"{what} has shape {entry.shape} of {dtype}, which are not {entry.size} bytes.")
         if not path.is_file():
-            raise ConversionError(f"{what} lies in {path}, which is not there; copy all files of the checkpoint.")
+            raise ConversionError(f"{what} is in {path}, which is not there; copy all files of the checkpoint.")
         if entry.offset + entry.size > path.stat().st_size:
             raise ConversionError(
                 f"{path} is truncated: {what} ends at byte {entry.offset + entry.size}, the file at "
@@ -134,15 +134,15 @@ class TensorBundle:
             raise ConversionError(f"{path} is damaged: the checksum of {what} is wrong. Copy it again.")
         try:
             return array.reshape(entry.shape)
-        except (ValueError, OverflowError) as error:  # axes that NumPy cannot count, in an array of no bytes
+        except (ValueError, OverflowError) as error:  # an empty array may declare axes that NumPy cannot hold
             raise ConversionError(f"{what} has an illegal shape: {error}.") from error
 
 
 def find_checkpoint(folder: Path) -> Path:
     """Finds the checkpoint that TensorFlow would restore from a save directory.
 
-    The file `checkpoint` names it, with the path of the machine that wrote it: its last part alone is used. Without
-    that file it is `model.ckpt-N` of the highest N.
+    The file `checkpoint` names it by its path on the machine that wrote it; only the file name counts. Without that
+    file, it is the `model.ckpt-N` with the highest N.
 
     Returns:
         the checkpoint's prefix, a path in `folder`.
@@ -181,7 +181,7 @@ def _masked_crc(data: bytes | np.ndarray) -> int:
 
 
 class _Reader:
-    """Bytes taken from the front; taking more than there are is a ValueError."""
+    """Takes bytes from the front; raises ValueError if there are too few."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -198,7 +198,7 @@ class _Reader:
         return self.data[self.place - size : self.place]
 
     def varint(self) -> int:
-        """A number with seven bits a byte, the lowest first; the highest bit says that more follow."""
+        """A number in groups of seven bits, lowest first; a byte's highest bit says that more follow."""
         number = 0
         for shift in range(0, 64, 7):
             byte = self.take(1)[0]
@@ -209,7 +209,7 @@ class _Reader:
 
 
 class _Message:
-    """The fields of a protobuf message by number; a field that is absent is 0, as protobuf has it."""
+    """The fields of a protobuf message by number; an absent field is 0, as in protobuf."""
 
     def __init__(self, data: bytes) -> None:
         self._fields: dict[int, list[int | bytes]] = {}
@@ -256,7 +256,7 @@ def _tensor_entry(value: bytes) -> TensorEntry:
 
 
 def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a sorted string table, each key once."""
+    """Keys and values of a sorted string table; its keys must rise."""
     if len(table) < FOOTER_SIZE or int.from_bytes(table[-8:], "little") != MAGIC:
         raise ValueError(f"it does not end with the magic number {MAGIC:#x}")
     footer = _Reader(table[-FOOTER_SIZE:])

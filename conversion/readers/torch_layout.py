@@ -1,7 +1,8 @@
-"""The tables that AllenNLP's and ELMoForManyLangs' torch models share: gates i, f, g, o, vectors as columns, as ours.
+"""The tables that AllenNLP's and ELMoForManyLangs' torch models share.
 
-Both keep one linear layer for a highway, `(2F, F)`, whose first half is the transform and whose second half opens for
-the *old* value. Both have the forget bias complete (`forget_bias` 0).
+Their layout is ours, gates i, f, g, o and y = W x, with two exceptions. A highway is one linear layer `(2F, F)`: its
+first half is the transform, its second half a gate that opens for the *old* value. The forget bias is complete
+(`forget_bias` 0).
 
 Glossary: F filters in total, E character embedding, P projection, H cell.
 """
@@ -12,7 +13,7 @@ from ..rules import NegateSecond, Rule, SplitRows
 
 
 def cnn_rules(config: ElmoConfig, convolution: str, highways: str) -> list[Rule]:
-    """The rows of convolutions and highways, whose names are `{convolution}{index}` and `{highways}{index}`."""
+    """The rules of the convolutions `{convolution}{index}` and the highways `{highways}{index}`."""
     size, rules = config.num_filters, []
     for index, (width, count) in enumerate(config.char_filters):
         theirs, ours = f"{convolution}{index}", f"token_encoder.convolutions.{index}"
@@ -31,7 +32,7 @@ def cnn_rules(config: ElmoConfig, convolution: str, highways: str) -> list[Rule]
 
 
 def projection_rules(name: str, num_features: int, size: int) -> list[Rule]:
-    """The rows of the linear layer `name` from the token encoder's features to P."""
+    """The rules of the linear layer `name` from the token encoder's features to P."""
     ours = "token_encoder.projection"
     return [
         Rule(f"{name}.weight", (size, num_features), (f"{ours}.weight",)),
@@ -40,7 +41,7 @@ def projection_rules(name: str, num_features: int, size: int) -> list[Rule]:
 
 
 def lstm_rules(config: ElmoConfig, prefix: str = "") -> list[Rule]:
-    """The rows of the biLM, whose names begin with `prefix`."""
+    """The rules of the biLM; the foreign names begin with `prefix`."""
     size, cell, rules = config.projection_size, config.cell_size, []
     for direction in ("forward", "backward"):
         for layer in range(config.num_hidden_layers):

@@ -1,11 +1,11 @@
 """The ELMo inside a trained AllenNLP model: an archive `model.tar.gz`, its folder, or a `.th` file of weights alone.
 
-A state dict of the whole model holds, behind one prefix, the biLM, fine-tuned or not, and its scalar mixes:
+The state dict of the whole model holds the biLM, fine-tuned or not, and its scalar mixes under one prefix:
 
     {prefix}_elmo_lstm._token_embedder.*    {prefix}_elmo_lstm._elmo_lstm.*    {prefix}scalar_mix_{m}.*
 
-The layout is torch's (`torch_layout.py`). Clips and the activation are in no array, so the options file is needed: old
-archives carry it as `fta/*options_file`, others only name a path.
+The layout is torch's (`torch_layout.py`). No array holds the clips and the activation, so the options file is needed:
+old archives carry it as `fta/*options_file`, newer ones only name a path.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
 
 
 def weights_name(source: Source) -> str | None:
-    """The name of the state dict in a source that looks like a trained model, or None."""
+    """The state dict's name if a source looks like a trained model, else None."""
     named = [name for name in WEIGHTS if name in source.files]
     alone = [name for name in source.files if name.endswith((".th", ".pt"))] if len(source.files) == 1 else []
     return next(iter(named + alone), None)
@@ -67,14 +67,14 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
         config,
         import_arrays(rules, carried, str(source.files[name])),
         ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=given.word_splitter or "ptb"),
-        source.fingerprinted(source.files[name], *([given.options] if given.options else [])),
+        source.to_digest(source.files[name], *([given.options] if given.options else [])),
         partial(allennlp_reference, options, bilm),
         _notes(left),
     )
 
 
 def trained_rules(config: ElmoConfig) -> list[Rule]:
-    """The table of one architecture; names are those behind the prefix, and the L+1 numbers of a mix are one array."""
+    """The table of one architecture; foreign names lack the prefix, and a mix's L+1 numbers are one array."""
     token = f"{BILM}_token_embedder."
     shape = (config.vocab_size, config.char_embedding_size)
     rules = [Rule(CHARACTERS, shape, ("token_encoder.embedding.weight",))]
@@ -99,7 +99,7 @@ def _find_elmo(state: Mapping[str, np.ndarray], path: Path) -> str:
 
 
 def _settings(source: Source) -> Mapping[str, Any]:
-    """The arguments of the one ELMo in the training's configuration; empty where there is no such thing."""
+    """The arguments of the one ELMo in the training's configuration; empty if there is not exactly one."""
     rest = [read_json(source.files["config.json"])] if "config.json" in source.files else []
     found = []
     while rest:
@@ -126,7 +126,7 @@ def _archived_options(source: Source, setting: Mapping[str, Any]) -> Path:
 
 
 def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Puts the L+1 arrays `scalar_mix_{m}.scalar_parameters.{k}` of one number together, in the order of the layers."""
+    """Joins the L+1 arrays `scalar_mix_{m}.scalar_parameters.{k}`, of one number each, in the order of the layers."""
     joined = {name: array for name, array in arrays.items() if ".scalar_parameters." not in name}
     for name in arrays:
         mix, dot, layer = name.partition(".scalar_parameters.")
@@ -161,7 +161,7 @@ def _config(
 
 
 def _modules(names: Iterable[str]) -> Counter[str]:
-    """How many of the arrays are of each module."""
+    """The number of arrays of each module."""
     return Counter(name.rpartition(".")[0] or name for name in names)
 
 

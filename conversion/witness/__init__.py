@@ -1,1 +1,1 @@
-"""What a converted model is compared with."""
+"""Witnesses to compare converted models with: a biLM in NumPy, and published numbers."""

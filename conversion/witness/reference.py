@@ -1,9 +1,8 @@
 """A biLM in NumPy, straight from a checkpoint's arrays: slow, obvious, float64.
 
-This is the witness. It shares no code with the model, the tokenizer or the conversion tables: it reads the arrays of
-AllenNLP's hdf5 file by their own names and in their own layout, and follows the equations of Peters et al. (2018, §3)
-and bilm-tf's `_build_ops` line by line, one word after another. `elmo-hf convert --check` and the tests compare the
-model with it.
+This is the witness: `elmo-hf convert --check` and the tests compare the model with it. It shares no code with the
+model, the tokenizer or the conversion tables. It reads the arrays of AllenNLP's hdf5 file in their own layout, and
+follows the equations of Peters et al. (2018, §3) and bilm-tf's `_build_ops` line by line, one word at a time.
 
     ids(w)   = [258] + utf8(w)[: M - 2] + [259] + [260] ...                          and + 1
     m        = act(max_t conv(x)_t + b),  m <- g . relu(m W_t + b_t) + (1 - g) . m   with g = sigmoid(m W_c + b_c)
@@ -36,11 +35,11 @@ class ReferenceElmo:
         """Embeds one sentence.
 
         Args:
-            words: n words; the boundaries are added here.
-            state: `(h, c)` by direction and layer, read at the start and overwritten at the end; None for zeros.
+            words: n words without boundaries, which this method adds.
+            state: `(h, c)` by direction and layer, read at the start and overwritten at the end; None means zeros.
 
         Returns:
-            `(L + 1, n + 2, 2P)`, the first layer being the token vector twice.
+            `(L + 1, n + 2, 2P)`; the first layer is the token vector twice.
         """
         vectors = np.stack([self.word_vector(word) for word in [self.boundaries[0], *words, self.boundaries[1]]])
         forward = self.direction("RNN_0", vectors, {} if state is None else state)
@@ -58,14 +57,14 @@ class ReferenceElmo:
 
     def word_vector(self, word: str) -> np.ndarray:
         """The context-free vector `(P,)` of a word."""
-        x = self.arrays["char_embed"][self.character_ids(word)]  # (M, d); row r of the file is id r before the shift
+        x = self.arrays["char_embed"][self.character_ids(word)]  # (M, d); the file's table starts at id 0
         m = self.features(x)
         if "CNN_proj/W_proj" in self.arrays:
             m = m @ self.arrays["CNN_proj/W_proj"] + self.arrays["CNN_proj/b_proj"]
         return m
 
     def features(self, x: np.ndarray) -> np.ndarray:
-        """What convolutions and highways make of a word's character embeddings `(M, d)`: `(n,)`."""
+        """Applies convolutions and highways to a word's character embeddings `(M, d)`; returns `(n,)`."""
         features = []
         for index, (width, _) in enumerate(self.char_cnn["filters"]):
             kernel, bias = self.arrays[f"CNN/W_cnn_{index}"][0], self.arrays[f"CNN/b_cnn_{index}"]
@@ -81,7 +80,7 @@ class ReferenceElmo:
         return m
 
     def direction(self, name: str, vectors: np.ndarray, state: State) -> list[np.ndarray]:
-        """Runs one direction over `(T, P)` in the order given: L outputs `(T, P)`."""
+        """Runs one direction over `(T, P)` in the given order; returns L outputs `(T, P)`."""
         outputs = []
         for layer in range(self.lstm.get("n_layers", 1)):
             cell = f"{name}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"

@@ -1,8 +1,8 @@
-"""Numbers that other people printed with the published weights, to hold a converted folder against.
+"""Numbers that other people published for the official weights, to compare a converted folder with.
 
-Each `Stream` was computed by a fresh AllenNLP embedder (0.8 or 0.9), one sentence a call, words split on blanks, in the
-order given; so the LSTM state goes from sentence to sentence. Numbers of software that read another export of what are
-probably the same weights are shown, but decide nothing.
+Each `Stream` comes from a fresh AllenNLP embedder (0.8 or 0.9) that read one sentence a call, in the given order, words
+split on blanks; so the LSTM state passes from sentence to sentence. Some numbers come from software that read another
+export of probably the same weights: they are shown, and decide nothing.
 
 Glossary: layers of a sentence are an array `(L+1, n, 2P)`: n words, without boundaries, layer 0 the token vector twice.
 """
@@ -19,10 +19,10 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Check:
-    """Some numbers of a stream.
+    """Some published numbers of a stream.
 
     Attributes:
-        name: what they are.
+        name: describes the numbers.
         measure: computes them from the layers of all sentences.
         expected: the published numbers.
     """
@@ -34,14 +34,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Stream:
-    """Sentences and what was published about their vectors.
+    """Sentences and the numbers published about their vectors.
 
     Attributes:
         model: a key of `PUBLISHED`.
-        source: where the numbers stand.
+        source: where the numbers were published.
         sentences: in order.
         checks: the numbers.
-        is_decisive: whether they are certainly of these weights.
+        is_decisive: whether the numbers certainly belong to these weights.
     """
 
     model: str
@@ -52,7 +52,7 @@ class Stream:
 
 
 def cosine_distances(layer: int, *places: tuple[int, int]) -> Callable[[Layers], np.ndarray]:
-    """1 - cosine of each pair of words, each word named by its sentence and its place in it."""
+    """1 - cosine of each pair of words; a place is a sentence's index and a word's index in it."""
 
     def measure(sentences: Layers) -> np.ndarray:
         words = [sentences[sentence][layer, word].astype(np.float64) for sentence, word in places]
@@ -63,7 +63,7 @@ def cosine_distances(layer: int, *places: tuple[int, int]) -> Callable[[Layers],
 
 
 def explained_variance_ratios(layer: int, first: int, last: int) -> Callable[[Layers], np.ndarray]:
-    """The shares of the two largest principal components in the variance of all words of some sentences."""
+    """The shares of the two largest principal components in the variance of all words of sentences first..last-1."""
 
     def measure(sentences: Layers) -> np.ndarray:
         words = np.concatenate([layers[layer] for layers in sentences[first:last]]).astype(np.float64)
@@ -74,7 +74,7 @@ def explained_variance_ratios(layer: int, first: int, last: int) -> Callable[[La
 
 
 def numbers_of(choose: Callable[[np.ndarray], np.ndarray]) -> Callable[[Layers], np.ndarray]:
-    """Numbers of the last sentence's layers themselves."""
+    """Numbers chosen from the last sentence's layers."""
     return lambda sentences: np.asarray(choose(sentences[-1]), dtype=np.float64).reshape(-1)
 
 

@@ -1,6 +1,6 @@
-"""The witness for torch checkpoints: their arrays put into TensorFlow's layout, in float64, for `reference.py`.
+"""The witness for torch checkpoints: rearranges their arrays into TensorFlow's layout, for `reference.py`.
 
-Like it, this shares nothing with the tables: each array is turned by hand.
+It shares nothing with the conversion tables: the rearrangements are written out for each array.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def lstm_arrays(encoder: Arrays, num_layers: int) -> dict[str, np.ndarray]:
-    """Gates i, f, j, o of torch to TensorFlow's i, j, f, o, whose forget bias lacks the 1."""
+    """Turns torch's gates i, f, j, o into TensorFlow's i, j, f, o, whose forget bias lacks the 1."""
     arrays = {}
     for theirs, direction in (("forward", "RNN_0"), ("backward", "RNN_1")):
         for layer in range(num_layers):
@@ -29,7 +29,7 @@ def lstm_arrays(encoder: Arrays, num_layers: int) -> dict[str, np.ndarray]:
 
 
 def cnn_arrays(token: Arrays, convolution: str, highways: str, options: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Convolutions and highways; torch's gate opens for the old value, TensorFlow's for the new."""
+    """Turns convolutions and highways; torch's gate opens for the old value, TensorFlow's for the new."""
     arrays = {}
     for index in range(len(options["filters"])):
         arrays[f"CNN/W_cnn_{index}"] = token[f"{convolution}{index}.weight"].transpose(2, 1, 0)[np.newaxis]
@@ -43,7 +43,7 @@ def cnn_arrays(token: Arrays, convolution: str, highways: str, options: Mapping[
 
 
 def allennlp_reference(options: Mapping[str, Any], state: Arrays) -> ReferenceElmo:
-    """The witness of a trained AllenNLP model; names in `state` are those below its `_elmo_lstm.`."""
+    """The witness of a trained AllenNLP model; names in `state` lack the prefix `_elmo_lstm.`."""
     token = {name.removeprefix("_token_embedder."): array for name, array in state.items()}
     encoder = {name.removeprefix("_elmo_lstm."): array for name, array in state.items()}
     arrays = {"char_embed": token["_char_embedding_weights"][1:]}
@@ -55,8 +55,8 @@ def allennlp_reference(options: Mapping[str, Any], state: Arrays) -> ReferenceEl
 class ReferenceManyLangs(ReferenceElmo):
     """The biLM of an ELMoForManyLangs folder.
 
-    The word's vector stands before the characters' features, either may be absent, and rows are made as in its
-    `create_one_batch`, where `<bow>` and `<eow>` are exchanged.
+    The word's vector comes before the characters' features; either may be absent. As in its `create_one_batch`,
+    `<eow>` begins a word and `<bow>` ends it.
     """
 
     boundaries = ("<bos>", "<eos>")
@@ -94,6 +94,6 @@ class ReferenceManyLangs(ReferenceElmo):
     def character_ids(self, word: str) -> list[int]:
         """The ids of a word's characters."""
         names: Sequence[str] = [word] if word in self.boundaries else word
-        row = ["<eow>", *names, "<bow>"]
-        row += ["<pad>"] * (self.token_embedder["max_characters_per_token"] - len(row))
-        return [self.characters.get(name, self.characters["<oov>"]) for name in row]
+        symbols = ["<eow>", *names, "<bow>"]
+        symbols += ["<pad>"] * (self.token_embedder["max_characters_per_token"] - len(symbols))
+        return [self.characters.get(symbol, self.characters["<oov>"]) for symbol in symbols]

@@ -1,12 +1,24 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 import json
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ..embedding.arguments import check_table
+from ..files import new_file
+from ..model_names import check_name
+from ..training.corpus_files import corpus_files
+from .errors import fail, need
+
+if TYPE_CHECKING:
+    from ..language_model.corpus import Corpus
+    from ..language_model.pretraining import ElmoForPreTraining
+    from ..tokenizer.tokenization_elmo import ElmoTokenizer
+    from ..training.trainer import ElmoPretrainer, PretrainingArguments
 
 Corpora = Annotated[
     list[str],
@@ -29,18 +41,25 @@ class SoftmaxKind(str, Enum):
     adaptive = "adaptive"
 
 
+ResetProbability = Annotated[
+    float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
+]
+Words = Annotated[SplitWords, typer.Option(help="How sentences are split into words.")]
+
+
 def vocab(
     corpora: Corpora,
     output: Annotated[Path, typer.Option("--output", "-o", help="The vocabulary file to write.")],
     size: Annotated[int | None, typer.Option(help="Most words, <S> </S> <UNK> included; default: all.", min=4)] = None,
     min_count: Annotated[int, typer.Option(help="Least occurrences of a word.", min=1)] = 1,
-    words: Annotated[SplitWords, typer.Option(help="How sentences are split into words.")] = SplitWords.whitespace,
+    words: Words = SplitWords.whitespace,
 ) -> None:
     """Count the words of CORPUS and write the most frequent ones, one a line, <S> </S> <UNK> first.
 
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
     need("datasets")
+    _check_corpora(corpora)
     from tqdm import tqdm
 
     from elmo_hf.training.corpora import SPECIAL_WORDS, count_words, make_vocabulary, read_corpora
@@ -48,9 +67,8 @@ def vocab(
     try:
         counts = count_words(tqdm(read_corpora(corpora, word_splitter=words.value), unit=" sentences"))
         vocabulary = make_vocabulary(counts, size, min_count)
-        partial = output.with_name(f".{output.name}.partial")
-        partial.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
-        partial.replace(output)
+        with new_file(output) as file:
+            file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     except (ValueError, OSError) as error:
         fail(error)
     total = sum(counts.values())
@@ -65,118 +83,57 @@ def pretrain(
     corpora: Corpora,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the run and of the finished model.")],
     vocabulary: Annotated[Path | None, typer.Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
-    held_out: Annotated[
-        list[str] | None, typer.Option(help="Text to score at each checkpoint, to choose the best one by.")
-    ] = None,
+    held_out: Annotated[list[str] | None, typer.Option(help="Text that chooses the best checkpoint.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="JSON with fields of ElmoConfig; default: the original 93.6M-parameter model.")
+        Path | None, typer.Option(help="JSON with fields of ElmoConfig; default: the original model.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Start from this model: a folder, or a Hub name.")] = None,
-    words: Annotated[SplitWords, typer.Option(help="How sentences are split into words.")] = SplitWords.whitespace,
-    softmax: Annotated[SoftmaxKind | None, typer.Option(help="In place of what the config says.")] = None,
+    words: Words = SplitWords.whitespace,
+    softmax: Annotated[SoftmaxKind | None, typer.Option(help="In place of the config's.")] = None,
     samples: Annotated[int | None, typer.Option(help="Words drawn for a sampled softmax.", min=1)] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the corpus.")] = 10,
     max_steps: Annotated[int, typer.Option(help="Steps, in place of --epochs.")] = -1,
     rows: Annotated[int, typer.Option(help="Rows of a batch (bilm-tf's batch_size), for each process.", min=1)] = 128,
     unroll_steps: Annotated[int, typer.Option(help="Words of a row in one step.", min=1)] = 20,
-    learning_rate: Annotated[float, typer.Option(help="Of Adagrad.")] = 0.2,
+    learning_rate: Annotated[float, typer.Option(help="Adagrad's.")] = 0.2,
     accumulate: Annotated[int, typer.Option(help="Steps whose gradients are added up.", min=1)] = 1,
-    reset_probability: Annotated[
-        float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
-    ] = 0.1,
+    reset_probability: ResetProbability = 0.1,
     frozen_steps: Annotated[int, typer.Option(help="First steps in which only the softmax learns.", min=0)] = 0,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
-    seed: Annotated[int, typer.Option(help="Of weights, order of sentences, dropout and sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights, order of sentences, dropout and sampling.")] = 0,
     checkpoint_steps: Annotated[int, typer.Option(help="Steps from checkpoint to checkpoint.", min=1)] = 1000,
     logging_steps: Annotated[int, typer.Option(help="Steps from log to log.", min=1)] = 100,
 ) -> None:
     """Pretrain an ELMo on CORPUS, or adapt one, as bilm-tf does.
 
-    The same command given again goes on with a run that was killed, bit for bit on a CPU. Under `accelerate launch` or
-    `torchrun` each process trains rows of its own.
+    Give the same command again to continue a run that was killed; on a CPU the result is the same bit for bit. Under
+    `accelerate launch` or `torchrun` each process trains rows of its own.
     """
     need("accelerate", "datasets", "matplotlib", "tensorboard")
-    import torch
-    from tqdm import tqdm
-    from transformers import set_seed
-
-    from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.loading import load_for_pretraining
-    from elmo_hf.training.corpora import read_corpora
-    from elmo_hf.training.run import new_language_model
-    from elmo_hf.training.run import pretrain as run
-    from elmo_hf.training.trainer import PretrainingArguments
-
     if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
-    fields: dict[str, Any] = {} if softmax is None else {"softmax": softmax.value}
-    if samples is not None:
-        fields["num_softmax_samples"] = samples
+    _check_corpora([*corpora, *(held_out or [])])
+    settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps, "learning_rate": learning_rate}
+    settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
+    settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
+    settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}
+    given = {"softmax": softmax.value if softmax else None, "num_softmax_samples": samples}
+    texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
     try:
-        args = PretrainingArguments(
-            str(output),
-            num_train_epochs=epochs,
-            max_steps=max_steps,
-            per_device_train_batch_size=rows,
-            unroll_steps=unroll_steps,
-            learning_rate=learning_rate,
-            gradient_accumulation_steps=accumulate,
-            reset_probability=reset_probability,
-            frozen_steps=frozen_steps,
-            bf16=bf16,
-            seed=seed,
-            # Otherwise the Trainer takes bfloat16 to be for GPUs.
-            use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
-            logging_steps=logging_steps,
-            save_strategy="steps",
-            save_steps=checkpoint_steps,
-            save_total_limit=2,
-            eval_strategy="steps" if held_out else "no",
-            eval_steps=checkpoint_steps,
-            load_best_model_at_end=bool(held_out),
-            metric_for_best_model="eval_perplexity" if held_out else None,
-            greater_is_better=False,
-            report_to="tensorboard",
-        )
-        set_seed(seed)
-        if model is not None:
-            lm, tokenizer = load_for_pretraining(model, vocabulary, **fields)
-        else:
-            assert vocabulary is not None
-            lm, tokenizer = new_language_model(vocabulary, **(_read_config(config) | fields))
-        read = {
-            name: Corpus.from_sentences(
-                tqdm(
-                    read_corpora(sources, word_splitter=words.value),
-                    desc=name,
-                    unit=" sentences",
-                    disable=args.process_index > 0,
-                ),
-                tokenizer,
-            )
-            for name, sources in (("training text", corpora), ("held-out text", held_out))
-            if sources
-        }
-        for name, corpus in read.items() if args.process_index == 0 else ():
-            unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-            typer.echo(f"{name}: {len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown.")
-        trainer = run(lm, tokenizer, read["training text"], read.get("held-out text"), args)
+        fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
+        trainer = _train(texts, words.value, output, model, vocabulary, fields, settings)
     except (ValueError, OSError) as error:
         fail(error)
     if trainer.is_world_process_zero():
-        scored = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
-        chosen = [entry for entry in scored if entry["step"] == trainer.state.best_global_step] or scored
-        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
-            names = ("forward_perplexity", "backward_perplexity", "perplexity")
-            typer.echo(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
+        _print_best(trainer)
         typer.echo(f"Wrote {output}.")
 
 
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a Hub name, with its softmax.")],
     source: Annotated[Path, typer.Argument(metavar="FILE", help="Text, .jsonl or .conllu, plain or .gz.")],
-    words: Annotated[SplitWords, typer.Option(help="How sentences are split into words.")] = SplitWords.whitespace,
-    rows: Annotated[int, typer.Option(help="Rows read side by side where the state is carried.", min=1)] = 32,
+    words: Words = SplitWords.whitespace,
+    rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
         Path | None, typer.Option(help="Write each word's surprisal in bits to this .tsv or .parquet file.")
     ] = None,
@@ -186,67 +143,49 @@ def score(
 ) -> None:
     """Perplexity of FILE, one sentence a line: forward, backward and their geometric mean, by the exact softmax.
 
-    From the zero state each sentence stands on its own, as ELMo is used; carried, the state goes from sentence to
+    From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
     sentence, as in bilm-tf's test.
     """
-    import torch
-    from tqdm import tqdm
-
-    from elmo_hf.embedding.sentences import read_sentences
-    from elmo_hf.embedding.word_tables import check_table, write_table
-    from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.language_model.pretraining import ElmoForPreTraining
-    from elmo_hf.language_model.scoring import score_carried, score_from_zero
-    from elmo_hf.loading import load_complete, model_folder
-    from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
-    from elmo_hf.tokenizer.word_splitter import make_word_splitter
-
-    splitter = make_word_splitter(words.value)
     try:
         if per_word is not None:
             check_table(per_word)
-        language_model = load_complete(model, ElmoForPreTraining)
-        tokenizer = ElmoTokenizer.from_pretrained(model_folder(model))
-        sentences = [
-            [word for word, _ in splitter.pre_tokenize_str(sentence)] if isinstance(sentence, str) else sentence
-            for sentence in read_sentences(source)
-        ]
-        numbers = [number for number, sentence in enumerate(sentences) if sentence]
-        corpus = Corpus.from_sentences([sentences[number] for number in numbers], tokenizer)
+        check_name(model)
+        source.stat()
+    except (ValueError, OSError) as error:
+        fail(error)
+    from tqdm import tqdm
+
+    from elmo_hf.embedding.word_tables import write_table
+    from elmo_hf.language_model.corpus import Corpus
+    from elmo_hf.language_model.scoring import score_carried, score_from_zero
+
+    try:
+        language_model, tokenizer = _load_to_score(model)
+        sentences = {index: sentence for index, sentence in enumerate(_read_words(source, words.value)) if sentence}
+        corpus = Corpus.from_sentences(list(sentences.values()), tokenizer)
         if len(corpus) == 0:
             raise ValueError(f"{source} has no sentences.")
-        if torch.cuda.is_available():
-            language_model = language_model.cuda()
         with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
             zero = score_from_zero(language_model, corpus, bar.update)
             carried = score_carried(language_model, corpus, rows, bar.update)
         if per_word is not None:
-            chosen = carried if carry_state else zero
-            write_table(per_word, [(number, sentences[number]) for number in numbers], chosen, tokenizer)
+            write_table(per_word, list(sentences.items()), carried if carry_state else zero, tokenizer)
     except (ValueError, OSError) as error:
         fail(error)
-    unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-    typer.echo(f"{len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown.")
+    typer.echo(_summary(corpus, tokenizer))
     for state, scores in (("from zero state", zero), ("state carried", carried)):
-        typer.echo(
-            _perplexities(state, scores.forward_perplexity, scores.backward_perplexity, scores.perplexity)
-            + f"   {scores.num_scored:,} of {corpus.num_predictions:,} predictions"
-        )
+        line = _perplexities(state, scores.forward_perplexity, scores.backward_perplexity, scores.perplexity)
+        typer.echo(f"{line}   {scores.num_scored:,} of {corpus.num_predictions:,} predictions")
     if per_word is not None:
         typer.echo(f"Wrote {per_word}.")
 
 
-def need(*packages: str) -> None:
-    """Ends the command where packages are not installed."""
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        fail(ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[train]'"))
-
-
-def fail(error: Exception) -> NoReturn:
-    """Says what is wrong and ends the command."""
-    typer.echo(f"Error: {error}", err=True)
-    raise typer.Exit(1)
+def _check_corpora(sources: Iterable[str]) -> None:
+    try:
+        for source in sources:
+            corpus_files(source)
+    except ValueError as error:
+        fail(error)
 
 
 def _read_config(path: Path | None) -> dict[str, Any]:
@@ -259,6 +198,114 @@ def _read_config(path: Path | None) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError(f"{path} must hold one JSON object with fields of `ElmoConfig`.")
     return fields
+
+
+def _train(
+    texts: dict[str, list[str]],
+    word_splitter: str,
+    output: Path,
+    model: str | None,
+    vocabulary: Path | None,
+    fields: dict[str, Any],
+    settings: dict[str, Any],
+) -> "ElmoPretrainer":
+    """Trains a new model on the training text, or adapts `model`."""
+    if model is not None:
+        check_name(model)
+    if vocabulary is not None:
+        vocabulary.stat()
+    from transformers import set_seed
+
+    from elmo_hf.loading import load_for_pretraining
+    from elmo_hf.training.run import new_language_model
+    from elmo_hf.training.run import pretrain as run
+
+    args = _arguments(output, has_held_out="held-out text" in texts, settings=settings)
+    set_seed(args.seed)
+    if model is not None:
+        lm, tokenizer = load_for_pretraining(model, vocabulary, **fields)
+    else:
+        assert vocabulary is not None
+        lm, tokenizer = new_language_model(vocabulary, **fields)
+    corpora = {
+        name: _read_corpus(name, sources, word_splitter, tokenizer, is_quiet=args.process_index > 0)
+        for name, sources in texts.items()
+    }
+    for name, corpus in corpora.items() if args.process_index == 0 else ():
+        typer.echo(f"{name}: {_summary(corpus, tokenizer)}")
+    return run(lm, tokenizer, corpora["training text"], corpora.get("held-out text"), args)
+
+
+def _arguments(output: Path, has_held_out: bool, settings: dict[str, Any]) -> "PretrainingArguments":
+    import torch
+
+    from elmo_hf.training.trainer import PretrainingArguments
+
+    return PretrainingArguments(
+        str(output),
+        # By default the Trainer allows bfloat16 on GPUs only.
+        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        save_strategy="steps",
+        save_total_limit=2,
+        eval_strategy="steps" if has_held_out else "no",
+        eval_steps=settings["save_steps"],
+        load_best_model_at_end=has_held_out,
+        metric_for_best_model="eval_perplexity" if has_held_out else None,
+        greater_is_better=False,
+        report_to="tensorboard",
+        **settings,
+    )
+
+
+def _read_corpus(
+    name: str, sources: list[str], word_splitter: str, tokenizer: "ElmoTokenizer", is_quiet: bool
+) -> "Corpus":
+    from tqdm import tqdm
+
+    from elmo_hf.language_model.corpus import Corpus
+    from elmo_hf.training.corpora import read_corpora
+
+    sentences = read_corpora(sources, word_splitter=word_splitter)
+    return Corpus.from_sentences(tqdm(sentences, desc=name, unit=" sentences", disable=is_quiet), tokenizer)
+
+
+def _print_best(trainer: "ElmoPretrainer") -> None:
+    """Prints the perplexities of the model that was written, if there was a held-out text."""
+    scored = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
+    chosen = [entry for entry in scored if entry["step"] == trainer.state.best_global_step] or scored
+    for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
+        names = ("forward_perplexity", "backward_perplexity", "perplexity")
+        typer.echo(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
+
+
+def _load_to_score(name: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    import torch
+
+    from elmo_hf.language_model.pretraining import ElmoForPreTraining
+    from elmo_hf.loading import load_complete, model_folder
+    from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+
+    model = load_complete(name, ElmoForPreTraining)
+    tokenizer = ElmoTokenizer.from_pretrained(model_folder(name))
+    return model.cuda() if torch.cuda.is_available() else model, tokenizer
+
+
+def _read_words(source: Path, word_splitter: str) -> Iterator[list[str]]:
+    """The words of each sentence of a file."""
+    from elmo_hf.embedding.sentences import read_sentences
+    from elmo_hf.tokenizer.word_splitter import make_word_splitter
+
+    splitter = make_word_splitter(word_splitter)
+    for sentence in read_sentences(source):
+        if isinstance(sentence, str):
+            yield [word for word, _ in splitter.pre_tokenize_str(sentence)]
+        else:
+            yield sentence
+
+
+def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:
+    unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
+    return f"{len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown."
 
 
 def _perplexities(state: str, forward: float, backward: float, mean: float) -> str:

@@ -1,19 +1,16 @@
-"""Embedding a corpus: sentences in, one file of vectors out, in bounded memory, resumable, by one process or many.
+"""Embeds a corpus: sentences in, one file of vectors out, in bounded memory, resumable, by one process or many.
 
-Sentences are read in windows of about `WINDOW_CHARACTERS`, numbered from 0. Of a window
+Sentences are read in windows of about `WINDOW_CHARACTERS`. In a window each distinct word goes through the token
+encoder once, and the sentences are sorted by length into batches, so that there is little padding. The vectors of a
+window become one chunk in `OUT.partial` (see `vector_files.py`); the last step joins all chunks in OUT.
 
-- each distinct word goes through the token encoder once;
-- the sentences are sorted by length and packed into batches of a number of positions, so that little is padded;
-- the vectors become a chunk in `OUT.partial` (see `vector_files.py`).
+A run that continues an interrupted one computes only the missing windows. Of R processes, process r computes every R-th
+missing window, starting with the r-th. A window does not depend on R, so OUT has the same bits for any R, on the same
+kind of machine with as many threads each. An interrupted run may continue with another R.
 
-A run that was interrupted goes on with the windows that are not there; the last step makes OUT of all chunks. Process
-r of R does the r-th of the missing windows and every R-th after it. What a window holds does not depend on R, so OUT
-has the same bits however many processes wrote it, on the same kind of machine with as many threads each; and
-an interrupted run may go on with another number of them.
+Vectors kept of a sentence, without its boundaries (L layers, n words, P projection):
 
-What is kept of each sentence, its boundaries excluded (L layers, n words, P projection):
-
-    all      (L+1, n, 2P)   every layer, the first being the token vector twice
+    all      (L+1, n, 2P)   every layer; the first is the token vector twice
     top      (n, 2P)        the top layer
     mix      (n, 2P)        the first scalar mix
     average  (n, 2P)        the plain mean of all layers
@@ -34,17 +31,16 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ..files import sha256_of_file, sha256_of_model
+from ..files import new_file, sha256_of_file, sha256_of_model
 from ..model.modeling_elmo import ElmoModel, masked_mean
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .arguments import BATCH_WORDS, check_paths, check_suffix
 from .processes import Processes
 from .sentences import Sentence, read_sentences
 from .vector_files import WRITERS, read_chunks, write_chunk
 
-# About 17,000 words of English: so much work is lost at most, and processes share a corpus in pieces of this size.
+# About 17,000 words of English: the most work that an interruption loses, and the unit that processes share.
 WINDOW_CHARACTERS = 100_000
-# Positions of one batch, padding included; a longer text is a batch of its own.
-BATCH_WORDS = 2048
 DTYPES = ("float32", "float16")
 
 # From the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries, to the tensors kept.
@@ -60,12 +56,12 @@ Window = list[tuple[int, Sentence]]
 
 
 class Plan(NamedTuple):
-    """What there is to do.
+    """What is left to do.
 
     Attributes:
-        source: the input, in a file.
+        source: the input file.
         window_sizes: sentences of each window.
-        missing: numbers of the windows that are not computed yet.
+        missing: indices of the windows to compute.
     """
 
     source: Path
@@ -89,61 +85,53 @@ def embed_file(
     """Embeds every sentence of a file.
 
     Args:
-        model: on the device to run on; it is put into evaluation mode, and keeps no words afterwards.
+        model: on the device to run on; afterwards it is in evaluation mode and its word cache is empty.
         tokenizer: the model's.
         source: a file that `read_sentences` reads, or a binary stream of text lines, which the first process reads.
         destination: the new file; its suffix is a key of `WRITERS`.
         layers: a key of `LAYERS`.
-        dtype: of the numbers in the file; one of `DTYPES`. The model computes in its own.
+        dtype: of the numbers in the file, one of `DTYPES`. The model computes in its own.
         split_into_words: whether sentences are words separated by blanks already.
-        batch_words: most positions of a batch, boundaries and padding included; a longer text is alone.
-        show_progress: whether the first process shows a bar of the sentences that fall to it.
-        processes: that do this together, each calling this function with the same arguments; None: this one alone.
+        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+        show_progress: shows a bar of the first process's sentences.
+        processes: those that share the work, each calling this function with the same arguments; None: this one alone.
 
     Returns:
-        number of sentences.
+        the number of sentences.
 
     Raises:
-        ValueError: if an argument is illegal, the input is not of its format, or what was left by an interrupted run
-            is of another job.
+        ValueError: if an argument is illegal, the input has a wrong format, or an interrupted run left another job.
         FileExistsError: if `destination` exists.
         FileNotFoundError: if `source` does not exist.
     """
     processes = processes or Processes()
-    write = _writer_of(destination)
+    _check_arguments(destination, layers, dtype, batch_words)
+    work = destination.with_name(destination.name + ".partial")
+    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words}
+    plan = processes.on_first(lambda: _prepare(model, tokenizer, source, destination, work, job))
+    _check_shared(work, processes)
+    model.eval()
+    own = set(plan.missing[processes.index :: processes.count])
+    total = sum(plan.window_sizes[index] for index in own)
+    with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
+        for index, window in enumerate(_windows(read_sentences(plan.source, split_into_words))) if own else ():
+            if index in own:
+                vectors = _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar)
+                write_chunk(_chunk(work, index), vectors)
+                model.cache_words(None)
+    processes.wait()
+    processes.on_first(lambda: _finish(plan, work, destination, split_into_words))
+    return sum(plan.window_sizes)
+
+
+def _check_arguments(destination: Path, layers: str, dtype: str, batch_words: int) -> None:
+    check_suffix(destination)
     if layers not in LAYERS:
         raise ValueError(f"`layers` must be one of {', '.join(LAYERS)}, found {layers!r}.")
     if dtype not in DTYPES:
         raise ValueError(f"`dtype` must be one of {', '.join(DTYPES)}, found {dtype!r}.")
     if batch_words < 1:
         raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
-    work = destination.with_name(destination.name + ".partial")
-    job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words}
-    plan = processes.on_first(lambda: _prepare(model, tokenizer, source, destination, work, job))
-    if not (work / "job.json").exists():
-        raise ValueError(
-            f"process {processes.index} does not see {work}, which the first process made; the machines must share a "
-            "file system."
-        )
-    model.eval()
-    chunks = [work / f"chunk-{number:08d}.json" for number in range(len(plan.window_sizes))]
-    own = set(plan.missing[processes.index :: processes.number])
-    total = sum(plan.window_sizes[number] for number in own)
-    with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
-        for number, window in enumerate(_windows(read_sentences(plan.source, split_into_words))) if own else ():
-            if number in own:
-                write_chunk(chunks[number], _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar))
-                model.cache_words(None)
-    processes.wait()
-
-    def finish() -> None:
-        finished = work / f"finished{destination.suffix}"
-        write(finished, read_chunks(chunks, read_sentences(plan.source, split_into_words)))
-        finished.replace(destination)
-        shutil.rmtree(work)
-
-    processes.on_first(finish)
-    return sum(plan.window_sizes)
 
 
 def _prepare(
@@ -154,11 +142,8 @@ def _prepare(
     work: Path,
     job: dict[str, Any],
 ) -> Plan:
-    """Reads the input once and makes the working folder, or finds what an interrupted run left there."""
-    if destination.exists():
-        raise FileExistsError(f"{destination} exists already; remove it or choose another name.")
-    if isinstance(source, Path) and not source.is_file():
-        raise FileNotFoundError(f"there is no file {source}.")
+    """Reads the input once, and makes the working folder or finds what an interrupted run left there."""
+    check_paths(source if isinstance(source, Path) else None, destination)
     path = source if isinstance(source, Path) else _spool(source, work / "input.txt")
     window_sizes = [len(window) for window in _windows(read_sentences(path, job["split_into_words"]))]
     work.mkdir(parents=True, exist_ok=True)
@@ -166,14 +151,34 @@ def _prepare(
     job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
     job |= {"tokenizer": _digest_of_tokenizer(tokenizer)}
     _check_job(work / "job.json", job)
-    missing = [number for number in range(len(window_sizes)) if not (work / f"chunk-{number:08d}.json").exists()]
+    missing = [index for index in range(len(window_sizes)) if not _chunk(work, index).exists()]
     return Plan(path, window_sizes, missing)
 
 
-def _windows(sentences: Iterable[Sentence]) -> Iterator[Window]:
-    """Groups consecutive sentences, with their indices, until they have `WINDOW_CHARACTERS`; each ends in one more.
+def _check_shared(work: Path, processes: Processes) -> None:
+    if not (work / "job.json").exists():
+        raise ValueError(
+            f"process {processes.index} does not see {work}, which the first process made; the machines must share a "
+            "file system."
+        )
 
-    Characters and not words, so that a process need not tokenize the windows of others.
+
+def _chunk(work: Path, index: int) -> Path:
+    return work / f"chunk-{index:08d}.json"
+
+
+def _finish(plan: Plan, work: Path, destination: Path, split_into_words: bool) -> None:
+    """Joins the chunks."""
+    chunks = [_chunk(work, index) for index in range(len(plan.window_sizes))]
+    with new_file(destination, folder=work) as file:
+        WRITERS[destination.suffix.lower()](file, read_chunks(chunks, read_sentences(plan.source, split_into_words)))
+    shutil.rmtree(work)
+
+
+def _windows(sentences: Iterable[Sentence]) -> Iterator[Window]:
+    """Groups consecutive sentences, with their indices, until they have `WINDOW_CHARACTERS`.
+
+    It counts characters, one more for each sentence. To count words, a process would have to tokenize every window.
     """
     window: Window = []
     num_characters = 0
@@ -196,7 +201,7 @@ def _embed_window(
     batch_words: int,
     bar: tqdm,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The vectors of one window's sentences with their indices, batch by batch, the longest sentences first."""
+    """Gives the indices and vectors of a window's sentences, the longest ones first."""
     split = [(index, tokenizer.tokenize(each) if isinstance(each, str) else each) for index, each in window]
     words = sorted({word for _, words in split for word in words})
     model.cache_words(_inputs(model, tokenizer, [words])["input_ids"])
@@ -213,7 +218,7 @@ def _embed_window(
 def _embed_batch(
     model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]], layers: str, dtype: str
 ) -> list[np.ndarray]:
-    """What is kept of each text."""
+    """The vectors kept of each text."""
     inputs = _inputs(model, tokenizer, texts)
     input_ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
     tensors = LAYERS[layers](model, model.encode(input_ids, mask), mask, mask & ~model.boundaries(input_ids))
@@ -230,15 +235,8 @@ def _inputs(model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) 
     return tokenizer(texts, is_split_into_words=True, padding=True, return_tensors="pt").to(model.device)
 
 
-def _writer_of(destination: Path) -> Callable[..., None]:
-    suffix = destination.suffix.lower()
-    if suffix not in WRITERS:
-        raise ValueError(f"the output's suffix must be one of {', '.join(WRITERS)}, found {destination.name!r}.")
-    return WRITERS[suffix]
-
-
 def _spool(stream: IO[bytes], path: Path) -> Path:
-    """Keeps a stream in a file, to be read twice."""
+    """Copies a stream to a file, which can be read twice."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         shutil.copyfileobj(stream, file)
@@ -246,7 +244,7 @@ def _spool(stream: IO[bytes], path: Path) -> Path:
 
 
 def _check_job(path: Path, job: dict[str, Any]) -> None:
-    """Records what a working folder is for; a later run must want the same."""
+    """Records the job of a working folder; a later run must have the same one."""
     if not path.exists():
         path.write_text(json.dumps(job), encoding="utf-8")
         return
@@ -260,5 +258,5 @@ def _check_job(path: Path, job: dict[str, Any]) -> None:
 
 
 def _digest_of_tokenizer(tokenizer: ElmoTokenizer) -> str:
-    """Tells tokenizers apart by their splitter and vocabulary."""
+    """Depends on the splitter and the vocabulary."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

@@ -1,15 +1,15 @@
-"""The biLM's layers of a dataset, computed once and kept beside the tokenized texts.
+"""Computes the biLM's layers of a dataset once and keeps them beside the tokenized texts.
 
-While the biLM is frozen, a text has the same layers in every epoch, and the biLM is nearly all the work of training a
-model for a task. A dataset with a column `bilm_layers` trains the same model without running it: mixes, task encoder
-and classifier learn as before, and the trained model reads texts as ever.
+While the biLM is frozen, a text has the same layers in every epoch, and running the biLM is most of the work of
+training a model for a task. A dataset with a column `bilm_layers` trains the same model without running it: mixes, task
+encoder and classifier learn as before, and the trained model still reads texts.
 
-    tokenized dataset -> add_bilm_layers -> the same dataset, with `bilm_layers` (T, L+1, 2P) in each row
-    tokenized dataset and the file of `elmo-hf embed --layers all` -> add_embedded_layers -> likewise
+    tokenized dataset -> add_bilm_layers -> the dataset with `bilm_layers` (T, L+1, 2P) in each row
+    tokenized dataset, file of `elmo-hf embed --layers all` -> add_embedded_layers -> the same column
 
 Glossary: T positions of a row, boundaries included, C characters per word, P projection, L layers, n words.
 
-Size: 4 (L+1) 2P bytes a word in float32, 12 kB with the original model, half of it in float16. `datasets` keeps the
+Size: 4 (L+1) 2P bytes a word in float32, 12 kB with the original model; half as much in float16. `datasets` keeps the
 column in a file, which is read through the page cache.
 """
 
@@ -27,9 +27,9 @@ from ..files import sha256_of_file, sha256_of_model
 from ..tasks.task_model import ElmoTaskModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
-# Rows whose texts are sorted by length, so that little is padded.
+# Rows that are sorted by length together, so that there is little padding.
 WINDOW_ROWS = 1024
-# Settings that change a biLM's layers and do not show in the shapes of its weights.
+# Settings that change a biLM's layers but not the shapes of its weights.
 SETTINGS = ("char_activation", "cell_clip", "projection_clip", "use_skip_connections", "forget_bias")
 
 
@@ -46,16 +46,15 @@ def add_bilm_layers(
 
     Args:
         dataset: tokenized texts or pairs of texts, not padded.
-        model: for the task, on the device to run on; its classifier plays no part.
+        model: for the task, on the device to run on; its classifier is not used.
         tokenizer: the one that made `input_ids`.
         batch_size: rows that run at once.
         dtype: of the numbers kept, `"float32"` or `"float16"`; the model computes in its own.
-        folder: where to keep the result, under a name that tells datasets and biLMs apart; None: where `datasets`
-            decides, which for a dataset that was not read from a file is the memory.
+        folder: where to keep the result, under a name that depends on dataset and biLM; None: where `datasets` decides,
+            which is in memory if the dataset was not read from a file.
 
     Returns:
-        the dataset with `bilm_layers`, giving NumPy arrays. What is there for the same dataset and biLM is not
-        computed again.
+        the dataset with `bilm_layers`, in NumPy format. A kept result for the same dataset and biLM is used again.
     """
     layer_shape = (model.config.num_hidden_layers + 1, model.config.hidden_size)
 
@@ -73,7 +72,7 @@ def add_bilm_layers(
 
     settings = json.dumps([dtype, model.num_texts, *(getattr(model.config, name) for name in SETTINGS)])
     weights = [*model.elmo.token_encoder.state_dict().values(), *model.elmo.bilm.state_dict().values()]
-    # By itself `datasets` would tell models apart by all their weights, those of the classifier among them.
+    # The default fingerprint would depend on all weights, the classifier's too.
     fingerprint = Hasher.hash([dataset._fingerprint, sha256_of_model(settings, weights)])
     return dataset.map(
         compute,
@@ -89,20 +88,20 @@ def add_bilm_layers(
 def add_embedded_layers(
     dataset: datasets.Dataset, model: ElmoTaskModel, tokenizer: ElmoTokenizer, *files: str | Path
 ) -> datasets.Dataset:
-    """Adds the layers that `elmo-hf embed --layers all` wrote into an `.hdf5` file.
+    """Adds the layers that `elmo-hf embed --layers all` wrote to an `.hdf5` file.
 
     Args:
         dataset: tokenized texts, not padded; row i is sentence i of each file.
-        model: for the task, with the biLM that the files were made with.
+        model: for the task, with the biLM that made the files.
         tokenizer: the one that made `input_ids`.
-        *files: one `.hdf5` file, or for pairs of texts one of all first and one of all second texts.
+        *files: one `.hdf5` file; for pairs of texts, one of the first texts and one of the second.
 
     Returns:
-        the dataset with `bilm_layers`, giving NumPy arrays; boundaries have zeros, which no model for a task reads.
+        the dataset with `bilm_layers`, in NumPy format; boundaries have zeros, which no model for a task reads.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if a file holds another number of sentences, words or layers.
+        FileNotFoundError: if a file does not exist.
+        ValueError: if a file has a different number of sentences, words or layers.
     """
     layer_shape = (model.config.num_hidden_layers + 1, model.config.hidden_size)
     paths = [Path(path) for path in files]
@@ -151,7 +150,7 @@ def _open_embedded(path: Path, num_sentences: int) -> h5py.File:
 
 
 def _words_of(vectors: list[h5py.File], index: int, layer_shape: tuple[int, int]) -> np.ndarray:
-    """`(n, L+1, 2P)`, the layers of all words of one row's texts."""
+    """Reads the layers of all words of one row's texts: `(n, L+1, 2P)`."""
     arrays = [file[str(index)][()] for file in vectors]
     for file, array in zip(vectors, arrays, strict=True):
         if array.ndim != 3 or (array.shape[0], array.shape[2]) != layer_shape:
@@ -164,14 +163,14 @@ def _words_of(vectors: list[h5py.File], index: int, layer_shape: tuple[int, int]
 
 
 def _compact(input_ids: list[Any]) -> list[np.ndarray]:
-    """Ids as arrays, which `datasets` stores without making Python numbers."""
+    """Converts ids to arrays, which `datasets` stores without Python numbers."""
     return [np.asarray(ids) for ids in input_ids]
 
 
 def _features(
     dataset: datasets.Dataset, model: ElmoTaskModel, layer_shape: tuple[int, int], dtype: str
 ) -> datasets.Features:
-    """Types of the columns: arrays of one word after another, which are read without making Python numbers."""
+    """Types of the columns: arrays with one entry per word, which are read without Python numbers."""
     features = datasets.Features(dataset.features)
     features["bilm_layers"] = datasets.Array3D((None, *layer_shape), dtype)
     if model.config.token_encoder == "char_cnn":

@@ -1,9 +1,8 @@
 """The processes of one job: those that `torchrun`, `accelerate launch` or `mpirun` started, or one alone.
 
-They are numbered from 0. The first one speaks, and does what is done once; the others get its results, or its errors.
-Between them go only messages. Data go through files, so machines of a cluster must share a file system.
-
-One process alone needs neither accelerate nor a launcher.
+The first one prints, and does what must be done once; the others get its results or its errors. Only messages pass
+between them. Data pass through files, so the machines of a cluster must share a file system. One process alone needs
+neither accelerate nor a launcher.
 """
 
 import os
@@ -19,70 +18,70 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# How long a process waits for another: one that is done for the slowest, and all for the first to write a large file.
-# The launcher ends them all at once if one fails.
+# How long a process waits for the slowest one, or for the first one to write a large file. If one process fails, the
+# launcher ends all of them.
 PATIENCE = timedelta(days=30)
-# Where the launchers of MPI, which `accelerate launch` uses on processors, say how many there are.
+# Where MPI's launchers, which `accelerate launch` uses on CPUs, put the number of processes.
 MPI_SIZES = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"]
 
 
 class Processes:
-    """This process and those it works with.
+    """This process and those that work with it.
 
     Attributes:
-        index: this one's number.
-        number: of all processes.
+        index: which process this is, from 0.
+        count: how many processes there are.
     """
 
     def __init__(self, state: "PartialState | None" = None) -> None:
-        """One process alone, or those of accelerate's `state`."""
+        """None: this process alone."""
         self._state = state
         self.index: int = 0 if state is None else state.process_index
-        self.number: int = 1 if state is None else state.num_processes
+        self.count: int = 1 if state is None else state.num_processes
 
     @classmethod
     def launched(cls, on_cpu: bool = False) -> "Processes":
-        """Those that a launcher started, or this one alone where none did.
+        """The processes that a launcher started, or this one alone.
 
         Args:
-            on_cpu: whether they compute on processors though there are GPUs.
+            on_cpu: whether they compute on CPUs even if there are GPUs.
 
         Raises:
-            ValueError: if there are several, and accelerate is not installed.
+            ValueError: if there are several processes, and accelerate is not installed.
         """
-        # A cluster may set WORLD_SIZE for machines on which nothing was launched; launchers set LOCAL_RANK too.
+        # A cluster may set WORLD_SIZE where nothing was launched; launchers set LOCAL_RANK too.
         names = [*MPI_SIZES, "WORLD_SIZE"] if "LOCAL_RANK" in os.environ else MPI_SIZES
-        number = max(int(os.environ.get(name, "1")) for name in names)
-        if number == 1:
+        count = max(int(os.environ.get(name, "1")) for name in names)
+        if count == 1:
             return cls()
         if find_spec("accelerate") is None:
-            raise ValueError(f"{number} processes need accelerate, not installed here: pip install 'elmo-hf[train]'.")
+            raise ValueError(f"{count} processes need accelerate, not installed here: pip install 'elmo-hf[train]'.")
         from accelerate import PartialState
 
-        # Without being told, accelerate takes processes without GPUs for strangers to each other.
+        # Without `cpu=True`, accelerate does not connect processes that have no GPUs.
         state = PartialState(cpu=on_cpu or not torch.cuda.is_available(), timeout=PATIENCE)
-        assert state.num_processes == number
+        assert state.num_processes == count
         return cls(state)
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that speaks."""
+        """Whether this process prints."""
         return self.index == 0
 
     @property
     def device(self) -> torch.device:
-        """Where this process computes: its own GPU, if there is one."""
+        """This process's own GPU if there is one, else the CPU."""
         if self._state is not None:
             return self._state.device
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def wait(self) -> None:
-        """Waits until all processes are here."""
+        """Waits until all processes have arrived."""
         if self._state is not None:
             self._state.wait_for_everyone()
 
     def on_first(self, function: Callable[[], Result]) -> Result:
-        """Calls a function in the first process while the others wait; all get its result, or its error."""
+        """Calls a function in the first process while the others wait; all get its result or its error."""
         if self._state is None:
             return function()
         from accelerate.utils import broadcast_object_list

@@ -1,7 +1,7 @@
-"""Sentences out of files: text, JSON lines and CoNLL-U, plain or gzipped, one sentence at a time.
+"""Reads sentences from text, JSON lines and CoNLL-U, plain or gzipped, one sentence at a time.
 
 A sentence is a string (raw text) or a list of words. Blank lines of text and JSON lines are sentences without words, so
-that the n-th sentence is always the n-th line; a CoNLL-U file has as many sentences as it has blocks.
+that the n-th sentence is always the n-th line. In CoNLL-U each block is a sentence.
 """
 
 import gzip
@@ -15,7 +15,7 @@ Sentence = str | list[str]
 
 
 def read_sentences(path: Path, split_into_words: bool = False) -> Iterator[Sentence]:
-    """Reads a file sentence by sentence; its format is told by its suffix, `.gz` after it or not.
+    """Reads a file sentence by sentence; the suffix gives the format, with or without `.gz` after it.
 
     Args:
         path: `*.jsonl` (each line a string, a list of words, or an object with `text` or `words`), `*.conllu` (words
@@ -23,8 +23,8 @@ def read_sentences(path: Path, split_into_words: bool = False) -> Iterator[Sente
         split_into_words: whether the sentences of text and JSON strings are words separated by blanks already.
 
     Raises:
-        ValueError: naming the line that is not of the format.
-        FileNotFoundError: if there is no such file.
+        ValueError: if a line has a wrong format; the message names the line.
+        FileNotFoundError: if the file does not exist.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     is_gzipped = suffixes[-1:] == [".gz"]

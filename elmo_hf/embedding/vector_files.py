@@ -1,14 +1,13 @@
 """Vectors of many sentences in one file: hdf5 as AllenNLP wrote it, safetensors, NumPy's npz, parquet.
 
-Vectors first go to a working folder, one chunk for each run of sentences, and are read from there through the page
+Vectors first go to a working folder, one chunk for each window of sentences. They are read from there through the page
 cache, so that memory does not grow with the corpus:
 
     OUT.partial/job.json, chunk-00000000.bin, chunk-00000000.json, chunk-00000001.bin, ...   ->   OUT
 
-A chunk's numbers lie in its `.bin` one after another, in the order in which they were computed; its `.json`, written
-last, says where each sentence's are.
-
-A writer gets the records in the order of the sentences and the place to write to; a name's suffix selects it.
+A chunk's `.bin` holds its numbers in the order in which they were computed; its `.json`, written last, holds where each
+sentence's numbers start and their shape. The suffix of OUT selects the writer, which gets the records in the order of
+the sentences.
 """
 
 import json
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
+from ..files import new_file
 from .sentences import Sentence
 
 ROWS_PER_GROUP = 256
@@ -33,8 +33,8 @@ class Record:
     """One sentence and its vectors.
 
     Attributes:
-        index: place of the sentence in the input, from 0.
-        sentence: as read: raw text, or words.
+        index: of the sentence in the input, from 0.
+        sentence: raw text, or words.
         vectors: `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
     """
 
@@ -44,17 +44,17 @@ class Record:
 
     @property
     def text(self) -> str:
-        """The sentence as one string, its words joined by blanks; lone surrogates, which no file takes, become `?`."""
+        """The sentence as one string, words joined by blanks; lone surrogates, which no file can hold, become `?`."""
         text = self.sentence if isinstance(self.sentence, str) else " ".join(self.sentence)
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def write_chunk(path: Path, vectors: Iterable[tuple[int, np.ndarray]]) -> None:
-    """Writes the vectors of some sentences with their indices, all or nothing; keeps none in memory.
+    """Writes the vectors of some sentences, all or nothing; keeps none in memory.
 
     Args:
-        path: the chunk's `.json`, which comes into being when all is written.
-        vectors: in any order, of one dtype.
+        path: the chunk's `.json`, which appears when everything is written.
+        vectors: index and vectors of each sentence, in any order, of one dtype.
     """
     dtype, places, start = "float32", {}, 0
     with path.with_suffix(".bin").open("wb") as file:
@@ -62,13 +62,12 @@ def write_chunk(path: Path, vectors: Iterable[tuple[int, np.ndarray]]) -> None:
             file.write(array.tobytes())
             dtype, places[index] = str(array.dtype), (start, array.shape)
             start += array.size
-    partial = path.with_suffix(".tmp")
-    partial.write_text(json.dumps({"dtype": dtype, "places": places}), encoding="utf-8")
-    partial.replace(path)
+    with new_file(path) as places_file:
+        places_file.write_text(json.dumps({"dtype": dtype, "places": places}), encoding="utf-8")
 
 
 def read_chunks(paths: list[Path], sentences: Iterator[Sentence]) -> Iterator[Record]:
-    """Gives the records of consecutive chunks together with the sentences they were made of."""
+    """Gives the records of consecutive chunks, each with its sentence."""
     for path in paths:
         chunk = json.loads(path.read_text(encoding="utf-8"))
         file = path.with_suffix(".bin")

@@ -1,8 +1,8 @@
-"""Surprisal word by word, as a table: what psycholinguists put beside reading times.
+"""Surprisal word by word, as a table for psycholinguists to compare with reading times.
 
-One row for each word of each sentence and for its two boundaries: `sentence` (line of the file, from 0), `position` (0
-is `<S>`), `word`, `is_unknown` (scored as `<UNK>`), `forward_bits` and `backward_bits`. `<S>` is never predicted
-forward, `</S>` never backward; those cells are empty, as are those of words that were not scored.
+It has one row for each word and boundary of each sentence: `sentence` (line of the file, from 0), `position` (0 is
+`<S>`), `word`, `is_unknown` (scored as `<UNK>`), `forward_bits` and `backward_bits`. The forward model never predicts
+`<S>`, the backward model never `</S>`; those cells are empty, and so are those of words that were not scored.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from ..files import new_file
 from ..language_model.scoring import Scores
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
+from .arguments import check_table
 
-SUFFIXES = (".tsv", ".parquet")
 SCHEMA = pa.schema(
     {
         "sentence": pa.int64(),
@@ -31,31 +32,19 @@ SCHEMA = pa.schema(
 NOTHING, MISSING = np.zeros(0, dtype=np.float32), np.array([np.nan], dtype=np.float32)
 
 
-def check_table(path: Path) -> None:
-    """Checks a table's name before the work begins.
-
-    Raises:
-        ValueError: if the suffix is none of `SUFFIXES`, or there is no such folder.
-    """
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path} must end in {' or '.join(SUFFIXES)}.")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path} cannot be written: there is no folder {path.parent}.")
-
-
 def write_table(
     path: Path, sentences: Sequence[tuple[int, Sequence[str]]], scores: Scores, tokenizer: ElmoTokenizer
 ) -> None:
-    """Writes the table, under a temporary name first.
+    """Writes the table, which appears when it is complete.
 
     Args:
         path: `*.tsv` or `*.parquet`.
-        sentences: number in the file and words of each sentence, in the order of the scores.
-        scores: of these sentences.
-        tokenizer: that made the corpus.
+        sentences: line of the file and words of each sentence, in the order of the scores.
+        scores: the scores of these sentences.
+        tokenizer: the one that made the corpus.
 
     Raises:
-        ValueError: if the suffix is none of `SUFFIXES`.
+        ValueError: if `check_table` refuses the path.
     """
     check_table(path)
     words = [word for _, sentence in sentences for word in (BEGIN_SENTENCE, *sentence, END_SENTENCE)]
@@ -65,7 +54,7 @@ def write_table(
         forward += [MISSING, forward_bits]
         backward += [backward_bits, MISSING]
     columns = {
-        "sentence": [number for number, sentence in sentences for _ in range(len(sentence) + 2)],
+        "sentence": [line for line, sentence in sentences for _ in range(len(sentence) + 2)],
         "position": [position for _, sentence in sentences for position in range(len(sentence) + 2)],
         "word": words,
         "is_unknown": tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0],
@@ -73,9 +62,8 @@ def write_table(
         "backward_bits": pa.array(np.concatenate(backward), from_pandas=True),
     }
     table = pa.table(columns, schema=SCHEMA)
-    partial = path.with_name(f".{path.name}.partial")
-    if path.suffix == ".parquet":
-        pa.parquet.write_table(table, partial)
-    else:
-        pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter="\t", quoting_style="needed"))
-    partial.replace(path)
+    with new_file(path) as partial:
+        if path.suffix == ".parquet":
+            pa.parquet.write_table(table, partial)
+        else:
+            pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter="\t", quoting_style="needed"))

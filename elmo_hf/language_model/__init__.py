@@ -1,1 +1,1 @@
-"""ELMo as the two language models that it is pretrained as."""
+"""The two language models that pretrain an ELMo, and scoring with them."""

@@ -1,16 +1,16 @@
-"""What language models make of a text: log-probabilities of its words, surprisal and perplexity.
+"""Log-probabilities, surprisal and perplexity of a text under both language models.
 
-    surprisal in bits of word t    -log2 p(w_t | what was read before)
+    surprisal in bits of word t    -log2 p(w_t | the words read before it)
     perplexity                     exp(- mean of log p over a direction's predictions)
 
-The predictions of a sentence are its n words and the boundary that is read last: `</S>` forward, `<S>` backward. Words
-outside the vocabulary are scored as `<UNK>`. The perplexity of the model is the geometric mean of both directions'.
+The predictions of a sentence are its n words and the boundary read last: `</S>` forward, `<S>` backward. Words outside
+the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of both directions'.
 
-A text is scored in one of two ways. From *zero* state, each sentence on its own, as ELMo is used. Or with the state
-*carried* from sentence to sentence along B rows, as bilm-tf trains and tests (`bin/run_test.py`): there the
-sentences that are unfinished when the first row runs out are not scored.
+Each sentence starts from the *zero* state, as ELMo is used; or the state is *carried* from sentence to sentence along B
+rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that are unfinished when
+the first row ends.
 
-Glossary: B rows, T words, n words of a sentence, M sentences.
+Glossary: B rows, T words, n words of a sentence, W words of the text, M sentences.
 """
 
 import math
@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .corpus import BEGIN_ROW, END_ROW, Corpus
+from .corpus import BEGIN_INDEX, END_INDEX, Corpus
 from .streams import Stream, Window
 
 # Positions of one batch, padding included.
 BATCH_WORDS = 4096
-# Steps of one window where the state is carried; results do not depend on it.
+# Steps of one window when the state is carried; scores do not depend on it.
 WINDOW_STEPS = 64
 DEFAULT_ROWS = 32
 
@@ -36,12 +36,12 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Scores:
-    """Log-probabilities of a corpus, natural logarithms.
+    """Natural log-probabilities of a corpus, NaN for words that were not scored.
 
     Attributes:
-        forward: `(number of predictions,)` float32: each sentence's words and `</S>`; NaN where not scored.
-        backward: likewise, each sentence's `<S>` and words.
-        starts: `(M + 1,)`, where each sentence's predictions start.
+        forward: `(W + M,)` float32: the words and `</S>` of each sentence.
+        backward: `(W + M,)` float32: `<S>` and the words of each sentence.
+        starts: `(M + 1,)`, where each sentence's predictions start, then W + M.
     """
 
     forward: np.ndarray
@@ -50,26 +50,26 @@ class Scores:
 
     @property
     def forward_perplexity(self) -> float:
-        """Of the forward language model."""
+        """Perplexity of the forward language model."""
         return _exp(-self._mean(self.forward))
 
     @property
     def backward_perplexity(self) -> float:
-        """Of the backward language model."""
+        """Perplexity of the backward language model."""
         return _exp(-self._mean(self.backward))
 
     @property
     def perplexity(self) -> float:
-        """Geometric mean of both."""
+        """Geometric mean of both directions' perplexities."""
         return _exp(-(self._mean(self.forward) + self._mean(self.backward)) / 2)
 
     @property
     def num_scored(self) -> int:
-        """Predictions of the forward language model that were scored."""
+        """How many forward predictions were scored."""
         return int((~np.isnan(self.forward)).sum())
 
     def surprisals(self, sentence: int) -> tuple[np.ndarray, np.ndarray]:
-        """Bits of each word of a sentence: forward `(n + 1,)`, the last being `</S>`; backward, the first `<S>`."""
+        """Bits of a sentence's predictions in text order: forward `(n + 1,)`, then backward `(n + 1,)`."""
         places = slice(self.starts[sentence], self.starts[sentence + 1])
         return -self.forward[places] / np.float32(math.log(2)), -self.backward[places] / np.float32(math.log(2))
 
@@ -80,30 +80,30 @@ class Scores:
 
 
 @torch.no_grad()
-def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress = lambda number: None) -> Scores:
+def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress = lambda count: None) -> Scores:
     """Scores each sentence from the zero state.
 
     Args:
         model: an `ElmoForPreTraining` in evaluation mode.
         corpus: the text.
-        progress: called with the number of predictions that were just scored.
+        progress: called after each batch with the number of its forward predictions.
     """
     scores = _empty(corpus)
     for sentences in _batches(corpus):
         lengths = corpus.starts[sentences + 1] - corpus.starts[sentences]
-        rows = np.full((len(sentences), lengths.max() + 2), END_ROW, dtype=np.int64)
-        mask = np.arange(rows.shape[1]) < lengths[:, None] + 2
-        rows[:, 0] = BEGIN_ROW
-        # Row by row, the places of the words are taken in the order of the joined sentences.
+        words = np.full((len(sentences), lengths.max() + 2), END_INDEX, dtype=np.int64)
+        mask = np.arange(words.shape[1]) < lengths[:, None] + 2
+        words[:, 0] = BEGIN_INDEX
+        # Row by row, the mask takes the words in the order of the joined sentences.
         is_word = np.arange(lengths.max()) < lengths[:, None]
-        rows[:, 1:-1][is_word] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
+        words[:, 1:-1][is_word] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
         output = model(
-            _ids(corpus, rows, model.device),
+            _ids(corpus, words, model.device),
             attention_mask=torch.from_numpy(mask).to(model.device),
-            labels=torch.from_numpy(np.where(mask, corpus.classes[rows], -100)).to(model.device),
+            labels=torch.from_numpy(np.where(mask, corpus.classes[words], -100)).to(model.device),
             output_log_probs=True,
         )
-        places = (corpus.starts[sentences] + sentences)[:, None] + np.arange(rows.shape[1] - 1)
+        places = (corpus.starts[sentences] + sentences)[:, None] + np.arange(words.shape[1] - 1)
         is_prediction = mask[:, 1:]
         scores.forward[places[is_prediction]] = _numpy(output.forward_log_probs)[:, 1:][is_prediction]
         scores.backward[places[is_prediction]] = _numpy(output.backward_log_probs)[:, :-1][is_prediction]
@@ -113,11 +113,11 @@ def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress =
 
 @torch.no_grad()
 def score_carried(
-    model: PreTrainedModel, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda number: None
+    model: PreTrainedModel, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda count: None
 ) -> Scores:
     """Scores the corpus with the state carried along `num_rows` rows, from zero at the start.
 
-    A corpus of fewer sentences than rows has a row for each sentence. Arguments are those of `score_from_zero`.
+    There are at most as many rows as sentences. The other arguments are those of `score_from_zero`.
     """
     num_rows = max(min(num_rows, len(corpus)), 1)
     scores = _empty(corpus)
@@ -137,7 +137,7 @@ def score_carried(
 def stream_inputs(
     corpus: Corpus, forward: Window, backward: Window, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """A window of both directions as arguments of `ElmoForPreTraining`."""
+    """Turns a window of both directions into arguments of `ElmoForPreTraining`."""
     inputs = {
         "input_ids": _ids(corpus, forward.inputs, device),
         "backward_input_ids": _ids(corpus, backward.inputs, device),
@@ -150,8 +150,8 @@ def stream_inputs(
     return inputs
 
 
-def _ids(corpus: Corpus, rows: np.ndarray, device: torch.device | str) -> Tensor:
-    return torch.from_numpy(corpus.ids[rows]).to(device)
+def _ids(corpus: Corpus, words: np.ndarray, device: torch.device | str) -> Tensor:
+    return torch.from_numpy(corpus.ids[words]).to(device)
 
 
 def _empty(corpus: Corpus) -> Scores:
@@ -160,12 +160,12 @@ def _empty(corpus: Corpus) -> Scores:
 
 
 def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
-    """Numbers of sentences of similar length, at most `BATCH_WORDS` positions a batch."""
+    """Indices of sentences of similar length, at most `BATCH_WORDS` positions per batch (but at least one sentence)."""
     lengths = np.diff(corpus.starts) + 2
     order = np.argsort(lengths, kind="stable")
     begin = 0
     while begin < len(order):
-        # Sentences rise in length, so the last one of a batch says how wide it is.
+        # Lengths rise, so the last sentence of a batch determines its width.
         next_lengths = lengths[order[begin : begin + BATCH_WORDS]]
         widths = next_lengths * np.arange(1, len(next_lengths) + 1)
         size = max(int(np.searchsorted(widths, BATCH_WORDS, side="right")), 1)
@@ -174,7 +174,7 @@ def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
 
 
 def _exp(value: float) -> float:
-    """The exponential, infinite where it is too large for a float, as after a training that diverged."""
+    """exp(value), infinite if too large for a float, as after training diverged."""
     try:
         return math.exp(value)
     except OverflowError:

@@ -1,37 +1,39 @@
 """The softmax over words that both language models share (Peters et al. 2018, §3.1; Jean et al. 2015 for sampling).
 
-For a biLM output h `(P,)` and the matrix W `(V, P)` and bias b `(V,)`, word k has probability
+For a biLM output h `(P,)`, the matrix W `(V, P)` and the bias b `(V,)`, word k has probability
 
     p(k | h) = exp(u_k) / sum_j exp(u_j),    u_k = W_k . h + b_k
 
-A training step may replace the sum over V words by one over the target and S words drawn at random, each logit
-corrected by the logarithm of how often its word is expected among the draws (TensorFlow's `sampled_softmax_loss`):
+A training step may replace the sum over V words by one over the target and S words drawn at random. Each logit is then
+corrected by the logarithm of its word's expected count among the draws (TensorFlow's `sampled_softmax_loss`):
 
-    P(k) = log((k + 2) / (k + 1)) / log(V + 1)           log-uniform: words are numbered by falling frequency
+    P(k) = log((k + 2) / (k + 1)) / log(V + 1)           log-uniform: classes are sorted by falling frequency
     E(k) = 1 - (1 - P(k))^n                              n draws were made until S of them were distinct
     loss = logsumexp_{j in {target} u S}(u_j - log E(j)) - (u_target - log E(target))
 
-A drawn word that is the row's own target is left out of the row's sum. Or the words fall into clusters by frequency
-(Grave et al. 2017, torch's `AdaptiveLogSoftmaxWithLoss`).
+A drawn word that is a prediction's own target is left out of that prediction's sum. The adaptive softmax groups words
+into clusters by frequency instead (Grave et al. 2017, torch's `AdaptiveLogSoftmaxWithLoss`).
 
-Glossary: N predictions, P projection, V words of the vocabulary, S sampled words. Class k is the k-th line, from 0, of
-the vocabulary; losses are in nats.
+Glossary: N predictions, P projection, V words of the vocabulary, S sampled words. Class k is line k, from 0, of the
+vocabulary. Losses are in nats.
 
-Deliberate differences from bilm-tf: the draws are made without a loop over them; the full softmax goes through the
-predictions in blocks and makes its gradient on the way, so that N x V numbers are never in memory at once.
+Deliberate differences from bilm-tf: all draws are made at once. The full softmax goes through the predictions in blocks
+and computes its gradient on the way, so that N x V numbers are never in memory at once.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from transformers import initialization as init
 
 from ..model.configuration_elmo import ElmoConfig
 
-# Logits of one block: few enough to stay in a processor's cache for vocabularies of usual size (8 MiB in float32).
+# Logits of one block: they fit a processor's cache (8 MiB in float32) unless the vocabulary is very large.
 BLOCK_LOGITS = 2**21
-LEAST_BLOCK_ROWS = 128
+LEAST_BLOCK_SIZE = 128  # predictions
 
 
 class Candidates(NamedTuple):
@@ -39,21 +41,22 @@ class Candidates(NamedTuple):
 
     Attributes:
         words: `(S,)` distinct classes.
-        num_draws: how many draws it took to have S distinct ones, as a tensor `()`.
+        num_draws: n, a tensor `()`.
     """
 
     words: Tensor
     num_draws: Tensor
 
     def log_expected_counts(self, classes: Tensor, num_words: int) -> Tensor:
-        """Log E(k) for each of `classes`, in float32."""
-        return torch.log(-torch.expm1(self.num_draws * torch.log1p(-_log_uniform(classes, num_words)))).float()
+        """Log E(k) of each class, in float32."""
+        probabilities = torch.log1p(1 / (classes.double() + 1)) / _log_of_all(num_words)
+        return torch.log(-torch.expm1(self.num_draws * torch.log1p(-probabilities))).float()
 
 
 def draw_candidates(num_words: int, num_samples: int, device: torch.device | str = "cpu") -> Candidates:
     """Draws from the log-uniform distribution until `num_samples` classes of `num_words` are distinct.
 
-    Uses torch's random generator of the device. Source: TensorFlow's `log_uniform_candidate_sampler(unique=True)`.
+    Uses the device's random generator. Source: TensorFlow's `log_uniform_candidate_sampler(unique=True)`.
 
     Raises:
         ValueError: if there are fewer words than samples.
@@ -64,7 +67,7 @@ def draw_candidates(num_words: int, num_samples: int, device: torch.device | str
     while True:
         # P(k) is the length of [log(k + 1), log(k + 2)] within [0, log(V + 1)].
         uniform = torch.rand(2 * num_samples + 64, dtype=torch.float64, device=device)
-        drawn = torch.exp(uniform * torch.log(torch.tensor(num_words + 1.0, dtype=torch.float64))).long() - 1
+        drawn = torch.exp(uniform * _log_of_all(num_words)).long() - 1
         draws = torch.cat([draws, drawn.clamp(max=num_words - 1)])
         is_new = _first_occurrences(draws)
         num_distinct = is_new.cumsum(0)
@@ -77,13 +80,13 @@ def draw_candidates(num_words: int, num_samples: int, device: torch.device | str
 class WordSoftmax(nn.Module):
     """Full or sampled softmax over V words.
 
-    Where `share_embedding_softmax` is set there is no matrix here: every method is given the word embedding's.
+    With `share_embedding_softmax` it has no matrix of its own: every method needs the word embedding's `shared_weight`.
 
     Source: `_build_loss` of bilm-tf's `LanguageModel`.
     """
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Reads `num_softmax_words`, `projection_size`, `softmax` and `num_softmax_samples` of `config`."""
+        """Makes the bias, and the matrix unless it is shared."""
         super().__init__()
         assert config.num_softmax_words is not None
         self.num_samples = config.num_softmax_samples
@@ -93,9 +96,15 @@ class WordSoftmax(nn.Module):
         else:
             self.weight = nn.Parameter(torch.empty(config.num_softmax_words, config.projection_size))
 
+    def init_parameters(self) -> None:
+        """Draws bilm-tf's random weights."""
+        if self.weight is not None:
+            init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
+        init.zeros_(self.bias)
+
     def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Sum of the exact cross-entropies of `hidden` `(N, P)` and `targets` `(N,)`: a number, in float32 at least."""
-        # Without gradients the function below would make them all the same.
+        """Sum of the exact cross-entropies of `hidden` `(N, P)` and `targets` `(N,)`, in float32 at least."""
+        # The function below computes gradients even under `no_grad`.
         if torch.compiler.is_compiling() or not torch.is_grad_enabled():
             return -self.log_probs(hidden, targets, shared_weight).sum()
         weight = self.weight if shared_weight is None else shared_weight
@@ -108,17 +117,17 @@ class WordSoftmax(nn.Module):
         shared_weight: Tensor | None = None,
         candidates: Candidates | None = None,
     ) -> Tensor:
-        """Sum of the sampled losses, for training only; lower than the cross-entropies, and not to be told as them.
+        """Sum of the sampled losses, for training only; lower than the cross-entropies, so never report it as one.
 
-        `candidates` None: draws new ones.
+        `candidates` None draws new ones.
         """
         weight = self.weight if shared_weight is None else shared_weight
         if candidates is None:
             candidates = draw_candidates(len(self.bias), self.num_samples, hidden.device)
-        # One look-up for both kinds of rows, so that the table gets one gradient.
-        rows = torch.cat([targets, candidates.words])
-        vectors = nn.functional.embedding(rows, weight)
-        offsets = self.bias[rows] - candidates.log_expected_counts(rows, len(self.bias))
+        # One look-up for targets and candidates, so that the matrix gets one gradient.
+        classes = torch.cat([targets, candidates.words])
+        vectors = nn.functional.embedding(classes, weight)
+        offsets = self.bias[classes] - candidates.log_expected_counts(classes, len(self.bias))
         num_targets = len(targets)
         target_logits = (hidden * vectors[:num_targets]).sum(dim=-1).float() + offsets[:num_targets]
         sampled_logits = nn.functional.linear(hidden, vectors[num_targets:]).float() + offsets[num_targets:]
@@ -132,18 +141,20 @@ class WordSoftmax(nn.Module):
         return nn.functional.linear(hidden, self.weight if shared_weight is None else shared_weight, self.bias)
 
     def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32, a block of predictions at a time."""
-        rows = _block_rows(len(self.bias))
-        blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
-        losses = [_cross_entropies(self.logits(block, shared_weight), targets) for block, targets in blocks]
+        """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32, block by block."""
+        size = _block_size(len(self.bias))
+        losses = [
+            nn.functional.cross_entropy(self.logits(block, shared_weight).float(), classes, reduction="none")
+            for block, classes in zip(hidden.split(size), targets.split(size), strict=True)
+        ]
         return -torch.cat(losses) if losses else hidden.new_zeros(0, dtype=torch.float32)
 
 
 class AdaptiveSoftmax(nn.Module):
-    """A softmax whose rare words are reached through clusters, with smaller vectors: torch's, behind one interface."""
+    """torch's adaptive softmax: rare words are in clusters with smaller vectors. Methods are those of `WordSoftmax`."""
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Reads `num_softmax_words`, `projection_size` and `softmax_cutoffs` of `config`."""
+        """Makes a cluster for each interval of `softmax_cutoffs`."""
         super().__init__()
         assert config.num_softmax_words is not None
         assert config.softmax_cutoffs is not None
@@ -151,25 +162,32 @@ class AdaptiveSoftmax(nn.Module):
             config.projection_size, config.num_softmax_words, list(config.softmax_cutoffs), head_bias=True
         )
 
+    def init_parameters(self) -> None:
+        """Draws random weights as `WordSoftmax` does, for the head and every cluster."""
+        for linear in (part for part in self.modules() if isinstance(part, nn.Linear)):
+            init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+            if linear.bias is not None:
+                init.zeros_(linear.bias)
+
     def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Sum of the exact cross-entropies, a number."""
+        """Sum of the exact cross-entropies."""
         return -self.log_probs(hidden, targets).sum()
 
     def logits(self, hidden: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(..., P)` to log-probabilities `(..., V)`, which are logits that sum to 1 already."""
+        """Maps `(..., P)` to log-probabilities `(..., V)`: logits that are normalised already."""
         return self.clusters.log_prob(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
 
     def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32."""
         if len(targets) == 0:
             return hidden.new_zeros(0, dtype=torch.float32)
-        # torch's module puts clusters together in the type of its input, which under autocast is not theirs.
+        # torch's module joins clusters in the dtype of its input, which under autocast differs from theirs.
         with torch.autocast(hidden.device.type, enabled=False):
             return self.clusters(hidden.to(self.clusters.head.weight.dtype), targets).output.float()
 
 
 class _FullCrossEntropy(torch.autograd.Function):
-    """Sum of cross-entropies; the gradient is made block by block in the forward pass and scaled in the backward one.
+    """Sum of cross-entropies; the forward pass computes the gradient block by block, the backward pass scales it.
 
     Reference: `torch.nn.functional.cross_entropy` of all logits at once, in the tests.
     """
@@ -184,26 +202,26 @@ class _FullCrossEntropy(torch.autograd.Function):
         hidden_gradient, weight_gradient, bias_gradient = (torch.zeros_like(tensor) for tensor in parameters)
         wide = torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
-        num_rows = min(_block_rows(len(bias)), len(targets))
-        block = vectors.new_empty(num_rows, len(bias))
-        for start in range(0, len(targets), max(num_rows, 1)):
-            rows = slice(start, start + num_rows)
-            target = targets[rows].unsqueeze(1)
-            logits = torch.addmm(offsets, vectors[rows], matrix.t(), out=block[: len(target)]).to(wide)
+        size = min(_block_size(len(bias)), len(targets))
+        buffer = vectors.new_empty(size, len(bias))
+        for start in range(0, len(targets), max(size, 1)):
+            block = slice(start, start + size)
+            target = targets[block].unsqueeze(1)
+            logits = torch.addmm(offsets, vectors[block], matrix.t(), out=buffer[: len(target)]).to(wide)
             largest = logits.amax(dim=1, keepdim=True)
             total += (largest - logits.gather(1, target)).sum()
             normaliser = logits.sub_(largest).exp_().sum(dim=1, keepdim=True)
             total += normaliser.log().sum()
             if needs_gradient:
-                # The gradient of the logits, in their place: p - 1 at the target, else p.
+                # The gradient of the logits overwrites them: p - 1 at the target, else p.
                 logits.div_(normaliser).scatter_add_(1, target, logits.new_full(target.shape, -1))
                 bias_gradient += logits.sum(dim=0)
                 logits = logits.to(dtype)
-                hidden_gradient[rows] = (logits @ matrix).to(hidden.dtype)
+                hidden_gradient[block] = (logits @ matrix).to(hidden.dtype)
                 if dtype == weight.dtype:
-                    weight_gradient.addmm_(logits.t(), vectors[rows])
+                    weight_gradient.addmm_(logits.t(), vectors[block])
                 else:
-                    weight_gradient += logits.t() @ vectors[rows]
+                    weight_gradient += logits.t() @ vectors[block]
         ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         return total
 
@@ -214,22 +232,17 @@ class _FullCrossEntropy(torch.autograd.Function):
         return *(tensor if need else None for tensor, need in zip(gradients, ctx.needs_input_grad, strict=False)), None
 
 
-def _cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(logits.float(), targets, reduction="none")
+def _block_size(num_words: int) -> int:
+    return max(LEAST_BLOCK_SIZE, BLOCK_LOGITS // num_words)
 
 
-def _block_rows(num_words: int) -> int:
-    return max(LEAST_BLOCK_ROWS, BLOCK_LOGITS // num_words)
-
-
-def _log_uniform(classes: Tensor, num_words: int) -> Tensor:
-    """P(k), in float64."""
-    k = classes.double()
-    return torch.log1p(1 / (k + 1)) / torch.log(torch.tensor(num_words + 1.0, dtype=torch.float64))
+def _log_of_all(num_words: int) -> Tensor:
+    """log(V + 1), in float64."""
+    return torch.log(torch.tensor(num_words + 1.0, dtype=torch.float64))
 
 
 def _first_occurrences(values: Tensor) -> Tensor:
-    """`(n,)`, True where a value stands for the first time."""
+    """`(n,)`, True at the first occurrence of each value."""
     ordered, order = torch.sort(values, stable=True)
     is_first = torch.ones_like(values, dtype=torch.bool)
     is_first[order[1:]] = ordered[1:] != ordered[:-1]

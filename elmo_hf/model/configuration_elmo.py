@@ -1,25 +1,22 @@
-"""Configuration of an ELMo biLM: every architectural number of Peters et al. (2018), validated once.
+"""Configuration of an ELMo biLM: every architectural field of Peters et al. (2018), validated in one place.
 
-One flat record describes all ELMo checkpoints: the character CNN of Kim et al. (2016) or a word embedding as
-token encoder, L layers of LSTMP cells (Sak et al. 2014) in two directions that never mix, and the scalar mixes
-on top. The defaults are the original model of 93.6 million parameters.
+One flat record describes every ELMo checkpoint: a token encoder (the character CNN of Kim et al. 2016, or a word
+embedding), L layers of LSTMP cells (Sak et al. 2014) in two directions that never mix, and scalar mixes on top.
 
-Glossary, used in every file of the package:
-    B batch, T words of the longest sentence, C characters per word (`max_word_length`),
-    E character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`),
-    P projection (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`).
+Glossary of the whole package: B batch, T words of the longest sentence, C characters per word (`max_word_length`),
+E character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`),
+P projection (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`).
 
-Deliberate differences from bilm-tf's `options.json`:
-    a clip that is off is `None` (never 0); presence of the two linear projections is a recorded fact
-    (`char_projection`, `cell_projection`), which bilm-tf only implies by equal sizes and AllenNLP always assumes;
-    the 1.0 that TensorFlow adds to the forget gate when it runs is a number here, so weights stay bit-exact.
+Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; a field records whether each
+linear projection exists (`char_projection`, `cell_projection`), where bilm-tf infers it from sizes and AllenNLP always
+assumes it; the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
 """
 
 import math
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
 from transformers import PreTrainedConfig
 
@@ -34,15 +31,30 @@ NUM_CHARACTER_IDS = 262
 
 TOKEN_ENCODERS = ("char_cnn", "word_embedding")
 ALPHABETS = ("bytes", "code_points")
-CHAR_ACTIVATIONS = ("relu", "tanh")
-SCALAR_MIX_LAYER_NORMS = ("none", "batch", "word")
-LAYER_MIXES = ("scalar", "linear")
-TASK_ENCODERS = ("none", "lstm")
-POOLINGS = ("mean", "max", "attention")
-SOFTMAXES = ("full", "sampled", "adaptive")
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
-# Every class a saved folder can open, whichever of them wrote it: transformers itself would record only the writer.
+# What a field may be, whatever the other fields are.
+CHOICES = {
+    "token_encoder": TOKEN_ENCODERS,
+    "alphabet": ALPHABETS,
+    "char_activation": ("relu", "tanh"),
+    "scalar_mix_layer_norm": ("none", "batch", "word"),
+    "layer_mix": ("scalar", "linear"),
+    "task_encoder": ("none", "lstm"),
+    "pooling": ("mean", "max", "attention"),
+    "softmax": ("full", "sampled", "adaptive"),
+}
+AT_LEAST = {
+    0: ("num_input_words", "num_highway_layers"),
+    1: ("vocab_size", "word_embedding_size", "char_embedding_size", "projection_size", "cell_size", "num_hidden_layers")
+    + ("num_output_representations", "task_hidden_size", "num_softmax_samples"),
+    3: ("max_word_length", "num_softmax_words"),
+}
+CLIPS = ("cell_clip", "projection_clip")
+FLAGS = ("use_skip_connections", "scalar_mix_trainable", "text_pairs", "use_crf", "share_embedding_softmax")
+RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
+
+# Every class that can open a saved folder; transformers alone would record only the class that wrote it.
 AUTO_MAP = {
     "AutoConfig": "configuration_elmo.ElmoConfig",
     "AutoModel": "modeling_elmo.ElmoModel",
@@ -54,65 +66,62 @@ AUTO_MAP = {
 
 
 class ElmoConfig(PreTrainedConfig):
-    """The numbers of one ELMo model; the defaults are the original 93.6M-parameter model.
+    """Configuration of one ELMo model; the defaults are the original model of 93.6 million parameters.
 
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
-        alphabet: what a character is: `"bytes"`, whose ids are the same in every model, or `"code_points"`, whose ids
-            are those of the tokenizer's vocabulary (ELMoForManyLangs).
-        vocab_size: number of input ids, the padding id 0 included: 262 characters, or words + 1, or both.
-        num_input_words: with `"char_cnn"`, how many of the ids, the last ones, are words. Where there are any, the id
-            of the word ends its row (ids of shape (B, T, C + 1)) and its vector stands before the CNN's features.
-        word_embedding_size: W, width of those word vectors. With `"word_embedding"`: width of the table where a linear
-            layer maps W to P; None where the table is P wide and there is no such layer (bilm-tf).
-        max_word_length: C, length of a word's row of character ids, its begin and end marks included.
+        alphabet: what a character is: `"bytes"`, with the same ids in every model, or `"code_points"`, with the ids of
+            the tokenizer's vocabulary (ELMoForManyLangs).
+        vocab_size: number of input ids, padding id 0 included: 262 for characters, or words + 1, or both.
+        num_input_words: with `"char_cnn"`, how many of the last ids are words. If above 0, a word's id follows its
+            characters (ids of shape (B, T, C + 1)) and its vector precedes the CNN's features.
+        word_embedding_size: W, width of those word vectors. With `"word_embedding"`, width of a table that a linear
+            layer maps to P; None for a table of width P without that layer (bilm-tf).
+        max_word_length: C, characters per word, including its begin and end marks.
         char_embedding_size: E.
-        char_filters: [width, count] of each convolution, in order; widths are in characters.
-        char_activation: `"relu"` or `"tanh"`, applied to the convolutions only.
+        char_filters: [width, count] of each convolution, in order; widths in characters.
+        char_activation: `"relu"` or `"tanh"`, of the convolutions only.
         num_highway_layers: highway layers between convolutions and projection, 0 or more.
-        char_projection: whether a linear layer maps F (with word vectors: W + F) to P. None: exactly when the two
-            differ (bilm-tf's rule).
+        char_projection: whether a linear layer maps F (with word vectors, W + F) to P; None: if they differ (bilm-tf).
         projection_size: P, width of a token vector, of one direction's output and of its recurrent state.
         cell_size: H, width of the memory cell.
         num_hidden_layers: L.
-        cell_projection: whether a linear layer maps H to P. None: exactly when H and P differ (bilm-tf's rule).
-        cell_clip: limit of the memory cell's absolute values, or None.
-        projection_clip: limit of the projected output's absolute values, or None.
+        cell_projection: whether a linear layer maps H to P; None: if they differ (bilm-tf).
+        cell_clip: limit of the memory cell's absolute values; None means unlimited.
+        projection_clip: limit of the projected output's absolute values; None means unlimited.
         use_skip_connections: from the second layer on, add a layer's input to its output.
-        forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 where the bias is complete.
+        forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 if the bias includes it.
         hidden_size: 2P, the width of every output; a contradicting value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
-        scalar_mix_weights: L+1 true weights (they sum to 1) that every mix is set to when a model is made or loaded;
-            None: those of the checkpoint, or else equal weights. Saved folders have None here.
+        scalar_mix_weights: L+1 true weights (summing to 1) that every mix gets when a model is made or loaded. None:
+            the checkpoint's weights, or else equal ones. Saved folders have None here.
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
-            makes a vector depend on its batch mates; `"word"`: each word vector on its own.
-        scalar_mix_l2: the paper's lambda; in training, this times the squares of the mixes' logits is added to a
-            task's loss, which pulls the weights to equal ones.
-        layer_mix: how a representation is made of the layers: `"scalar"`, the paper's mix, or `"linear"`, a learned
-            linear layer over the L+1 layers side by side, which starts as their mean.
-        freeze_bilm: of models for a task, what does not learn: True: the whole biLM; False: nothing; or a list of its
+            makes a vector depend on its batch mates; `"word"`: each word vector by itself.
+        scalar_mix_l2: the paper's lambda: in training, lambda times the mixes' squared logits (from their mean) is
+            added to a task's loss, which pulls the weights towards equal ones.
+        layer_mix: how layers become a representation: `"scalar"`, the paper's mix, or `"linear"`, a learned linear
+            layer over the L+1 layers side by side, initially their mean.
+        freeze_bilm: what does not learn in task models: True for the whole biLM, False for nothing, or a list of its
             parts, `"token_encoder"`, `"layer_1"` to `"layer_L"`.
         task_encoder: between ELMo and a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM over [x; ELMo],
-            where x is the context-free word vector; with two representations, the second is put beside its output.
-        task_hidden_size: cell of each direction of the task's LSTM.
+            where x is the context-free word vector; a second representation is concatenated to its output.
+        task_hidden_size: width of each direction of the task's LSTM.
         classifier_dropout: dropout before a task's classifier, in training only.
-        pooling: how `ElmoForSequenceClassification` makes one vector of a text's words: `"mean"`, `"max"` or
-            `"attention"`.
+        pooling: how `ElmoForSequenceClassification` combines a text's words: `"mean"`, `"max"` or `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
-        num_softmax_words: V, words of the language models' vocabulary, `<S>`, `</S>` and `<UNK>` included; None: the
-            folder holds no language model.
-        softmax: how training computes the loss over V words: `"full"`, `"sampled"` (words must be numbered by falling
-            frequency) or `"adaptive"` (likewise). Evaluation is exact with each of them.
-        num_softmax_samples: words drawn for each batch and direction where the softmax is sampled.
-        softmax_cutoffs: ranks at which the clusters of the adaptive softmax begin, rising.
-        share_embedding_softmax: with word input, whether the softmax's matrix is the word embedding.
+        num_softmax_words: V, words of the language models, with `<S>`, `</S>` and `<UNK>`; None: no language models.
+        softmax: how training computes the loss over V words: `"full"`, `"sampled"` or `"adaptive"`; the last two need
+            words in order of falling frequency. Evaluation is always exact.
+        num_softmax_samples: words drawn for each batch and direction by the sampled softmax.
+        softmax_cutoffs: rising ranks at which the clusters of the adaptive softmax begin.
+        share_embedding_softmax: with word input, whether the word embedding is also the softmax's matrix.
         lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
         pad_token_id: always 0.
-        bos_token_id: id that marks `<S>`; None: 257 for bytes, 1 for words; code points have no default.
-        eos_token_id: id that marks `</S>`; None: 258 for bytes, 2 for words; code points have no default.
+        bos_token_id: id of `<S>`; None: 257 for bytes, 1 for words; code points have no default.
+        eos_token_id: id of `</S>`; None: 258 for bytes, 2 for words; code points have no default.
 
     Raises:
         ValueError: naming the field, the legal values and the value found.
@@ -166,53 +175,44 @@ class ElmoConfig(PreTrainedConfig):
     eos_token_id: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Fills what follows from other fields, then validates; `kwargs` are transformers' own fields."""
+        """Resolves and validates all fields; `kwargs` are transformers' own."""
         super().__post_init__(**kwargs)
         self.auto_map = dict(AUTO_MAP)
         self.validate_architecture()
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves as every transformers config, and the code that opens the folder elsewhere."""
+        """Saves like every transformers config, with the code that opens the folder elsewhere."""
         save_code(self, save_directory)
         super().save_pretrained(save_directory, *args, **kwargs)
 
     def validate_architecture(self) -> None:
-        """Resolves the fields left None and checks all of them.
+        """Resolves the fields left None and checks all of them, raising the `ValueError` of an illegal one.
 
-        Models call it once more, because `from_pretrained(..., field=value)` sets fields after construction.
-
-        Raises:
-            ValueError: naming the field, the legal values and the value found.
+        Models call it again, because `from_pretrained(..., field=value)` sets fields after construction.
         """
-        self._one_of("token_encoder", TOKEN_ENCODERS)
-        self._one_of("alphabet", ALPHABETS)
-        self._one_of("char_activation", CHAR_ACTIVATIONS)
-        self._one_of("scalar_mix_layer_norm", SCALAR_MIX_LAYER_NORMS)
-        self._one_of("softmax", SOFTMAXES)
-        self._whole("vocab_size", least=1)
-        self._whole("max_word_length", least=3)
-        self._whole("char_embedding_size", least=1)
-        self._whole("num_highway_layers", least=0)
-        self._whole("projection_size", least=1)
-        self._whole("cell_size", least=1)
-        self._whole("num_hidden_layers", least=1)
-        self._whole("num_output_representations", least=1)
-        self._clip("cell_clip")
-        self._clip("projection_clip")
-        self._flag("use_skip_connections")
-        self._flag("scalar_mix_trainable")
-        if not _is_number(self.forget_bias):
-            raise ValueError(f"`forget_bias` must be a finite number, found {self.forget_bias!r}.")
-        self._rate("representation_dropout")
-        self._rate("lm_dropout")
+        for name, legal in CHOICES.items():
+            self._require(name, getattr(self, name) in legal, f"one of {', '.join(map(repr, legal))}")
+        for least, names in AT_LEAST.items():
+            for name in names:
+                self._whole(name, least)
+        for name in CLIPS:
+            value = getattr(self, name)
+            is_legal = value is None or (_is_number(value) and value > 0)
+            self._require(name, is_legal, "a positive number, or None to switch it off")
+        for name in FLAGS:
+            self._flag(name)
+        for name in RATES:
+            value = getattr(self, name)
+            self._require(name, _is_number(value) and 0 <= value < 1, "in [0, 1)")
+        self._require("forget_bias", _is_number(self.forget_bias), "a finite number")
         self._validate_filters()
         self._validate_word_vectors()
         self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
         self.cell_projection = self._projection("cell_projection", self.cell_size)
         self._validate_hidden_size()
         self._validate_special_ids()
-        self._validate_scalar_mix_weights()
-        self._validate_task_fields()
+        self._validate_mixes()
+        self._validate_frozen_parts()
         self._validate_softmax()
 
     @property
@@ -222,7 +222,7 @@ class ElmoConfig(PreTrainedConfig):
 
     @property
     def num_characters(self) -> int:
-        """How many of the input ids are characters; they follow the padding id, and words follow them."""
+        """How many of the input ids are characters: they come after padding and before words."""
         return self.vocab_size - 1 - self.num_input_words
 
     @property
@@ -235,44 +235,32 @@ class ElmoConfig(PreTrainedConfig):
     @property
     def bilm_parts(self) -> list[str]:
         """The parts of the biLM that `freeze_bilm` can name."""
-        return ["token_encoder", *(f"layer_{number}" for number in range(1, self.num_hidden_layers + 1))]
+        return ["token_encoder", *(f"layer_{layer}" for layer in range(1, self.num_hidden_layers + 1))]
 
     @property
     def frozen_parts(self) -> list[str]:
-        """Those of `bilm_parts` that do not learn in models for a task."""
+        """The parts of the biLM that do not learn in task models."""
         if isinstance(self.freeze_bilm, bool):
             return self.bilm_parts if self.freeze_bilm else []
         return list(self.freeze_bilm)
 
-    def _one_of(self, name: str, legal: tuple[str, ...]) -> None:
-        if getattr(self, name) not in legal:
-            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {getattr(self, name)!r}.")
+    def _require(self, name: str, is_legal: bool, legal: str) -> None:
+        if not is_legal:
+            raise ValueError(f"`{name}` must be {legal}, found {getattr(self, name)!r}.")
 
     def _whole(self, name: str, least: int) -> None:
-        if not _is_whole(getattr(self, name), least):
-            raise ValueError(f"`{name}` must be a whole number of at least {least}, found {getattr(self, name)!r}.")
-
-    def _clip(self, name: str) -> None:
-        value = getattr(self, name)
-        if value is not None and not (_is_number(value) and value > 0):
-            raise ValueError(f"`{name}` must be a positive number, or None to switch it off, found {value!r}.")
+        may_be_none = getattr(type(self), name) is None
+        is_legal = (may_be_none and getattr(self, name) is None) or _is_whole(getattr(self, name), least)
+        self._require(name, is_legal, f"a whole number of at least {least}")
 
     def _flag(self, name: str) -> None:
-        if not isinstance(getattr(self, name), bool):
-            raise ValueError(f"`{name}` must be True or False, found {getattr(self, name)!r}.")
-
-    def _rate(self, name: str) -> None:
-        value = getattr(self, name)
-        if not (_is_number(value) and 0 <= value < 1):
-            raise ValueError(f"`{name}` must be in [0, 1), found {value!r}.")
+        self._require(name, isinstance(getattr(self, name), bool), "True or False")
 
     def _validate_filters(self) -> None:
         filters = self.char_filters
-        if not isinstance(filters, Sequence) or isinstance(filters, str) or len(filters) == 0:
-            raise ValueError(f"`char_filters` must be a list of [width, count] pairs, found {filters!r}.")
+        self._require("char_filters", _is_list(filters) and len(filters) > 0, "a list of [width, count] pairs")
         for index, pair in enumerate(filters):
-            pair_is_legal = isinstance(pair, Sequence) and len(pair) == 2 and all(_is_whole(n, 1) for n in pair)
-            if not pair_is_legal:
+            if not (isinstance(pair, Sequence) and len(pair) == 2 and all(_is_whole(n, 1) for n in pair)):
                 raise ValueError(f"`char_filters` must be [width, count] pairs, found {pair!r} at index {index}.")
             if pair[0] > self.max_word_length:
                 raise ValueError(
@@ -282,9 +270,6 @@ class ElmoConfig(PreTrainedConfig):
         self.char_filters = [list(pair) for pair in filters]
 
     def _validate_word_vectors(self) -> None:
-        self._whole("num_input_words", least=0)
-        if self.word_embedding_size is not None:
-            self._whole("word_embedding_size", least=1)
         if self.token_encoder == "word_embedding" and self.num_input_words > 0:
             raise ValueError(f"`num_input_words` is for character models, found {self.num_input_words} for word input.")
         if self.token_encoder == "char_cnn" and (self.num_input_words > 0) != (self.word_embedding_size is not None):
@@ -292,10 +277,8 @@ class ElmoConfig(PreTrainedConfig):
                 "`num_input_words` and `word_embedding_size` go together in a character model, found "
                 f"{self.num_input_words} and {self.word_embedding_size}."
             )
-        if self.num_input_words >= self.vocab_size:
-            raise ValueError(
-                f"`num_input_words` must be below `vocab_size` = {self.vocab_size}, found {self.num_input_words}."
-            )
+        fits = self.num_input_words < self.vocab_size
+        self._require("num_input_words", fits, f"below `vocab_size` = {self.vocab_size}")
 
     def _projection(self, name: str, input_size: int) -> bool:
         value = getattr(self, name)
@@ -310,13 +293,10 @@ class ElmoConfig(PreTrainedConfig):
         return value
 
     def _validate_hidden_size(self) -> None:
-        if self.hidden_size is None:
-            self.hidden_size = 2 * self.projection_size
-        if self.hidden_size != 2 * self.projection_size:
-            raise ValueError(
-                f"`hidden_size` is always 2 * `projection_size` = {2 * self.projection_size}, "
-                f"found {self.hidden_size!r}; leave it out."
-            )
+        expected = 2 * self.projection_size
+        is_legal = self.hidden_size in (None, expected)
+        self._require("hidden_size", is_legal, f"left out, or 2 * `projection_size` = {expected}")
+        self.hidden_size = expected
 
     def _validate_special_ids(self) -> None:
         defaults = {"bos_token_id": (BEGIN_SENTENCE_ID, 1), "eos_token_id": (END_SENTENCE_ID, 2)}
@@ -326,37 +306,22 @@ class ElmoConfig(PreTrainedConfig):
             if getattr(self, name) is None:
                 setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)
             self._whole(name, least=0)
-        if self.pad_token_id != 0:
-            raise ValueError(f"`pad_token_id` is always 0, found {self.pad_token_id!r}.")
+        self._require("pad_token_id", self.pad_token_id == 0, "0")
 
     def _validate_softmax(self) -> None:
-        self._flag("share_embedding_softmax")
-        self._whole("num_softmax_samples", least=1)
-        if self.num_softmax_words is not None:
-            self._whole("num_softmax_words", least=3)
-        if self.softmax == "sampled" and self.num_softmax_samples > (
-            self.num_softmax_words or self.num_softmax_samples
-        ):
-            raise ValueError(
-                f"`num_softmax_samples` may be at most `num_softmax_words` = {self.num_softmax_words}, "
-                f"found {self.num_softmax_samples}."
-            )
+        if self.softmax == "sampled" and self.num_softmax_words is not None:
+            is_legal = self.num_softmax_samples <= self.num_softmax_words
+            self._require("num_softmax_samples", is_legal, f"at most `num_softmax_words` = {self.num_softmax_words}")
         if self.share_embedding_softmax:
             if self.token_encoder != "word_embedding" or self.softmax == "adaptive":
                 raise ValueError(
                     "`share_embedding_softmax` needs `token_encoder` 'word_embedding' and a `softmax` that is not "
                     f"'adaptive', found {self.token_encoder!r} and {self.softmax!r}."
                 )
-            if self.word_embedding_size is not None:
-                raise ValueError(
-                    "`share_embedding_softmax` needs a word embedding as wide as `projection_size`, without a layer "
-                    f"between them: `word_embedding_size` must be None, found {self.word_embedding_size}."
-                )
-            if self.num_softmax_words not in (None, self.vocab_size - 1):
-                raise ValueError(
-                    f"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = {self.vocab_size - 1}, "
-                    f"found {self.num_softmax_words}."
-                )
+            legal = "None with `share_embedding_softmax`, which needs a word table of width `projection_size`"
+            self._require("word_embedding_size", self.word_embedding_size is None, legal)
+            legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
+            self._require("num_softmax_words", self.num_softmax_words in (None, self.vocab_size - 1), legal)
         if self.softmax == "adaptive":
             self._validate_cutoffs()
 
@@ -377,43 +342,31 @@ class ElmoConfig(PreTrainedConfig):
             )
         self.softmax_cutoffs = list(cutoffs)
 
-    def _validate_scalar_mix_weights(self) -> None:
+    def _validate_mixes(self) -> None:
         if self.scalar_mix_weights is not None:
-            self.scalar_mix_weights = checked_mix_weights(
-                "scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1
-            )
-
-    def _validate_task_fields(self) -> None:
-        self._one_of("layer_mix", LAYER_MIXES)
-        self._one_of("task_encoder", TASK_ENCODERS)
-        self._one_of("pooling", POOLINGS)
-        self._whole("task_hidden_size", least=1)
-        self._rate("classifier_dropout")
-        self._flag("text_pairs")
-        self._flag("use_crf")
-        if not (_is_number(self.scalar_mix_l2) and self.scalar_mix_l2 >= 0):
-            raise ValueError(f"`scalar_mix_l2` must be a number of at least 0, found {self.scalar_mix_l2!r}.")
+            num_layers = self.num_hidden_layers + 1
+            self.scalar_mix_weights = checked_mix_weights("scalar_mix_weights", self.scalar_mix_weights, num_layers)
+        strength = self.scalar_mix_l2
+        self._require("scalar_mix_l2", _is_number(strength) and strength >= 0, "a number of at least 0")
         if self.layer_mix == "linear":
             for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise ValueError(f"`{name}` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`.")
+
+    def _validate_frozen_parts(self) -> None:
         if not isinstance(self.freeze_bilm, bool):
-            is_list = isinstance(self.freeze_bilm, Sequence) and not isinstance(self.freeze_bilm, str)
-            if not is_list or any(part not in self.bilm_parts for part in self.freeze_bilm):
-                raise ValueError(
-                    f"`freeze_bilm` must be True, False or a list of {', '.join(map(repr, self.bilm_parts))}, "
-                    f"found {self.freeze_bilm!r}."
-                )
+            is_legal = _is_list(self.freeze_bilm) and all(part in self.bilm_parts for part in self.freeze_bilm)
+            self._require("freeze_bilm", is_legal, f"True, False or a list of {', '.join(map(repr, self.bilm_parts))}")
             self.freeze_bilm = list(self.freeze_bilm)
 
 
 def save_code(saved: Any, folder: str | os.PathLike) -> None:
-    """Writes this package's code into a folder in which `saved`, a config, a model or a tokenizer, is being saved.
+    """Writes this package's code into `folder`, where `saved`, a config, model or tokenizer, is being saved.
 
-    An object whose class was loaded from a folder has an `_auto_class`; transformers copies that folder's code itself.
+    A class loaded from a folder has an `_auto_class`; transformers itself copies that folder's code.
     """
     if saved._auto_class is None and __name__.startswith("elmo_hf."):
-        # Imported by its name, because a saved folder, where this function stands too, has no such file.
+        # Imported by name, because a saved folder holds this function without that module.
         import_module("elmo_hf.hub_code").write_code(folder)
 
 
@@ -423,14 +376,14 @@ def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) ->
     Raises:
         ValueError: if `weights` are not `num_layers` numbers of at least 0 that sum to 1.
     """
-    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != num_layers:
+    if not _is_list(weights) or len(weights) != num_layers:
         raise ValueError(f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {weights!r}.")
     if not all(_is_number(weight) and weight >= 0 for weight in weights):
         raise ValueError(f"`{name}` must be numbers of at least 0, found {weights!r}.")
     if abs(sum(weights) - 1) > 1e-4:
         raise ValueError(
             f"`{name}` are true weights and must sum to 1, found a sum of {sum(weights)} in {weights!r}; "
-            "AllenNLP's `scalar_mix_parameters` are the numbers before the softmax."
+            "AllenNLP's `scalar_mix_parameters` are logits, from before the softmax."
         )
     return [float(weight) for weight in weights]
 
@@ -441,3 +394,7 @@ def _is_number(value: object) -> bool:
 
 def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_list(value: object) -> TypeGuard[Sequence]:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -4,10 +4,9 @@
 
 Glossary: B batch, T words, C characters per word, E character embedding, P projection, H cell, L layers.
 
-Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so the same text gives the
-same vectors in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds,
-not rows that the model inserts and removes; padding may stand on either side; equal words of a batch go through the
-character CNN once.
+Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so a text has the same vectors
+in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds, and the model
+inserts and removes nothing; padding may be on either side; equal words of a batch go through the character CNN once.
 """
 
 from collections.abc import Sequence
@@ -20,9 +19,8 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from .bilm import BiLM, BiLMState
 from .configuration_elmo import ElmoConfig, save_code
-from .initialisation import initialise
-from .lstmp import BiLM, BiLMState
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding
@@ -35,13 +33,13 @@ class ElmoModelOutput(ModelOutput):
 
     Attributes:
         last_hidden_state: `(B, T, 2P)`, the top biLM layer, zero on padding.
-        pooler_output: `(B, 2P)`, mean of the first representation over words, `<S>`, `</S>` and padding excluded;
-            zero for a text without words. With `inputs_embeds` boundaries cannot be told and count as words.
+        pooler_output: `(B, 2P)`, mean of the first representation over words, without `<S>`, `</S>` and padding; zero
+            for a text without words. With `inputs_embeds`, boundaries are not recognised and count as words.
         elmo_representations: a tuple of `num_output_representations` tensors `(B, T, 2P)`, zero on padding.
         token_embeddings: `(B, T, P)`, the context-free word vectors, zero on padding.
-        state: the `BiLMState` after this batch, to pass into the next call; cut off from the graph.
-        hidden_states: returned when `output_hidden_states=True`: L+1 tensors `(B, T, 2P)`, the first being the token
-            vector twice, zero on padding.
+        state: the `BiLMState` after this batch, for the next call; detached from the graph.
+        hidden_states: with `output_hidden_states=True`, L+1 tensors `(B, T, 2P)`, zero on padding; the first is the
+            token vector twice.
     """
 
     last_hidden_state: Tensor | None = None
@@ -59,26 +57,25 @@ class ElmoPreTrainedModel(PreTrainedModel):
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
-    # `forward` takes and ignores further arguments; that is no sign of a loss normalised over accumulated batches.
+    # `forward` ignores further arguments; `**kwargs` does not mean that it normalises a loss over accumulated batches.
     accepts_loss_kwargs = False
     _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
-    # A converted biLM carries no mix: mixes then start from equal weights, or from those asked for.
+    # A converted biLM has no mix; mixes then start from equal weights, or from the config's.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
 
-    # By task: the pipeline that opens a saved folder of this class, and the Auto class it loads the model with.
+    # For each task, the pipeline of a saved folder and the Auto class that loads its model.
     pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
 
     def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
-        """Validates `config` once more: `from_pretrained(..., field=value)` changes it after construction."""
+        """Validates `config` again, because `from_pretrained(..., field=value)` changes it after construction."""
         config.validate_architecture()
         super().__init__(config, *args, **kwargs)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads as every transformers model.
+        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint.
 
-        `scalar_mix_weights`, where given, win over those of the checkpoint; and loading, which makes every parameter
-        trainable, does not undo what the config says of the parts that learn.
+        Then sets `requires_grad` from the config, because loading makes every parameter trainable.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -89,23 +86,22 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return loaded
 
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
-        """The scalar mixes anywhere in the model."""
+        """All scalar mixes of the model."""
         return [module for module in self.modules() if isinstance(module, ScalarMix)]
 
     def set_trainable_parts(self) -> None:
-        """Makes those parameters learn that the config says; to be called again after changing it."""
+        """Sets `requires_grad` from the config; call it again after changing the config."""
         for mix in self.scalar_mixes_of_all():
             mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves as every transformers model.
+        """Saves like every transformers model, with this package's code; the config names our pipelines.
 
-        Our pipelines are named in the config, and their file goes along. `scalar_mix_weights` are taken out of it: the
-        mixes themselves are in the checkpoint, and a folder that names weights would be one that asks for them.
+        `scalar_mix_weights` become None in the config, or they would replace the checkpoint's mixes at loading.
         """
         self.config.scalar_mix_weights = None
         self.config.custom_pipelines = {
-            task: {"impl": f"pipeline_elmo.{pipeline.__name__}", "pt": [auto_class]}
+            task: {"impl": f"modeling_elmo.{pipeline.__name__}", "pt": [auto_class]}
             for task, (pipeline, auto_class) in self.pipelines.items()
         }
         if kwargs.get("is_main_process", True):
@@ -118,17 +114,17 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return {"input_ids": torch.ones((2, 3, *self.config.id_shape), dtype=torch.long, device=self.device)}
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
-        """Lets every module through to `_init_weights`.
-
-        For custom code transformers skips a module without parameters of its own, taking it for loaded already. Ours
-        initialise the parameters of their children, and each function of `init` leaves loaded parameters alone.
-        """
+        # In custom code, transformers takes a module without parameters of its own for loaded and skips it. Ours
+        # initialise their children's parameters, and the functions of `init` leave loaded parameters alone.
         super()._initialize_weights(module)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        if not initialise(module, self.config):
-            # A module of a task head. Parts of ours come by here first and are overwritten after.
+        init_parameters = getattr(module, "init_parameters", None)
+        if init_parameters is not None:
+            init_parameters()
+        else:
+            # Modules of a task head, and children of ours, which their parent overwrites afterwards.
             super()._init_weights(module)
 
 
@@ -136,11 +132,11 @@ class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
 
     pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
-    # The language models of a pretraining checkpoint, which nobody needs for embedding.
+    # The softmax of a pretraining checkpoint, which embedding does not need.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes the model with random weights; see `ElmoConfig` for every number."""
+        """Makes the model with random weights."""
         super().__init__(config)
         self.token_encoder = CharacterCNN(config) if config.token_encoder == "char_cnn" else WordEmbedding(config)
         self.bilm = BiLM(config)
@@ -174,22 +170,19 @@ class ElmoModel(ElmoPreTrainedModel):
         """Embeds a batch of texts.
 
         Args:
-            input_ids: `(B, T, C)` character ids, `(B, T, C + 1)` if the model has word vectors beside them, or
-                `(B, T)` word ids for a word-embedding model; any integer type.
-            attention_mask: `(B, T)`, 1 on words (boundaries included) and 0 on padding, which may stand on either
-                side. None: every position that has an id above 0.
-            state: from the batch before, or None to start from zeros.
-            inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
-                if characters are all that the model reads.
+            input_ids: character ids `(B, T, C)`, or `(B, T, C + 1)` with the word's id last if the model has word
+                vectors too; word ids `(B, T)` for a word-embedding model; any integer type.
+            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding, which may be on either side. None means
+                every position with an id above 0.
+            state: from the previous batch, or None to start from zeros.
+            inputs_embeds: instead of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
+                if the model reads only characters.
             output_hidden_states: whether to return all layers.
             return_dict: False for a plain tuple.
-            **kwargs: accepted and ignored, as every transformers model does.
-
-        Returns:
-            an `ElmoModelOutput`.
+            **kwargs: ignored, as in every transformers model.
 
         Raises:
-            ValueError: if not exactly one of `input_ids` and `inputs_embeds` is given, or a shape is wrong.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, or a shape is wrong.
         """
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -197,9 +190,8 @@ class ElmoModel(ElmoPreTrainedModel):
             token_embeddings, mask = self.embed_words(input_ids, attention_mask)
             is_text = mask & ~self.boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
-            mask = is_text = _word_mask(
-                attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
-            )
+            everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
+            mask = is_text = _word_mask(attention_mask, everywhere)
             token_embeddings = self._embed_embeds(inputs_embeds, mask)
         else:
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
@@ -216,11 +208,7 @@ class ElmoModel(ElmoPreTrainedModel):
         )
 
     def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`, True on words.
-
-        Args:
-            input_ids: as in `forward`.
-            attention_mask: as in `forward`.
+        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`, True on words; arguments as in `forward`.
 
         Raises:
             ValueError: if a shape is wrong.
@@ -229,13 +217,10 @@ class ElmoModel(ElmoPreTrainedModel):
         return self._embed_ids(input_ids.long(), mask), mask
 
     def cache_words(self, input_ids: Tensor | None) -> None:
-        """Computes the vectors of some words once, for the calls that follow; None: keeps none any more.
+        """Forgets kept words, then computes the words of `input_ids` (unless None) once for later calls.
 
-        They are used where no gradient goes into the token encoder, and only while its weights and autocast are as they
-        were; see `word_cache.py`. 4P + 8C bytes a word, 2.4 kB in the original model, are kept in float32.
-
-        Args:
-            input_ids: as in `forward`; each distinct word in it counts once. Words kept before are forgotten.
+        Later calls use them if no gradient goes into the token encoder, and only while its weights and autocast are
+        unchanged; see `word_cache.py`. In float32 a distinct word takes 4P + 8C bytes, 2.4 kB in the original model.
 
         Raises:
             ValueError: if the shape is wrong.
@@ -245,7 +230,7 @@ class ElmoModel(ElmoPreTrainedModel):
             self.word_cache.fill(input_ids[self._positions_with_ids(input_ids)].long(), self.token_encoder)
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """`(B, T)`, True on words, boundaries included: the caller's mask, or else where there are ids."""
+        """`(B, T)`, True on words and boundaries: the caller's mask, or else positions with an id above 0."""
         return _word_mask(attention_mask, self._positions_with_ids(input_ids))
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
@@ -271,7 +256,7 @@ class ElmoModel(ElmoPreTrainedModel):
         return (input_ids > 0).any(dim=-1)
 
     def boundaries(self, input_ids: Tensor) -> Tensor:
-        """`(B, T)`, True on `<S>` and `</S>`: their ids occur nowhere else, in rows of characters neither."""
+        """`(B, T)`, True on `<S>` and `</S>`, whose ids occur in no other word."""
         return self.begins(input_ids) | self._holds(input_ids, self.config.eos_token_id)
 
     def begins(self, input_ids: Tensor) -> Tensor:
@@ -285,7 +270,7 @@ class ElmoModel(ElmoPreTrainedModel):
     def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing():
-            # Which words are equal is known only from the data, and a compiled shape must not depend on it.
+            # Which words are equal depends on the data, and a compiled shape must not.
             vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(input_ids[mask])
@@ -294,14 +279,10 @@ class ElmoModel(ElmoPreTrainedModel):
         return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
 
     def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
-        """Word vectors `(B, T, P)`, zero on padding, from word vectors or from embedded characters."""
+        """Word vectors `(B, T, P)`, zero on padding, from word vectors or embedded characters."""
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
-        has_word_vectors = self.config.num_input_words > 0
-        if (
-            isinstance(self.token_encoder, CharacterCNN)
-            and not has_word_vectors
-            and _shape(inputs_embeds)[2:] == character_shape
-        ):
+        is_characters = self.config.num_input_words == 0 and _shape(inputs_embeds)[2:] == character_shape
+        if is_characters and isinstance(self.token_encoder, CharacterCNN):
             inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
         if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
             raise ValueError(
@@ -312,7 +293,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
 
 def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
-    """`(B, T)`, True on words: the caller's mask, or else what the inputs say."""
+    """`(B, T)`, True on words: the caller's mask, or else `default`."""
     if attention_mask is None:
         return default
     if attention_mask.shape != default.shape:
@@ -323,7 +304,7 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
 
 
 def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
-    """Mean of `vectors` `(B, T, D)` where `mask` `(B, T)` is True: `(B, D)`, zero where it nowhere is."""
+    """Mean of `vectors` `(B, T, D)` where `mask` `(B, T)` is True: `(B, D)`, zero if `mask` is all False."""
     # In half precision a sum over a long text would overflow.
     wide = torch.promote_types(vectors.dtype, torch.float32)
     total = vectors.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=wide)

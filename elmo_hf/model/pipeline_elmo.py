@@ -1,10 +1,9 @@
 """The pipelines of ELMo models, which a saved folder names in its config.
 
-Deliberate differences from the stock pipelines of transformers: feature extraction takes a batch apart by indexing
-every output with a row's number, which has no meaning for a tuple of representations or a state, so only the top layer
-is handed on. Token classification reads each entry of `input_ids` as one number, to name the piece of text it stands
-for, where an entry of ours is a row of characters; and it guesses from the blanks around a piece whether it continues a
-word, where each of ours is a whole word. Here a word is the text between its offsets and never continues another.
+Deliberate differences from the stock pipelines: feature extraction passes on only the top layer, because the stock one
+splits a batch by indexing every output with a text's index, which fails for a tuple of representations and for a state.
+Token classification takes a word's text from its offsets; the stock one decodes each entry of `input_ids` as one id,
+where ours is a row of character ids, and guesses from blanks whether it continues a word, where ours is a whole word.
 """
 
 from typing import Any
@@ -15,14 +14,14 @@ from transformers.modeling_outputs import BaseModelOutput
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """Gives the top layer `(1, T, 2P)` of each text; needed for `batch_size` above 1."""
+    """Gives the top layer `(1, T, 2P)` of each text, for any `batch_size`."""
 
     def _forward(self, model_inputs: dict[str, Any]) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=self.model(**model_inputs).last_hidden_state)
 
 
 class ElmoTextClassificationPipeline(TextClassificationPipeline):
-    """Labels texts, and pairs of them; the stock pipeline, under a name that a saved config can hold."""
+    """Labels texts and text pairs: the stock pipeline, under a name that a saved config can hold."""
 
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
@@ -39,17 +38,17 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         word_ids: list[int | None] | None = None,
         word_to_chars_map: list[tuple[int, int]] | None = None,
     ) -> list[dict[str, Any]]:
-        """Gives one entry for each word: its text, its `(num_labels,)` scores and its place in `sentence`.
+        """Gives one entry per word: its text, its `(num_labels,)` scores and its place in `sentence`.
 
         Args:
-            sentence: the text, or the words joined where they came split.
-            input_ids: not looked at.
+            sentence: the text, or the words joined if they came split.
+            input_ids: ignored.
             scores: `(T, num_labels)`.
-            offset_mapping: `(T, 2)`, in characters of the text, or of each word where they came split.
+            offset_mapping: `(T, 2)`, in characters of the text, or of each word if they came split.
             special_tokens_mask: `(T,)`, 1 on boundaries.
-            aggregation_strategy: not looked at; words are whole.
-            word_ids: number of the word at each position, given where words came split.
-            word_to_chars_map: start and end of each word in `sentence`, likewise.
+            aggregation_strategy: ignored; words are whole.
+            word_ids: index of the word at each position, only if words came split.
+            word_to_chars_map: start and end of each word in `sentence`, only if words came split.
         """
         entries = []
         for index in np.flatnonzero(special_tokens_mask == 0).tolist():
@@ -57,14 +56,6 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
             if word_ids is not None and word_to_chars_map is not None:
                 shift = word_to_chars_map[word_ids[index]][0]  # type: ignore[index]
                 start, end = start + shift, end + shift
-            entries.append(
-                {
-                    "word": sentence[start:end],
-                    "scores": scores[index],
-                    "start": start,
-                    "end": end,
-                    "index": index,
-                    "is_subword": False,
-                }
-            )
+            entry = {"word": sentence[start:end], "scores": scores[index], "start": start, "end": end}
+            entries.append(entry | {"index": index, "is_subword": False})
         return entries

@@ -1,20 +1,20 @@
-"""The scalar mix: one vector a word from all layers of the biLM (Peters et al. 2018, equation 1).
+"""The scalar mix: one vector per word from all layers of the biLM (Peters et al. 2018, equation 1).
 
     ELMo = scale . sum_k s_k h_k,    s = softmax(logits),    k = 0 .. L
 
-In training a task may pull s to equal weights by adding lambda . sum_k (logits_k - mean logit)^2 to its loss: squares
-of the numbers before the softmax, the scale left out, as in bilm-tf's `weight_layers` and AllenNLP's configurations
-(the paper writes lambda ||w||^2). Another mix learns a whole matrix in place of L+1 numbers:
+In training, a task may pull s towards equal weights by adding lambda . sum_k (logits_k - mean logit)^2 to its loss, on
+the logits and without the scale, as in bilm-tf's `weight_layers` and AllenNLP's configurations (the paper writes
+lambda ||w||^2). The linear mix learns a matrix instead of L+1 weights:
 
-    ELMo = W [h_0; ..; h_L] + b,    at first the mean of the layers
+    ELMo = W [h_0; ..; h_L] + b,    initially the mean of the layers
 
 Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice, h_k the k-th biLM layer.
 
 Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename every
-parameter with "gamma" in its name); weights are given as *true* weights, not as numbers before a softmax, so a single
-layer is `[0, 0, 1]` exactly, and given weights may learn; results are zero on padding in every mode. The L+1 scalars
-are one vector instead of L+1 parameters of one number. The penalty looks at logits from their mean, because a softmax
-is blind to what is added to all of them; theirs start at a mean of zero and stay about there.
+parameter with "gamma" in its name); users give *true* weights, not logits, so a single layer is `[0, 0, 1]` exactly,
+and given weights may learn; outputs are zero on padding in every mode; the L+1 logits are one vector, not L+1
+parameters. The penalty is taken from the mean logit, because adding a constant to all logits does not change their
+softmax; AllenNLP's logits start at a mean of zero and stay near it.
 """
 
 import math
@@ -22,18 +22,19 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from .configuration_elmo import ElmoConfig, checked_mix_weights
 
-# Stands for log(0): its softmax is exactly 0 in every dtype, and unlike -inf it gives no NaN to weight decay.
+# In place of log(0): its softmax is exactly 0 in every dtype, and unlike -inf it gives no NaN under weight decay.
 LOGIT_OF_ZERO = -1e4
 
 
 class ScalarMix(nn.Module):
-    """Weights the L+1 layers and adds them up.
+    """A weighted sum of the L+1 layers.
 
     Attributes:
-        logits: `(L+1,)`, the numbers before the softmax.
+        logits: `(L+1,)`; the weights are their softmax.
         scale: `()`, the paper's gamma.
     """
 
@@ -46,14 +47,19 @@ class ScalarMix(nn.Module):
         self.logits = nn.Parameter(torch.zeros(num_layers), requires_grad=config.scalar_mix_trainable)
         self.scale = nn.Parameter(torch.ones(()), requires_grad=config.scalar_mix_trainable)
 
+    def init_parameters(self) -> None:
+        """Starts from the weights of the config, or from equal ones."""
+        init.copy_(self.logits, logits_of(self.initial_weights))
+        init.ones_(self.scale)
+
     @property
     def weights(self) -> Tensor:
-        """`(L+1,)`, the true weights of the layers, as they are now; they sum to 1."""
+        """`(L+1,)`, the current true weights of the layers; they sum to 1."""
         return self.logits.softmax(dim=0)
 
     @torch.no_grad()
     def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
-        """Sets the true weights; where a mix learns, a weight of zero stays zero.
+        """Sets the true weights; a weight of zero stays zero in training.
 
         Raises:
             ValueError: if `weights` are not L+1 numbers that sum to 1.
@@ -62,7 +68,7 @@ class ScalarMix(nn.Module):
         self.scale.fill_(scale)
 
     def penalty(self) -> Tensor:
-        """`()`, the sum of squared logits from their mean; weights set to zero stay zero and are left out."""
+        """`()`, the sum of squared logits from their mean, without weights set to zero: those stay zero."""
         is_pulled = self.logits > LOGIT_OF_ZERO / 2
         mean = self.logits.masked_fill(~is_pulled, 0).sum() / is_pulled.sum()
         return (self.logits - mean).masked_fill(~is_pulled, 0).square().sum()
@@ -79,7 +85,7 @@ class ScalarMix(nn.Module):
 
 
 class LinearMix(nn.Module):
-    """Maps the L+1 layers of a word, side by side, to one vector by a learned linear function."""
+    """A learned linear function of a word's L+1 layers, side by side."""
 
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_hidden_layers` and `projection_size` of `config`."""
@@ -87,30 +93,30 @@ class LinearMix(nn.Module):
         size = 2 * config.projection_size
         self.linear = nn.Linear((config.num_hidden_layers + 1) * size, size)
 
+    def init_parameters(self) -> None:
+        """Starts as the mean of the layers."""
+        init.copy_(self.linear.weight, self.initial_weight)
+        init.zeros_(self.linear.bias)
+
     @property
     def initial_weight(self) -> Tensor:
-        """`(2P, (L+1) 2P)`, the matrix whose product is the mean of the layers."""
+        """`(2P, (L+1) 2P)`, the matrix that averages the layers."""
         size, num_inputs = self.linear.weight.shape
         num_layers = num_inputs // size
         return torch.eye(size, device=self.linear.weight.device).repeat(1, num_layers) / num_layers
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Mixes L+1 layers `(B, T, 2P)` under `mask` `(B, T)` to `(B, T, 2P)`, zero where the mask is False."""
+        """Mixes as `ScalarMix.forward` does."""
         return self.linear(torch.cat(list(layers), dim=-1)).masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
-    """Subtracts one mean and divides by one deviation, over all features of all words of the batch.
+    """Normalises `layer` `(B, T, 2P)` by one mean and deviation over all features of all words of the batch.
 
-    Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 inside the
-    root. Computed in float32 at least. A vector depends on its batch mates; kept for parity only.
+    `mask` `(B, T)` is True on words; elsewhere the result is meaningless. Computed in at least float32. A vector
+    depends on its batch mates, so this is only for parity.
 
-    Args:
-        layer: `(B, T, 2P)`.
-        mask: `(B, T)`, True on words.
-
-    Returns:
-        `(B, T, 2P)`; meaningless where the mask is False.
+    Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 in the root.
     """
     # In half precision a sum over a batch would overflow, and the epsilon would vanish.
     wide = layer.to(torch.promote_types(layer.dtype, torch.float32))
@@ -122,5 +128,5 @@ def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
 
 
 def logits_of(weights: Sequence[float]) -> Tensor:
-    """`(L+1,)`, the numbers whose softmax are `weights`; where a weight is 0, exactly so."""
+    """`(L+1,)`, logits whose softmax is `weights`; a weight of 0 comes out exactly 0."""
     return torch.tensor([math.log(weight) if weight > 0 else LOGIT_OF_ZERO for weight in weights])

@@ -1,49 +1,55 @@
 """The context-free token encoders: a word's characters, or its id, to one vector (Peters et al. 2018, §3.4).
 
-The character CNN of Kim et al. (2016): embed the C character ids of a word, convolve with filters of several
-widths, keep each filter's maximum over positions, refine with highway layers (Srivastava et al. 2015), project.
+The character CNN of Kim et al. (2016) embeds the C character ids of a word, convolves them with filters of several
+widths and keeps each filter's maximum over positions; highway layers (Srivastava et al. 2015) and a projection follow.
 
-    m_f = act(max_t (W_f * x)_t + b_f)                        one number a filter, concatenated to m in R^F
+    m_f = act(max_t (W_f * x)_t + b_f)                        one value per filter, concatenated to m in R^F
     g   = sigmoid(W_g m + b_g)
     m  <- g . relu(W_t m + b_t) + (1 - g) . m                 `num_highway_layers` times
     v   = W_p m + b_p                                         in R^P
 
-With word vectors beside the characters (ELMoForManyLangs), v = W_p [u, m] + b_p, where u in R^W is the word's row of a
-second table. The word embedding alone is a table u with v = u, or v = W_p u + b_p.
+With word vectors beside the characters (ELMoForManyLangs), v = W_p [u, m] + b_p, where u in R^W is the word's entry in
+a second table. The word embedding alone is a table u with v = u, or v = W_p u + b_p.
 
-A word ends in a run of one id, the filler. Places of a filter that see nothing but filler all give the same number, and
-one of them is enough for the maximum: words are computed in blocks of about equal lengths, each with only as many
-positions as its longest word takes. That is exact, and most words are far shorter than C.
+A word's ids end in a run of one id, the filler. Positions where a filter sees only filler give equal values, and the
+maximum needs one of them: so blocks of words of similar length are cut, exactly, to what their longest word needs.
 
 Glossary: N words, C characters per word, E character embedding, F filters in total, W word embedding, P projection.
 
 Deliberate differences from the original code: the highway `gate` multiplies the *new* value, as in bilm-tf's files
-(where it is called `W_carry`) and as in the equation above; AllenNLP's and ELMoForManyLangs' `Highway` gates the old
-value, which is the opposite sign of W_g and b_g. Row 0 of every table is the zero vector of padding, which bilm-tf adds
-only when it reads a file.
+(which call it `W_carry`); the `Highway` of AllenNLP and ELMoForManyLangs gates the old value, so its W_g and b_g have
+the opposite sign. Entry 0 of every table is the zero vector of padding, which bilm-tf adds when it reads a file.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from .configuration_elmo import ElmoConfig
 
-# Positions, words times characters, whose convolutions are in memory at once: with the widest filters of the original
-# model 21 MB in float32.
+# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.
 BLOCK_CHARACTERS = 5120
 
 
 class Highway(nn.Module):
     """One highway layer, g . relu(transform(x)) + (1 - g) . x with g = sigmoid(gate(x)).
 
-    Source: `high` in bilm-tf's `_build_word_char_embeddings`. Always relu, also where the CNN uses tanh.
+    Source: `high` in bilm-tf's `_build_word_char_embeddings`. Always relu, even if the CNN uses tanh.
     """
 
     def __init__(self, size: int) -> None:
-        """Makes a layer on vectors of `size` numbers."""
+        """Makes a layer for vectors of width `size`."""
         super().__init__()
         self.transform = nn.Linear(size, size)
         self.gate = nn.Linear(size, size)
+
+    def init_parameters(self) -> None:
+        """Draws bilm-tf's random weights; the gate starts nearly closed."""
+        for linear, bias in ((self.transform, 0.0), (self.gate, -2.0)):
+            init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+            init.constant_(linear.bias, bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, F)` to `(N, F)`."""
@@ -52,7 +58,7 @@ class Highway(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """Character ids of words to word vectors; nothing depends on the neighbouring words.
+    """Character ids of words to word vectors; neighbouring words have no influence.
 
     Source: `_build_word_char_embeddings` in bilm-tf, `_ElmoCharacterEncoder` in AllenNLP; with word vectors,
     `ConvTokenEmbedder` in ELMoForManyLangs.
@@ -78,10 +84,27 @@ class CharacterCNN(nn.Module):
         num_features = config.num_filters + (config.word_embedding_size or 0)
         self.projection = nn.Linear(num_features, config.projection_size) if config.char_projection else None
 
+    def init_parameters(self) -> None:
+        """Draws bilm-tf's random weights; those of the convolutions depend on the activation."""
+        init.uniform_(self.embedding.weight, -1, 1)
+        _init_padding(self.embedding)
+        for convolution in self.convolutions:
+            assert isinstance(convolution, nn.Conv1d)
+            if self.activation is torch.relu:
+                init.uniform_(convolution.weight, -0.05, 0.05)
+            else:
+                fan_in = convolution.in_channels * convolution.kernel_size[0]
+                init.normal_(convolution.weight, std=1 / math.sqrt(fan_in))
+            init.zeros_(convolution.bias)
+        if self.word_embedding is not None:
+            init.xavier_uniform_(self.word_embedding.weight)
+            _init_padding(self.word_embedding)
+        _init_projection(self.projection)
+
     def forward(self, ids: Tensor) -> Tensor:
-        """Maps ids `(N, C)` of characters, or `(N, C + 1)` with that of the word last, to `(N, P)` word vectors."""
+        """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing() or len(ids) == 0:
-            # Lengths are known only from the data, and a compiled shape must not depend on it.
+            # Lengths depend on the data, and a compiled shape must not.
             return self._embed(ids, self.max_word_length)
         lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
@@ -93,10 +116,10 @@ class CharacterCNN(nn.Module):
         return torch.cat(vectors)[order.argsort()]
 
     def _embed(self, ids: Tensor, num_positions: int) -> Tensor:
-        """Maps ids as `forward` does, reading so many characters of each word."""
+        """Does what `forward` does, reading only the first `num_positions` characters of each word."""
         word_vectors = None
         if self.word_embedding is not None:
-            # Word ids follow those of the characters; padding, id 0, stays row 0.
+            # Word ids follow the character ids; padding, id 0, stays entry 0.
             word_vectors = self.word_embedding((ids[:, -1] - self.num_characters).clamp(min=0))
         return self.encode(self.embedding(ids[:, :num_positions]), word_vectors)
 
@@ -125,13 +148,30 @@ class WordEmbedding(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, width or config.projection_size, padding_idx=0)
         self.projection = None if width is None else nn.Linear(width, config.projection_size)
 
+    def init_parameters(self) -> None:
+        """Draws Glorot's uniform weights, TensorFlow's default, for the table."""
+        init.xavier_uniform_(self.embedding.weight)
+        _init_padding(self.embedding)
+        _init_projection(self.projection)
+
     def forward(self, word_ids: Tensor) -> Tensor:
         """Maps `(N,)` word ids to `(N, P)` word vectors."""
         words = self.embedding(word_ids)
         return words if self.projection is None else self.projection(words)
 
 
+def _init_padding(embedding: nn.Embedding) -> None:
+    if not getattr(embedding.weight, "_is_hf_initialized", False):
+        init.zeros_(embedding.weight[embedding.padding_idx])
+
+
+def _init_projection(projection: nn.Linear | None) -> None:
+    if projection is not None:
+        init.normal_(projection.weight, std=1 / math.sqrt(projection.in_features))
+        init.zeros_(projection.bias)
+
+
 def _lengths(ids: Tensor) -> Tensor:
-    """`(N,)`, how many of the ids `(N, C)` stand before the run of one id at the end."""
+    """`(N,)`, how many of the ids `(N, C)` precede the final run of one id."""
     differs = ids != ids[:, -1:]
     return (differs * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(dim=1)

@@ -1,22 +1,21 @@
-"""Word vectors kept from call to call; and which rows of a batch are the same word.
+"""Word vectors kept from call to call, and which words of a batch are equal.
 
-A word's vector depends on its ids and the token encoder alone, so it can be computed once for many batches. Which words
-are kept, and so how much memory, is the caller's choice (`ElmoModel.cache_words`); nothing is added or dropped on the
-way, and the same words give the same vectors whatever came between. Rows of ids are found by a number,
+A word's vector depends only on its ids and the token encoder, so it can be computed once for many batches. The caller
+chooses the kept words (`ElmoModel.cache_words`); no other call adds or drops any, so equal words get equal vectors
+whatever was computed in between. Words are found by a hash of their ids,
 
     h(w) = sum_c w_c m^c mod 2^64        m an odd constant
 
-by sorting or binary search, and then compared id by id: two words with one number cost time, never exactness.
+by sorting or binary search, and then compared id by id: a hash collision costs time, never exactness.
 
-What is kept counts only while all that it was computed from is as it was: the weights (where they lie, and torch's
-count of their changes in place), their type and device, and autocast. Otherwise, and where a gradient goes into the
-weights, where hooks, adapters or quantisation sit on them, and in compiled graphs, words are computed as if nothing
-were kept. Copies, pickles and saved folders of a model hold no words.
+The kept vectors are used only while everything they were computed from is unchanged: the weights (their address, and
+torch's count of changes in place), their type and device, and autocast. They are not used in compiled graphs, nor if
+the weights need a gradient or carry hooks, adapters or quantisation. Copies, pickles and saved folders hold no words.
 
-A kept vector equals the one computed in a batch up to the order of float sums (a matrix product of more rows may round
-otherwise): about 1e-6 in float32. Changes through `parameter.data` are not counted by torch, and not noticed.
+A kept vector equals one computed in a batch up to the order of float sums (a matrix product of more rows may round
+differently): about 1e-6 in float32. Torch does not count changes through `parameter.data`, so they go unnoticed.
 
-Glossary: N words, C ids per word, U distinct words, K words kept, P projection.
+Glossary: N words, C ids per word, U distinct words, K kept words, P projection.
 """
 
 from typing import Any, NamedTuple
@@ -32,14 +31,14 @@ PLAIN_MODULES = (CharacterCNN, Highway, WordEmbedding, nn.ModuleList, nn.Embeddi
 
 
 class Table(NamedTuple):
-    """The words that are kept.
+    """The kept words.
 
     Attributes:
         hashes: `(K,)` int64, h of each word, ascending.
         ids: `(K, C)`, or `(K,)` for word ids.
         vectors: `(K, P)`.
         conditions: what the vectors were computed from.
-        weights: the weights themselves, so that no others can come to lie where they lay.
+        weights: the weights themselves, so that their memory cannot be reused for others.
     """
 
     hashes: Tensor
@@ -50,7 +49,7 @@ class Table(NamedTuple):
 
 
 class WordCache:
-    """The vectors of some words, used as long as they are those that the token encoder would compute."""
+    """The vectors of some words, used while the token encoder would compute the same."""
 
     def __init__(self) -> None:
         """Makes an empty cache."""
@@ -60,7 +59,7 @@ class WordCache:
         return 0 if self._table is None else len(self._table.hashes)
 
     def __reduce__(self) -> tuple[type["WordCache"], tuple[()]]:
-        """An empty cache: what copies and pickles get."""
+        """Gives copies and pickles an empty cache."""
         return WordCache, ()
 
     def clear(self) -> None:
@@ -68,16 +67,16 @@ class WordCache:
         self._table = None
 
     def fill(self, ids: Tensor, encoder: nn.Module) -> None:
-        """Computes and keeps the words `ids` `(N, C)` or `(N,)`, and no others.
+        """Computes and keeps the words `ids` `(N, C)` or `(N,)`, and forgets all others.
 
-        Nothing is kept of an encoder whose changes could not be noticed: with hooks, adapters or quantisation, or with
+        Keeps nothing if changes of the encoder would go unnoticed: with hooks, adapters or quantisation, or with
         weights made in inference mode.
         """
         self.clear()
         conditions = _conditions(encoder)
         if conditions is None or len(ids) == 0:
             return
-        # Tensors made in inference mode could not take part in training something on top.
+        # Tensors made in inference mode could not serve in training a model on top.
         with torch.inference_mode(False), torch.no_grad():
             distinct, _ = distinct_rows(ids.clone())
             hashes, order = _hash_rows(distinct).sort()
@@ -86,7 +85,7 @@ class WordCache:
             self._table = Table(hashes, distinct, encoder(distinct), conditions, weights)
 
     def embed(self, ids: Tensor, encoder: nn.Module) -> Tensor:
-        """The vectors `(N, P)` of the words `ids` `(N, C)` or `(N,)`: those kept, and the others computed."""
+        """Vectors `(N, P)` of the words `ids` `(N, C)` or `(N,)`; computes those not kept."""
         table = self._table
         needs_gradient = torch.is_grad_enabled() and any(weight.requires_grad for weight in encoder.parameters())
         if table is None or needs_gradient or table.conditions != _conditions(encoder):
@@ -102,38 +101,35 @@ class WordCache:
 
 
 def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Finds equal words.
-
-    Args:
-        ids: `(N, C)`, or `(N,)` for word ids.
+    """Finds equal words among `ids` `(N, C)`, or `(N,)` for word ids.
 
     Returns:
-        each word once, `(U, C)` or `(U,)`; and `(N,)`, which of them each word is.
+        each word once, `(U, C)` or `(U,)`; and `(N,)`, the index of each word among them.
     """
     hashes, which = _hash_rows(ids).unique(return_inverse=True)
-    numbers = torch.arange(len(ids), device=ids.device)
-    distinct = ids[torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, numbers, "amin")]
+    indices = torch.arange(len(ids), device=ids.device)
+    distinct = ids[torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, indices, "amin")]
     if not torch.equal(distinct[which], ids):
-        # Two words with one number: by the rows themselves, which takes longer.
+        # Two words share a hash: compare the ids themselves, which takes longer.
         return torch.unique(ids, dim=0, return_inverse=True)
     return distinct, which
 
 
 def _hash_rows(ids: Tensor) -> Tensor:
-    """`(N,)`, the number h of each word."""
-    rows = ids.unsqueeze(1) if ids.dim() == 1 else ids
-    powers = torch.full((rows.shape[1],), MULTIPLIER, device=ids.device).cumprod(dim=0)
-    return (rows * powers).sum(dim=1)
+    """`(N,)`, the hash h of each word."""
+    words = ids.unsqueeze(1) if ids.dim() == 1 else ids
+    powers = torch.full((words.shape[1],), MULTIPLIER, device=ids.device).cumprod(dim=0)
+    return (words * powers).sum(dim=1)
 
 
 def _conditions(encoder: nn.Module) -> tuple[Any, ...] | None:
-    """All that a word's vector depends on beside its ids, or None where changes of it could not be noticed."""
+    """All that a word's vector depends on besides its ids, or None if changes of it would go unnoticed."""
     weights = list(encoder.parameters())
     is_plain = all(
         type(module) in PLAIN_MODULES
         and not module._forward_hooks
         and not module._forward_pre_hooks
-        # accelerate puts a `forward` of its own into the instance
+        # accelerate replaces `forward` on the instance
         and "forward" not in vars(module)
         for module in encoder.modules()
     )

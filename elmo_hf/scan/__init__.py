@@ -1,1 +1,1 @@
-"""One biLM layer over the words of a batch, fast: tensors in, tensors out. The reference is `LSTMP.forward`."""
+"""Fast scans of one biLM layer over a batch. They take and return tensors; the reference is `LSTMP.forward`."""

@@ -1,11 +1,10 @@
-"""Products of large weights with few columns, as fast as memory allows, of the weights as they lie in `nn.Linear`.
+"""Products of large weights with few columns, at the speed of memory, with the weights in the layout of `nn.Linear`.
 
     y = W v       W (m, n), v (n, b): a step of an LSTM for b texts
 
-With b in the tens, every weight is read from memory for a few multiplications. Such a product is as fast as reading
-only if the rows of W come in blocks of the size of a core's cache, which also spreads them over the cores; so it is one
-batched product of blocks, and nothing is copied or laid out anew. With very few columns it is faster if vectors lie as
-rows, one after the other.
+With b in the tens, every weight is read from memory for a few multiplications. Such a product is only as fast as
+reading if W is read in blocks of rows that fit a core's cache, which also spreads them over the cores. So it is one
+batched product of blocks, and no weight is copied. With very few columns, storing each vector as a row is faster.
 
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """
@@ -15,13 +14,13 @@ from torch import Tensor
 
 # Bytes of weights in one block of a product. Half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
-# Below this many columns, vectors are rows.
+# Below this many columns, vectors are stored as rows.
 FEW_COLUMNS = 8
 
 
 def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-    """`out` `(D, m, b)` becomes `weight` `(D, m, n)` times `vectors` `(D, n, b)`, or with `adds` has it added."""
-    directions, rows, columns = out.shape
+    """Writes `weight` `(D, m, n)` times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it there."""
+    directions, height, columns = out.shape
     if directions == columns == 1:
         if adds:
             torch.addmm(out[0], weight[0], vectors[0], out=out[0])
@@ -29,8 +28,8 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
             torch.mm(weight[0], vectors[0], out=out[0])
         return
     blocks = num_blocks(weight, columns)
-    if blocks > 1 and lie_as_rows(directions, columns):
-        in_blocks = weight.view(blocks, rows // blocks, -1)
+    if blocks > 1 and stored_as_rows(directions, columns):
+        in_blocks = weight.view(blocks, height // blocks, -1)
         as_rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
         product = torch.bmm(as_rows, in_blocks.transpose(1, 2)).transpose(0, 1)
         out_as_rows = out.transpose(1, 2).view(columns, blocks, -1)
@@ -40,7 +39,7 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
             out_as_rows.copy_(product)
         return
     if blocks > 1:
-        weight, out = weight.view(blocks, rows // blocks, -1), out.view(blocks, rows // blocks, columns)
+        weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
         vectors = vectors.contiguous().expand(blocks, -1, -1)
     if adds:
         torch.baddbmm(out, weight, vectors, out=out)
@@ -58,26 +57,26 @@ def multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
 
 
 def num_blocks(weight: Tensor, columns: int) -> int:
-    """Into how many blocks the rows are cut: of no more bytes than a cache holds, of no fewer rows than columns.
+    """The count of blocks: a block has at most the bytes of a cache and at least as many rows as there are columns.
 
-    One column needs every weight once, and no cache.
+    One column reads every weight once and needs no cache.
     """
     blocks = 1
     if len(weight) == 1 and weight.device.type == "cpu" and columns > 1:
-        rows, num_bytes = weight.shape[1], weight.nbytes
-        while rows % (2 * blocks) == 0 and rows >= 2 * blocks * columns and num_bytes >= 2 * blocks * BLOCK_BYTES:
+        height, num_bytes = weight.shape[1], weight.nbytes
+        while height % (2 * blocks) == 0 and height >= 2 * blocks * columns and num_bytes >= 2 * blocks * BLOCK_BYTES:
             blocks *= 2
     return blocks
 
 
-def lie_as_rows(directions: int, columns: int) -> bool:
-    """Whether columns are few enough for vectors to lie as rows."""
+def stored_as_rows(directions: int, columns: int) -> bool:
+    """Whether there are so few columns that each is stored as a row."""
     return directions == 1 and columns < FEW_COLUMNS
 
 
-def columns_in(memory: Tensor, directions: int, rows: int, columns: int) -> Tensor:
-    """`(D, rows, columns)` in the beginning of a piece of memory."""
-    of_columns = memory[: directions * rows * columns]
-    if lie_as_rows(directions, columns):
-        return of_columns.view(directions, columns, rows).transpose(1, 2)
-    return of_columns.view(directions, rows, columns)
+def columns_in(memory: Tensor, directions: int, height: int, columns: int) -> Tensor:
+    """A view `(D, height, columns)` of the beginning of a piece of memory."""
+    of_columns = memory[: directions * height * columns]
+    if stored_as_rows(directions, columns):
+        return of_columns.view(directions, columns, height).transpose(1, 2)
+    return of_columns.view(directions, height, columns)

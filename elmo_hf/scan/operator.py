@@ -2,10 +2,10 @@
 
     (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
 
-Run eagerly it is a plain Python loop. Under `torch.compile` and `torch.export` a Python loop would be unrolled, which
-makes one graph for each length; torch's scan operator keeps the step once.
+In eager mode it is a plain Python loop. `torch.compile` and `torch.export` would unroll a Python loop, which makes one
+graph for each length; torch's scan operator holds the step once.
 
-Glossary: T words. Tensors that are scanned have the words as their first axis.
+Glossary: T words, the first axis of scanned tensors.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ except ImportError:  # a torch without it unrolls the loop when it compiles
     torch_scan = None  # type: ignore[assignment]
 
 State = tuple[Tensor, ...]
-# A name for annotations of functions in functions: torch.compile does not read `tuple[State, Tensor]` there.
+# For annotations of nested functions, where torch.compile cannot read `tuple[State, Tensor]`.
 Stepped = tuple[State, Tensor]
 
 
 def uses_operator() -> bool:
-    """Whether loops are operators now: a graph is being made, and this torch has the operator."""
+    """Whether loops become operators now: a graph is being built, and this torch has the operator."""
     return torch_scan is not None and torch.compiler.is_compiling()
 
 
@@ -34,11 +34,11 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
     Args:
         step: maps the state and one word's tensors to the next state and the word's output.
         state: before the first word read.
-        words: tensors of which each has the T words, at least one, as its first axis.
+        words: tensors `(T, ...)`, T > 0.
         reverse: whether to read from the last word to the first.
 
     Returns:
-        the state after the last word read, and the outputs, their first axis the T words in reading order.
+        the state after the last word read, and the outputs `(T, ...)` in text order.
     """
     if uses_operator():
 
@@ -46,8 +46,8 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
             state, output = step(state, word)
             return state, output.clone()  # the operator refuses an output that is part of the state
 
-        # Nor may two parts of a state be one tensor. One text's part of a batch may have other strides than a tensor of
-        # its own, and the operator asks for those of its results.
+        # Nor may two parts of the state be one tensor. A view of one text in a batch can have other strides than the
+        # step's result, and the operator requires equal ones.
         state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
         return torch_scan(separate_step, state, words, reverse=reverse)
     outputs: list[Tensor] = []

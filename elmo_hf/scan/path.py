@@ -1,10 +1,10 @@
-"""Which of several equal ways a biLM layer is scanned: by itself the fastest that can be, or the one asked for.
+"""The choice between equal ways to scan a biLM layer: by default the fastest that can run.
 
     reference   `LSTMP.forward`, word by word, the equations
-    packed      `bilm_scan.py`, words only, both directions in step
+    packed      `packed.py`, words only, both directions in step
     triton      `triton_scan.py`, on GPUs
 
-A path that a layer cannot take, because something was put in the place of its modules, is not taken when asked for.
+If something replaced a layer's modules, the layer takes the reference whatever was requested.
 """
 
 from collections.abc import Iterator
@@ -12,25 +12,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 PATHS = ("reference", "packed", "triton")
-_asked_for: ContextVar[str | None] = ContextVar("scan_path", default=None)
+_requested: ContextVar[str | None] = ContextVar("scan_path", default=None)
 
 
 @contextmanager
 def scan_path(path: str) -> Iterator[None]:
-    """Asks for one of `PATHS` while the `with` block lasts, in this thread.
+    """Requests one of `PATHS` for the duration of the `with` block, in this thread.
 
     Raises:
-        ValueError: if there is no such path.
+        ValueError: if `path` is not in `PATHS`.
     """
     if path not in PATHS:
         raise ValueError(f"`path` must be one of {', '.join(PATHS)}, found {path!r}.")
-    token = _asked_for.set(path)
+    token = _requested.set(path)
     try:
         yield
     finally:
-        _asked_for.reset(token)
+        _requested.reset(token)
 
 
 def may_take(path: str) -> bool:
-    """Whether no other path than `path` is asked for."""
-    return _asked_for.get() in (None, path)
+    """Whether no path but `path` is requested."""
+    return _requested.get() in (None, path)

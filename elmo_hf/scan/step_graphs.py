@@ -1,12 +1,12 @@
-"""Work that is the same at every call, launched as one CUDA graph: a GPU does a step faster than Python asks for it.
+"""Repeated work as one CUDA graph, because a GPU does a step faster than Python launches it.
 
-Work goes by a key and is always done on the same memory, whose addresses are in the key. The first time that a key is
-seen the work is done plainly, because what occurs once is not worth a capture; the second time it is captured, and
-replayed from then on. It must give the same when done twice, allocate nothing and wait for nothing. A graph is only
-used if its first replay gives what the work gave plainly.
+Each piece of work has a key and always uses the same memory, whose addresses are in the graph. It must give the same
+result when done twice, allocate nothing and wait for nothing. A key seen for the first time runs plainly, because a
+single use is not worth a capture. The second time the work is captured, and replayed from then on. A graph is used
+only if its first replay gives the plain result.
 
-Inside a capture of the caller's own, work is done plainly and becomes part of that. After one capture that failed there
-are no others.
+Inside a capture by the caller, work runs plainly and becomes part of that capture. After one failed capture nothing is
+captured again.
 """
 
 from collections import OrderedDict
@@ -23,19 +23,19 @@ MAX_GRAPHS = 64
 
 
 class StepGraphs:
-    """Graphs by their keys, the least recently used ones forgotten."""
+    """Graphs by key; the least recently used are dropped."""
 
     can_capture = True
 
     def __init__(self, device: torch.device) -> None:
-        """Starts with no graph; on a `device` without graphs there will be none."""
+        """Starts without graphs; only a CUDA `device` gets any."""
         self._has_graphs = device.type == "cuda"
         self._graphs: OrderedDict[Hashable, torch.cuda.CUDAGraph | None] = OrderedDict()
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
 
     def run(self, key: Hashable, work: Callable[[], None], result: Tensor) -> None:
-        """Does `work`, which is the same whenever `key` is, on the current device and stream; it writes `result`."""
+        """Runs `work`, the same for the same `key`, on the current device and stream; it writes `result`."""
         if not (self._has_graphs and StepGraphs.can_capture) or torch.cuda.is_current_stream_capturing():
             work()
             return
@@ -54,14 +54,14 @@ class StepGraphs:
             graph.replay()
 
     def _capture(self, work: Callable[[], None], result: Tensor) -> torch.cuda.CUDAGraph | None:
-        """A graph of `work`, replayed once, or None if there is none to be had."""
+        """Captures `work` and replays it once; returns None if that fails."""
         current = torch.cuda.current_stream()
         try:
             if self._stream is None:
-                # Of this device, where torch's own would be of the one that captured first. What libraries allocate
-                # while they are captured is in the pool, which nobody else uses.
+                # On this device; torch's own stream belongs to the device that captured first. Libraries allocate from
+                # the pool during a capture, and nothing else uses it.
                 self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
-            # So that what is made at the first call, compiled kernels and libraries' handles, is there before.
+            # A first call compiles kernels and makes library handles, which must exist before the capture.
             side = torch.cuda.Stream()
             side.wait_stream(current)
             with torch.cuda.stream(side):
@@ -73,13 +73,13 @@ class StepGraphs:
                 graph,
                 pool=self._pool,
                 stream=self._stream,
-                capture_error_mode="thread_local",  # threads of data loaders may go on
+                capture_error_mode="thread_local",  # data loader threads may continue
             )
-            with torch.cuda.stream(current), capture:  # the outer context brings the stream back if the inner one fails
+            with torch.cuda.stream(current), capture:  # the outer context restores the stream if the inner one fails
                 work()
             result.zero_()
             graph.replay()
-            # Products may be other algorithms in a graph, and round otherwise.
+            # A graph may use other algorithms for products, which round differently.
             if not torch.allclose(result, expected, rtol=0, atol=1e-2, equal_nan=True):
                 raise RuntimeError("the first replay of a graph gave other numbers than its steps")
         except RuntimeError as error:

@@ -1,62 +1,68 @@
-"""What a step of a biLM layer does between its matrix products, in Triton: two kernels forward, two backward.
+"""What a step of a biLM layer computes between its matrix products, in Triton: two kernels forward, two backward.
 
-The equations are those of `bilm_scan.py`. Products are left to the vendor's library; a kernel does all that stands
-between two of them, for both directions at once, so a step is two products and two kernels either way:
+The equations are those of `packed.py`. The vendor's library computes the products; a kernel computes everything between
+two of them, for both directions at once, so a step is two products and two kernels either way:
 
     forward     r = W_h h_{t-1}  |  cell_step: z_t to c_t and m_t  |  p_t = W_p m_t       |  hidden_step: p_t to h_t
     backward    hidden_gradient_step: dh_t, dp_t  |  dm_t = W_p^T dp_t  |  cell_gradient_step: dz_t  |  r = W_h^T dz_t
 
-m_t = o_t tanh(c_t) is the memory. Numbers are float32 inside, whatever the tensors hold. A reset is made after the
-product, W_h h . keeps in place of W_h (h . keeps), so that no second copy of h is needed. a_t is not kept: going back,
-it is computed again from the gates and c_{t-1}.
+m_t = o_t tanh(c_t) is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset comes after
+the product, (W_h h) keeps instead of W_h (h keeps), which saves a second copy of h. a_t is not kept; the backward pass
+computes it again from the gates and c_{t-1}.
 
-A program does `BLOCK` of the `count` numbers of a step, which is `step` of `length`. Tensors of all steps are
-(D, T, B, .), or (D, T + 1, B, .) for states, the first being the one before the first step; flags are (D, T, B), bytes
-of 1 or 0; scratch is (D, B, .). All are contiguous, and `limit` is infinite where nothing is clipped.
+Arguments: a program computes `BLOCK` of the `count` elements of step `step` of `length`; `limit` is infinite without
+clipping. Tensors are contiguous. In tensors of all steps, step is the second axis:
+
+    (D, T, B, .)        gates (4H), projected (P), d_outputs (P) and the flags is_word and keeps, bytes of 1 or 0
+    (D, T + 1, B, .)    the states cells (H, float32) and hidden (P): the first is the one before the first step
+    (D, B, .)           scratch of one step: products (4H forward, P backward), memory (H), d_hidden, d_cell (float32)
+
+Without a projection, P = H, memory and d_memory have all steps.
 
 Glossary: D = 2 directions, B batch, T steps, P projection, H cell; WIDTH = H and `count` = D B H, or SIZE = P and
-`count` = D B P. Where Triton is missing this file still imports, and nobody calls its functions.
+`count` = D B P. Without Triton this file still imports, but its functions cannot run.
 """
 
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 try:
     import triton
     import triton.language as tl
 except ImportError:
-    triton = None
+    triton, tl = None, SimpleNamespace(tensor=Any, constexpr=Any)
 
 IS_INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def _jit(kernel: Callable[..., Any]) -> Any:
-    """Compiled once for all steps, lengths and batches."""
+    """Compiles a kernel once for all steps, lengths and batch sizes."""
     return kernel if triton is None else triton.jit(kernel, do_not_specialize=("step", "length", "batch"))
 
 
 @_jit
-def _rows(place: "tl.tensor", step: int, length: int, batch: int, WIDTH: "tl.constexpr") -> "tl.tensor":
-    """Of numbers at `place` in (D, B, WIDTH): their rows in (D, T, B, .) and in (D, T + 1, B, .), and their columns."""
+def _rows(place: tl.tensor, step: int, length: int, batch: int, WIDTH: tl.constexpr) -> tl.tensor:
+    """For elements `place` of (D, B, WIDTH): the row in (D, T, B, .), the row in (D, T + 1, B, .), and the column."""
     direction = place // WIDTH // batch
     row = (direction * length + step) * batch + place // WIDTH % batch
     return row.to(tl.int64), (row + direction * batch).to(tl.int64), place % WIDTH
 
 
 @_jit
-def _float(pointer: "tl.tensor", mask: "tl.tensor") -> "tl.tensor":
+def _float(pointer: tl.tensor, mask: tl.tensor) -> tl.tensor:
     return tl.load(pointer, mask=mask, other=0).to(tl.float32)
 
 
 @_jit
-def _flag(pointer: "tl.tensor", mask: "tl.tensor") -> "tl.tensor":
+def _flag(pointer: tl.tensor, mask: tl.tensor) -> tl.tensor:
     return tl.load(pointer, mask=mask, other=1) != 0
 
 
 @_jit
-def _tanh(x: "tl.tensor") -> "tl.tensor":
-    """To a few units of the last place, also near 0, where 1 - 2 / (e^2x + 1) has none left: its series there."""
+def _tanh(x: tl.tensor) -> tl.tensor:
+    """Accurate to a few units in the last place. Near 0, where 1 - 2 / (e^2x + 1) cancels, it is the series."""
     square = x * x
     series = x * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * 62 / 2835))))
     size = 1 - 2 / (tl.exp(2 * tl.abs(x)) + 1)
@@ -64,38 +70,32 @@ def _tanh(x: "tl.tensor") -> "tl.tensor":
 
 
 @_jit
-def _clip(x: "tl.tensor", limit: float) -> "tl.tensor":
-    """As `torch.clamp` does, NaN staying NaN."""
+def _clip(x: tl.tensor, limit: float) -> tl.tensor:
+    """Like `torch.clamp`: NaN stays NaN."""
     return tl.where(x > limit, limit, tl.where(x < -limit, -limit, x))
 
 
 @_jit
 def cell_step(
-    gates: "tl.tensor",
-    products: "tl.tensor",
-    is_word: "tl.tensor",
-    keeps: "tl.tensor",
-    cells: "tl.tensor",
-    memory: "tl.tensor",
-    limit: float,
+    gates: tl.tensor,
+    products: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    cells: tl.tensor,
+    memory: tl.tensor,
     step: int,
     length: int,
     batch: int,
     count: int,
-    WIDTH: "tl.constexpr",
-    KEEPS_GATES: "tl.constexpr",
-    IS_PROJECTED: "tl.constexpr",
-    BLOCK: "tl.constexpr",
+    limit: float,
+    WIDTH: tl.constexpr,
+    KEEPS_GATES: tl.constexpr,
+    IS_PROJECTED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
-    """From z_t to the cell and the memory.
+    """From z_t to the cell and the memory: reads gates, products and cells at t; writes cells at t + 1 and memory.
 
-    Tensors:
-        gates: `(D, T, B, 4H)`, W_x x_t + b; after it i, f, g, o, if `KEEPS_GATES`.
-        products: `(D, B, 4H)`, W_h h_{t-1}.
-        is_word: `(D, T, B)`.
-        keeps: `(D, T, B)`.
-        cells: `(D, T + 1, B, H)` float32, read at t and written at t + 1.
-        memory: `(D, B, H)` if it `IS_PROJECTED`, else all steps' `(D, T, B, H)`; written.
+    With `KEEPS_GATES`, i, f, g, o replace the gates.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
@@ -122,26 +122,19 @@ def cell_step(
 
 @_jit
 def hidden_step(
-    projected: "tl.tensor",
-    is_word: "tl.tensor",
-    keeps: "tl.tensor",
-    hidden: "tl.tensor",
-    limit: float,
+    projected: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    hidden: tl.tensor,
     step: int,
     length: int,
     batch: int,
     count: int,
-    SIZE: "tl.constexpr",
-    BLOCK: "tl.constexpr",
+    limit: float,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
-    """From p_t to h_t.
-
-    Tensors:
-        projected: `(D, T, B, P)`, p_t.
-        is_word: `(D, T, B)`.
-        keeps: `(D, T, B)`.
-        hidden: `(D, T + 1, B, P)`, read at t and written at t + 1.
-    """
+    """From p_t to h_t: reads projected and hidden at t; writes hidden at t + 1."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
     row, state_row, column = _rows(place, step, length, batch, SIZE)
@@ -153,36 +146,29 @@ def hidden_step(
 
 @_jit
 def hidden_gradient_step(
-    products: "tl.tensor",
-    d_hidden: "tl.tensor",
-    d_outputs: "tl.tensor",
-    is_word: "tl.tensor",
-    keeps: "tl.tensor",
-    projected: "tl.tensor",
-    d_projected: "tl.tensor",
+    products: tl.tensor,
+    d_hidden: tl.tensor,
+    d_outputs: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    projected: tl.tensor,
+    d_projected: tl.tensor,
     limit: float,
     step: int,
     length: int,
     batch: int,
     count: int,
-    SIZE: "tl.constexpr",
-    BLOCK: "tl.constexpr",
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
-    """From what step t + 1 sends back to dh_t and dp_t.
+    """From the gradient that step t + 1 sends back to dh_t and dp_t (d_projected).
 
-    Tensors:
-        products: `(D, B, P)`, W_h^T dz_{t+1}; for the last step the gradient of the last hidden state.
-        d_hidden: `(D, B, P)` float32, dh_{t+1} before it, dh_t after it, both with their e in it.
-        d_outputs: `(D, T, B, P)`, e_t.
-        is_word: `(D, T, B)`.
-        keeps: `(D, T, B)`.
-        projected: `(D, T, B, P)`, p_t.
-        d_projected: `(D, T, B, P)`, dp_t; written.
+    products is W_h^T dz_{t+1}, or zero at the last step. d_hidden changes from dh_{t+1} to dh_t, both including e.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
     row, _, column = _rows(place, step, length, batch, SIZE)
-    # After the last step there is none, and what comes back comes through.
+    # The last step has no next one: the flags read as 1, and `products` pass.
     has_next = mask & (step + 1 < length)
     came_back = tl.where(
         _flag(is_word + row + batch, has_next), _float(products + place, mask), tl.load(d_hidden + place, mask=mask)
@@ -196,33 +182,23 @@ def hidden_gradient_step(
 
 @_jit
 def cell_gradient_step(
-    d_memory: "tl.tensor",
-    gates: "tl.tensor",
-    cells: "tl.tensor",
-    is_word: "tl.tensor",
-    keeps: "tl.tensor",
-    d_cell: "tl.tensor",
-    d_gates: "tl.tensor",
+    d_memory: tl.tensor,
+    gates: tl.tensor,
+    cells: tl.tensor,
+    is_word: tl.tensor,
+    keeps: tl.tensor,
+    d_cell: tl.tensor,
+    d_gates: tl.tensor,
     limit: float,
     step: int,
     length: int,
     batch: int,
     count: int,
-    WIDTH: "tl.constexpr",
-    IS_PROJECTED: "tl.constexpr",
-    BLOCK: "tl.constexpr",
+    WIDTH: tl.constexpr,
+    IS_PROJECTED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
-    """From dm_t to dz_t and dc_{t-1}.
-
-    Tensors:
-        d_memory: `(D, B, H)` if it `IS_PROJECTED`, else all steps' `(D, T, B, H)`.
-        gates: `(D, T, B, 4H)`, i, f, g, o.
-        cells: `(D, T + 1, B, H)` float32.
-        is_word: `(D, T, B)`.
-        keeps: `(D, T, B)`.
-        d_cell: `(D, B, H)` float32, dc_t before it, dc_{t-1} after it.
-        d_gates: `(D, T, B, 4H)`, dz_t; written.
-    """
+    """From dm_t to dz_t (d_gates) and dc_{t-1}: d_cell changes from dc_t to dc_{t-1}; gates are i, f, g, o."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
     row, state_row, column = _rows(place, step, length, batch, WIDTH)

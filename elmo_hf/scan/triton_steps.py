@@ -1,6 +1,6 @@
 """The steps of a biLM layer on a GPU, forward and backward: products and kernels in their order.
 
-What is done in each is told in `triton_kernels.py`, which has the glossary too.
+`triton_kernels.py` says what each kernel computes, and has the glossary.
 """
 
 import math
@@ -9,19 +9,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .packed import Limits
+from .parameters import Limits
 from .triton_kernels import cell_gradient_step, cell_step, hidden_gradient_step, hidden_step
 
-# Numbers that one program of a kernel works on.
+# Elements per program of a kernel.
 BLOCK = 512
 
 
 class Steps(NamedTuple):
-    """Memory of a number of steps.
+    """Memory of T steps.
 
     Attributes:
-        gates: `(D, T, B, 4H)`: W_x x_t + b, and once the step is done i, f, g, o, if they are kept.
-        is_word: `(D, T, B)`, 0 where the state stands still.
+        gates: `(D, T, B, 4H)`, W_x x_t + b; after the step i, f, g, o, if kept.
+        is_word: `(D, T, B)`, 0 where the state does not change.
         keeps: `(D, T, B)`, 0 where the state is reset before the step.
         cells: `(D, T + 1, B, H)`, c, float32.
         projected: `(D, T, B, P)`, p_t, before clipping.
@@ -45,16 +45,10 @@ def run_steps(
     limits: Limits,
     keeps_gates: bool,
 ) -> None:
-    """Does all steps, and allocates nothing.
+    """Runs all steps and allocates nothing.
 
-    Args:
-        steps: their memory.
-        products: `(D, B, 4H)`, scratch.
-        memory: `(D, B, H)`, scratch.
-        recurrent: `(D, 4H, P)`, W_h.
-        projection: `(D, P, H)`, W_p, or None.
-        limits: of clipping.
-        keeps_gates: whether for a gradient.
+    products `(D, B, 4H)` and memory `(D, B, H)` are scratch; recurrent `(D, 4H, P)` is W_h, projection `(D, P, H)` W_p.
+    A gradient needs `keeps_gates`.
     """
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
     size = steps.hidden.shape[-1]
@@ -68,30 +62,24 @@ def run_steps(
         place = (step, length, batch)
         torch.bmm(steps.hidden[:, step], recurrent, out=products)
         cell_step[_grid(cell_count)](
-            steps.gates, products, *flags, steps.cells, target, cell_limit, *place, cell_count, **options
+            steps.gates, products, *flags, steps.cells, target, *place, cell_count, cell_limit, **options
         )
         if projection is not None:
             torch.bmm(memory, projection, out=steps.projected[:, step])
         hidden_step[_grid(hidden_count)](
-            steps.projected, *flags, steps.hidden, hidden_limit, *place, hidden_count, SIZE=size, BLOCK=BLOCK
+            steps.projected, *flags, steps.hidden, *place, hidden_count, hidden_limit, SIZE=size, BLOCK=BLOCK
         )
 
 
 def run_steps_back(
     steps: Steps, d_outputs: Tensor, d_last_cell: Tensor, recurrent: Tensor, projection: Tensor | None, limits: Limits
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients dz and dp of all steps, then dh and dc of the state before the first.
+    """Runs all steps backward, which ran forward with `keeps_gates`.
 
-    Args:
-        steps: which kept their gates.
-        d_outputs: `(D, T, B, P)`, e, contiguous.
-        d_last_cell: `(D, B, H)`, float32.
-        recurrent: `(D, 4H, P)`, W_h.
-        projection: `(D, P, H)`, W_p, or None.
-        limits: of clipping.
+    d_outputs `(D, T, B, P)` is e, contiguous; d_last_cell `(D, B, H)` is float32.
 
     Returns:
-        `(D, T, B, 4H)`; `(D, T, B, P)`; `(D, B, P)` and `(D, B, H)` in float32.
+        dz `(D, T, B, 4H)` and dp `(D, T, B, P)`; dh `(D, B, P)` and dc `(D, B, H)` before the first step, in float32.
     """
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
     size = steps.hidden.shape[-1]
@@ -100,7 +88,7 @@ def run_steps_back(
     flags = (steps.is_word, steps.keeps)
     d_gates, d_projected = torch.empty_like(steps.gates), torch.empty_like(steps.projected)
     d_memory = d_projected if projection is None else d_gates.new_empty(directions, batch, width)
-    # From behind the last step comes nothing; what reaches its hidden state is in the gradient of the outputs.
+    # No gradient arrives from beyond the last step; that of its hidden state is in the gradient of the outputs.
     products = d_projected.new_zeros(directions, batch, size)
     d_hidden = products.float().clone()
     d_cell = d_last_cell.clone(memory_format=torch.contiguous_format)
@@ -119,7 +107,7 @@ def run_steps_back(
 
 
 def _limits(limits: Limits, is_projected: bool) -> tuple[float, float]:
-    """Of the cell and of the hidden state, which is clipped only if it is projected; infinite where there is none."""
+    """Limits of the cell and of the hidden state, which is clipped only if it is projected; infinite means none."""
     projection = limits.projection if is_projected else None
     return (math.inf if limits.cell is None else limits.cell, math.inf if projection is None else projection)
 

@@ -1,20 +1,20 @@
-"""A model as one file that runs without this package: `elmo-hf export`.
+"""Writes a model as one file that runs without this package: `elmo-hf export`.
 
     OUT.onnx   an ONNX graph, for ONNX Runtime
     OUT.pt2    a program of `torch.export`, for torch alone: `torch.export.load(OUT).module()(ids, mask)`
 
-Both serve any number of texts B and words T, take tensors by name and give a dict of tensors:
+Both run any number of texts B and words T. They take tensors by name and give a dict of tensors:
 
-    input_ids                (B, T, C) or (B, T)     in; int64, what `ElmoTokenizer` makes
+    input_ids                (B, T, C) or (B, T)     in; int64, from `ElmoTokenizer`
     attention_mask           (B, T)                  in; int64, 1 on words and boundaries, padding on either side
     hidden, cell             (L, B, 2P), (L, B, 2H)  in, with a state; zeros to start
-    next_hidden, next_cell   likewise                out, with a state
+    next_hidden, next_cell   (L, B, 2P), (L, B, 2H)  out, with a state
     others                   out; fields of the model's output, tuples as `hidden_states.0`, `hidden_states.1`, ...
 
 Glossary: B texts, T words, C characters per word, P projection, H cell, L layers.
 
-Deliberate differences from the model: every word goes through the character CNN, equal ones too, because shapes of a
-graph do not depend on data; and a model for pairs of texts does not refuse rows that hold another number of them.
+Deliberate differences from the model: the character CNN reads every word, repeated ones too, because the shapes of a
+graph do not depend on data; and a model for pairs of texts does not check that each row holds two.
 """
 
 import itertools
@@ -29,34 +29,33 @@ import torch
 from torch import Tensor, nn
 
 from ..loading import load_complete
+from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
-from ..model.lstmp import BiLMState
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tasks.question_answering import ElmoForQuestionAnswering
 from ..tasks.sequence_classification import ElmoForSequenceClassification
 from ..tasks.token_classification import ElmoForTokenClassification
+from .export_arguments import check_output, weights_file
 
-# What a folder may be exported as; any other one as its biLM, as everywhere.
+# The classes that are exported with their head; any other folder is exported as its biLM.
 HEADS = {
     head.__name__: head
     for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
 }
-# What a suffix needs beside torch.
-PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
-# Of the largest difference, absolute for numbers below 1 and relative above, between the file and the model in float32.
-# Rounding alone makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
+# The largest difference allowed between file and model in float32, absolute below 1 and relative above. Rounding alone
+# makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
 TOLERANCE = 1e-4
-# Bytes of weights that go into one ONNX file; the format allows 2^31 for all of it.
+# The most bytes of weights in one ONNX file; the format allows 2^31 for the whole file.
 LARGEST_FILE = 1_900_000_000
 
 Tensors = dict[str, Tensor]
 
 
 class NamedTensors(nn.Module):
-    """A model from tensors to a dict of tensors by the names of the file."""
+    """A model that takes tensors and gives a dict of tensors, by the names in the file."""
 
     def __init__(self, model: ElmoPreTrainedModel, has_state: bool) -> None:
-        """`has_state`: whether the state goes in and out."""
+        """With `has_state`, the state goes in and out."""
         super().__init__()
         self.model = model
         self.has_state = has_state
@@ -64,7 +63,7 @@ class NamedTensors(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, hidden: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensors:
-        """Runs the model; what goes in and out is in the docstring of this file."""
+        """Runs the model on the tensors that the docstring of this file lists."""
         options = {} if hidden is None or cell is None else {"state": BiLMState(hidden, cell)}
         is_encoder = isinstance(self.model, ElmoModel)
         outputs = self.model(input_ids, attention_mask, output_hidden_states=is_encoder, **options)
@@ -80,41 +79,31 @@ class NamedTensors(nn.Module):
 
 
 def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
-    """The model of a folder or Hub name, in float32: with the head it was saved with, or the biLM alone."""
+    """The model of a folder or Hub name, in float32: with its task head if it was saved with one, else the biLM."""
     model = load_complete(source, dtype=torch.float32)
     head = HEADS.get("".join(model.config.architectures or []))
     return model if head is None else load_complete(source, head, dtype=torch.float32)
 
 
 def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float | None:
-    """Writes a model as a file, and runs the file to see whether it gives the model's numbers.
+    """Writes a model as a file, runs the file and compares its outputs with the model's.
 
     Args:
         model: in float32, on the CPU; it is put into evaluation mode.
-        destination: the new file, `.onnx` or `.pt2`. Weights of more than `LARGEST_FILE` bytes do not fit into an ONNX
-            file and lie beside it, in a file with `.data` added to its name.
+        destination: the new file, `.onnx` or `.pt2`. Weights of more than `LARGEST_FILE` bytes go into a file beside an
+            ONNX file, with `.data` added to its name.
         has_state: whether the state of the LSTMs goes in and out.
 
     Returns:
-        the largest difference from the model, over several batches; None where ONNX Runtime is not installed.
+        the largest difference from the model, over several batches; None if ONNX Runtime is not installed.
 
     Raises:
-        FileExistsError: if a file of that name exists.
-        FileNotFoundError: if the folder to write to does not exist.
+        FileExistsError: if the file exists.
+        FileNotFoundError: if its folder does not exist.
         ImportError: if a package is missing.
-        ValueError: if the suffix is another, the model cannot be exported, or the file gives other numbers.
+        ValueError: if the suffix is wrong, the model cannot be exported, or the file gives other numbers.
     """
-    if destination.suffix not in PACKAGES:
-        raise ValueError(f"the output's suffix must be .onnx or .pt2, found {destination.name!r}.")
-    if not destination.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {destination.parent}.")
-    data = destination.with_name(destination.name + ".data")
-    for path in (destination, data):
-        if path.exists():
-            raise FileExistsError(f"{path} exists already; remove it or choose another name.")
-    missing = [package for package in PACKAGES[destination.suffix] if find_spec(package) is None]
-    if missing:
-        raise ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[export]'")
+    check_output(destination)
     if has_state and not isinstance(model, ElmoModel):
         raise ValueError(f"a state goes in and out of the biLM alone, found {type(model).__name__}.")
     module = NamedTensors(model.eval(), has_state)
@@ -131,24 +120,24 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
                 f"the exported graph differs from the model by {difference:.1e}, where at most {TOLERANCE:.0e} was "
                 "expected; nothing was written. Please report this with the versions of torch and onnxruntime."
             )
-        for path in (data, destination):  # the weights first, so that no graph stands there without them
+        for path in (weights_file(destination), destination):  # the weights first: no graph is ever without them
             if (written.parent / path.name).exists():
                 (written.parent / path.name).replace(path)
     return difference
 
 
 def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, has_state: bool = False) -> Tensors:
-    """A batch of random words, ragged, with padding on the left of every other row.
+    """A ragged batch of random words; every other row has its padding on the left.
 
     Args:
-        config: of the model.
-        lengths: positions of each row that are words or boundaries; at least two for each text.
-        num_texts: texts side by side in a row, each between its boundaries.
-        has_state: whether to add a random state.
+        config: the model's.
+        lengths: words and boundaries of each row, at least two for each text.
+        num_texts: texts of a row, one after the other, each between its boundaries.
+        has_state: adds a random state.
     """
     generator = torch.Generator().manual_seed(len(lengths))
     batch, words = len(lengths), max(lengths)
-    first_word = config.num_characters + 1  # of word input, all ids are characters in this
+    first_word = config.num_characters + 1  # character ids are smaller; with word input, all ids
     ids = torch.randint(1, first_word, (batch, words, *config.id_shape), generator=generator)
     begin_id, end_id = config.bos_token_id, config.eos_token_id
     assert begin_id is not None
@@ -160,7 +149,7 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
     for row, length in enumerate(lengths):
         start = words - length if row % 2 else 0
         mask[row, start : start + length] = 1
-        ends = [start + length * number // num_texts for number in range(num_texts + 1)]
+        ends = [start + length * index // num_texts for index in range(num_texts + 1)]
         for begin, end in itertools.pairwise(ends):
             ids[row, begin, ...] = begin_id
             ids[row, end - 1, ...] = end_id
@@ -180,27 +169,28 @@ def _program(module: NamedTensors) -> torch.export.ExportedProgram:
         return torch.export.export(module, (), example, dynamic_shapes=shapes, strict=False)
 
 
+@torch.no_grad()
 def _write_onnx(module: NamedTensors, path: Path) -> None:
     program = _program(module)
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
     outputs = list(module(**_examples(module, [[4]])[0]))
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not needed
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about packages that are not needed
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # and of two inputs that share their axes
+        warnings.simplefilter("ignore")  # and about two inputs that share their axes
         graph = torch.onnx.export(
             program, input_names=names, output_names=outputs, dynamic_shapes=axes, dynamo=True, verbose=False
         )
     assert graph is not None
     for weight in graph.model.graph.initializers.values():
-        # Each has a shape of its own; a second record of it misleads ONNX Runtime's quantisation, which transposes.
+        # Each weight has its own shape. A second record misleads ONNX Runtime's quantisation, which transposes.
         weight.shape = weight.type = None
     weight_bytes = sum(parameter.nbytes for parameter in module.parameters())
     graph.save(path, external_data=weight_bytes > LARGEST_FILE)
 
 
 def _runner(path: Path) -> Callable[[Tensors], Tensors] | None:
-    """Runs a file; None where what runs it is not installed."""
+    """Makes a function that runs the file; None if ONNX Runtime is needed and not installed."""
     if path.suffix == ".pt2":
         program = torch.export.load(path).module()
         return lambda inputs: program(**inputs)
@@ -225,7 +215,7 @@ def _examples(module: NamedTensors, batches: list[list[int]]) -> list[Tensors]:
 
 @torch.inference_mode()
 def _largest_difference(module: NamedTensors, run: Callable[[Tensors], Tensors]) -> float:
-    """Over batches of other sizes than the one that was traced; absolute below 1, relative above."""
+    """Compares batches of other sizes than the traced one; absolute below 1, relative above."""
     differences = []
     for inputs in _examples(module, [[4], [7, 12], [5, 16, 9, 4, 11]]):
         expected, found = module(**inputs), run(inputs)

@@ -1,8 +1,8 @@
-"""The README.md of a model's folder, rendered by `huggingface_hub` from `model_cards/template.md`.
+"""The README.md of a model folder, rendered by `huggingface_hub` from `model_cards/template.md`.
 
-A card is put together from what is known: the architecture, from the config; what the authors of the weights published
-(`Facts`); how a checkpoint was converted (`Conversion`); how a model was trained here (`TrainingRun`). What is not
-known has no section, and where facts are missing the card says so.
+A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
+was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section; if the
+facts are missing, the card says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
 @dataclass(frozen=True)
 class Score:
-    """One published number: what was measured, and where the number stands."""
+    """One published score: what was measured, its value, and the source."""
 
     measured: str
     value: str
@@ -36,7 +36,7 @@ class Licence:
         name: the Hub's name for it; `"other"` with `other_name` and `link`, or `"unknown"`.
         note: what the authors say, and where.
         other_name: a short name of an `"other"` licence.
-        link: where it stands.
+        link: URL of an `"other"` licence.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Facts:
     Attributes:
         title: as in "the small English model of the Allen Institute".
         languages: ISO 639 codes.
-        training_data: what the biLM read.
-        licence: under which they are published.
+        training_data: the text that the biLM read.
+        licence: of the weights.
         page: where the weights are published.
-        datasets: Hub names of the very texts that were read, if they have any.
-        scores: published numbers.
-        words: how text must be split, if not as `word_splitter` says.
+        datasets: Hub names of exactly the training texts, if they are on the Hub.
+        scores: published scores.
+        words: how to split text, if `word_splitter` does not describe it.
         word_limit: how much of a word is read, as far as is known without the config.
         example: two texts for the snippet.
     """
@@ -79,9 +79,9 @@ class Conversion:
     """How a folder came from a checkpoint.
 
     Attributes:
-        source_name: what the source is called.
-        digests: SHA-256 of each source file by its name.
-        difference: largest difference found by the check, or None.
+        source_name: the name of the source.
+        digests: SHA-256 of each source file, by file name.
+        difference: the largest difference that the check found, or None.
     """
 
     source_name: str
@@ -94,12 +94,12 @@ class TrainingRun:
     """How a model was trained by transformers' Trainer.
 
     Attributes:
-        base_model: Hub name of the model it started from, or None.
-        dataset: what it was trained on, in words, or None.
         hyperparameters: by name.
         results: final scores on the evaluation set, by name.
-        history: one row for each evaluation.
-        model_index: the same results as the Hub reads them.
+        history: one table row for each evaluation.
+        base_model: Hub name of the model that training started from, or None.
+        dataset: a description of the training data, or None.
+        model_index: the results in the Hub's form.
     """
 
     hyperparameters: Mapping[str, str]
@@ -127,28 +127,20 @@ def render_card(
     """Renders a card.
 
     Args:
-        name: the folder's name, from which the card's snippet loads.
-        config: the architecture; None if it is not known before the weights are at hand.
-        num_parameters: numbers in the checkpoint.
-        auto_class: what the snippet loads the model with.
+        name: the folder's name, from which the snippet loads.
+        config: the architecture; None if it is unknown until the weights are there.
+        num_parameters: count of numbers in the checkpoint.
+        auto_class: the class that loads the model in the snippet.
         task: the pipeline that opens the model.
         facts: what the authors of the weights published.
         command: what converts the published files.
-        conversion: how the folder came from a checkpoint.
+        conversion: how the folder was converted from a checkpoint.
         run: how the model was trained.
-        word_splitter: how the folder's tokenizer splits raw text; where `facts` tell more of words, that is told.
-        **labels: further metadata of `ModelCardData`, such as `license`; they win over those of `facts`.
+        word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
+        **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
-    fields: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
-    if facts is not None:
-        licence = facts.licence
-        fields |= {"license": licence.name, "license_name": licence.other_name, "license_link": licence.link}
-        fields |= {"language": list(facts.languages), "datasets": list(facts.datasets) or None}
-    if run is not None and run.model_index:
-        fields |= {"model_name": name, "eval_results": run.model_index}
-    fields |= {key: value for key, value in labels.items() if value is not None}
     card = ModelCard.from_template(
-        ModelCardData(**fields),
+        _metadata(name, task, facts, run, labels),
         template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
         name=name,
         version=metadata.version("elmo-hf"),
@@ -168,8 +160,21 @@ def render_card(
     return card.content
 
 
+def _metadata(
+    name: str, task: str, facts: Facts | None, run: TrainingRun | None, labels: Mapping[str, Any]
+) -> ModelCardData:
+    fields: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
+    if facts is not None:
+        licence = facts.licence
+        fields |= {"license": licence.name, "license_name": licence.other_name, "license_link": licence.link}
+        fields |= {"language": list(facts.languages), "datasets": list(facts.datasets) or None}
+    if run is not None and run.model_index:
+        fields |= {"model_name": name, "eval_results": run.model_index}
+    return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
+
+
 def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:
-    """Rows of the table of sizes."""
+    """The rows of the card's table of sizes."""
     if config.token_encoder == "char_cnn":
         filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
         words = (
@@ -195,7 +200,7 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
 
 
 def word_limit(config: ElmoConfig | None, facts: Facts | None) -> str | None:
-    """How much of a word is read, or None where words are looked up whole."""
+    """How much of a word is read; None if words are looked up whole."""
     if config is None:
         return None if facts is None else facts.word_limit
     if config.token_encoder == "word_embedding" and config.alphabet == "bytes":

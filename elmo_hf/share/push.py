@@ -1,56 +1,57 @@
-"""A folder to the Hub: whole, in one commit, or not at all.
+"""Pushes a folder to the Hub: the whole folder in one commit, or nothing.
 
-What a folder needs to load elsewhere is checked before anything is sent: without its code or its tokenizer a repository
-opens in no process but ours, without some of its weights it opens with random numbers. Sending is `huggingface_hub`'s:
-large files go before the commit, by their SHA-256; requests that fail are tried again; a second push sends only what
-the Hub does not have.
+The folder is checked before anything is sent. Without its code or tokenizer a repository opens only where this package
+is installed; without some of its weights it opens with random numbers. `huggingface_hub` does the sending: large files
+go first, by their SHA-256; failed requests are tried again; a second push sends only what the Hub does not have.
 """
 
 import json
 from pathlib import Path
 
-from huggingface_hub import CommitInfo, HfApi, constants, get_token
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub import CommitInfo, HfApi, constants
+from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from ..hub_code import named_modules
 from ..loading import load_complete
+from .destination import check_name_and_token
+from .former_code import FORMER_FILES, update_code
 
-# Checkpoints and private notes of transformers' Trainer, and hidden files.
+# The Trainer's checkpoints, private files, hidden files.
 IGNORED = ["checkpoint-*", "_*", ".*"]
 
 
 def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo:
-    """Makes the content of a folder one commit of a Hub repository, which is created if it is not there.
+    """Makes the content of a folder one commit of a Hub repository, which is created if needed.
+
+    Code of an earlier version is replaced in the folder first, and its files are deleted from the repository.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
         name: `org/name`.
-        private: whether a new repository is private; without it the organisation's default holds.
+        private: makes a new repository private; otherwise the organisation's default applies.
 
     Returns:
         the commit; its `oid` is what `revision` and `code_revision` pin.
 
     Raises:
-        ValueError: if the folder is not complete or the name is none; nothing is sent then.
+        ValueError: if the folder is incomplete or the name is invalid; nothing is sent then.
         PermissionError: if there is no token, or it may not write there.
         ConnectionError: if the Hub is out of reach or an upload broke off; it has the whole commit or nothing of it.
     """
+    check_name_and_token(name)
     check_folder(folder)
-    if name.count("/") != 1:
-        raise ValueError(f"a Hub repository is called org/name, found {name!r}.")
-    if get_token() is None:
-        raise PermissionError(
-            "pushing needs a token: run `hf auth login`, or set HF_TOKEN, with a token that may write "
-            "(https://huggingface.co/settings/tokens)."
-        )
+    update_code(folder)
     api = HfApi()
     try:
         api.create_repo(name, private=private or None, exist_ok=True)
         return api.upload_folder(
-            repo_id=name, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
+            repo_id=name,
+            folder_path=folder,
+            commit_message="Upload ELMo model",
+            ignore_patterns=IGNORED,
+            delete_patterns=sorted(FORMER_FILES - {path.name for path in folder.iterdir()}),
         )
-    except HFValidationError as error:
-        raise ValueError(f"{name!r} is no name of a Hub repository: {error}") from error
     except OfflineModeIsEnabled as error:
         raise ConnectionError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.") from error
     except HfHubHTTPError as error:
@@ -65,7 +66,7 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
 
 
 def check_folder(folder: Path) -> None:
-    """Checks that a folder has all that loading it elsewhere takes.
+    """Checks that a folder has everything that loading it elsewhere needs.
 
     Raises:
         ValueError: naming the missing files and what writes them, or the missing weights.
@@ -74,11 +75,7 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"there is no folder {folder}.")
     load_complete(folder)
     missing = [name for name in ("tokenizer_config.json", "README.md") if not (folder / name).is_file()]
-    modules = set()
-    for name in ("config.json", "tokenizer_config.json"):
-        if name not in missing:
-            modules |= _modules_of(json.loads((folder / name).read_text(encoding="utf-8")))
-    missing += sorted(_absent_code(folder, modules))
+    missing += sorted(_absent_code(folder))
     if missing:
         raise ValueError(
             f"{folder} lacks {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
@@ -86,22 +83,16 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def _modules_of(config: dict) -> set[str]:
-    """Names of the code files that an `auto_map` refers to, as `modeling_elmo.py`."""
-    references = []
-    for reference in config.get("auto_map", {}).values():
-        references += reference if isinstance(reference, list) else [reference]
-    return {f"{reference.split('.')[0]}.py" for reference in references if reference is not None}
-
-
-def _absent_code(folder: Path, modules: set[str]) -> set[str]:
-    """What is not there of the modules and of those they import from beside them; of each, the first such."""
+def _absent_code(folder: Path) -> set[str]:
+    """The code files that are missing: for each file named in a config, itself or the first of those it imports."""
     absent = set()
-    for name in modules:
-        try:
-            get_relative_import_files(folder / name)  # reads every one of them
-        except FileNotFoundError as error:
-            absent.add(Path(error.filename).name)
+    for config in ("config.json", "tokenizer_config.json"):
+        if (folder / config).is_file():
+            for name in named_modules(json.loads((folder / config).read_text(encoding="utf-8"))):
+                try:
+                    get_relative_import_files(folder / name)  # reads them all
+                except FileNotFoundError as error:
+                    absent.add(Path(error.filename).name)
     return absent
 
 

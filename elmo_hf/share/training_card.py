@@ -1,11 +1,10 @@
-"""A `Trainer` whose model card is ours: hyper-parameters, scores and the limits of an ELMo, filled in by themselves.
+"""A `Trainer` that writes a full model card: hyper-parameters, scores and limits are filled in automatically.
 
-transformers' Trainer writes a draft card whenever it pushes. The numbers are collected here as there
-(`transformers.modelcard.TrainingSummary`); the text is `model_cards/template.md`, which says how to load the model and
-what it cannot do. Nothing else differs from `Trainer`, so that either can be used.
+transformers' Trainer writes a draft card at every push. `transformers.modelcard.TrainingSummary` collects the numbers
+for both; here they go into `model_cards/template.md`, which says how to load the model and what it cannot do. In all
+else `ElmoTrainer` is `Trainer`.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from huggingface_hub import EvalResult
 from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
+from ..files import new_file
 from .model_card import FEATURE_EXTRACTION, TrainingRun, render_card
 
-# What opens a model, by the Auto class that loads it.
+# The pipeline for each Auto class.
 TASKS = {
     "AutoModelForTokenClassification": "token-classification",
     "AutoModelForSequenceClassification": "text-classification",
@@ -24,16 +24,16 @@ TASKS = {
 
 
 class ElmoTrainer(Trainer):
-    """transformers' `Trainer`, which pushes our model card."""
+    """transformers' `Trainer` with the full model card."""
 
     def create_model_card(self, model_name: str | None = None, **labels: Any) -> None:
         """Writes README.md into `args.output_dir`, in the main process; `push_to_hub` calls it.
 
         Args:
-            model_name: None: the name of the folder.
+            model_name: None uses the name of the folder.
             **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
-                and `dataset`, `dataset_tags`, `dataset_args`, of which the last two are Hub names and configurations
-                and put the scores into the metadata too.
+                `dataset`, `dataset_tags` and `dataset_args`. The last two are Hub names and configurations; with them
+                the scores are in the metadata too.
         """
         if not self.is_world_process_zero():
             return
@@ -64,25 +64,24 @@ class ElmoTrainer(Trainer):
         )
         path = Path(self.args.output_dir) / "README.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".README.md.partial-{os.getpid()}")
-        partial.write_text(card, encoding="utf-8")
-        partial.replace(path)
+        with new_file(path) as partial:
+            partial.write_text(card, encoding="utf-8")
 
 
 def _readable(row: dict[str, Any]) -> dict[str, str]:
-    """Values that fit into the cell of a table."""
+    """Values as text for table cells."""
     return {
         key: f"{value:.5g}" if isinstance(value, float) else " ".join(str(value).split()) for key, value in row.items()
     }
 
 
 def _auto_class(class_name: str, auto_map: dict[str, str]) -> str:
-    """The Auto class that loads a class; `AutoModel` for a class of the user's own."""
+    """The Auto class that loads a class; `AutoModel` for a user's own class."""
     return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
 
 
 def _model_index(summary: TrainingSummary, task: str) -> list[EvalResult]:
-    """The final scores as metadata, if it is known on which dataset of the Hub they were measured."""
+    """The final scores as metadata, if the Hub dataset that they were measured on is known."""
     datasets = _as_list(summary.dataset_tags)
     scores = {name: value for name, value in (summary.eval_results or {}).items() if isinstance(value, (int, float))}
     names, configurations = _as_list(summary.dataset) or datasets, _as_list(summary.dataset_args)

@@ -2,7 +2,7 @@
 
     score(y) = start[y_1] + sum_t e_t[y_t] + sum_t transitions[y_t-1, y_t] + end[y_W]
     log Z    = log sum_y exp score(y)                            by messages from left to right
-    loss     = log Z - log Z over the y that agree with the given labels
+    loss     = log Z - log Z over the y that agree with the known labels
 
     m_1     = start           m_t+1[k]  = log sum_j exp(alpha_t[j] + transitions[j, k]),    alpha_t = m_t + e_t
     beta_W  = end             beta_t[j] = log sum_k exp(transitions[j, k] + e_t+1[k] + beta_t+1[k])
@@ -11,11 +11,11 @@
 With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; other transitions have probability 0.
 
 Glossary: N texts, W words of the longest text, K labels; e emissions `(N, W, K)`, one score for each word and label.
-Words stand first in their row, and where the mask is False every message stands still.
+Words come first in their row, and padding leaves messages unchanged.
 
-Deliberate differences from common implementations: a word whose label is unknown (`ignore_index`) is summed over
-instead of being an error or a label, so that the loss of partly labelled texts is exact; an illegal transition keeps
-its parameter and is made impossible when it is used, so that weight decay cannot make it possible again.
+Deliberate differences from common implementations: the loss sums over unknown labels (`ignore_index`), so it is exact
+for partly labelled texts; an illegal transition keeps its parameter and is masked on use, so that weight decay cannot
+make it possible again.
 """
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..scan.operator import State, Stepped, scan_words
 
-# Stands for log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
+# Used as log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
 
 
@@ -31,51 +31,50 @@ class LinearChainCRF(nn.Module):
     """Scores label sequences.
 
     Attributes:
-        transitions: `(K, K)`, from the label of the row to that of the column.
+        transitions: `(K, K)`, from row to column.
         start: `(K,)`.
         end: `(K,)`.
     """
 
     def __init__(self, labels: list[str]) -> None:
-        """`labels` are the names of the K labels, in order."""
+        """Takes the names of the K labels."""
         super().__init__()
         self.labels = labels
         self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
-        # Plain lists: a tensor that is neither parameter nor persistent buffer does not survive loading.
+        # Lists, because a tensor that is neither parameter nor persistent buffer does not survive loading.
         self._impossible = [[not may_follow(first, second, labels) for second in labels] for first in labels]
         self._impossible_start = [not may_follow("O", label, labels) for label in labels]
 
     def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, ignore_index: int = -100) -> Tensor:
-        """Negative log-likelihood, the sum over texts.
+        """Negative log-likelihood, summed over texts, in float32 at least.
 
         Args:
-            emissions: `(N, W, K)`; computed in float32 at least.
-            labels: `(N, W)`, `ignore_index` where a word's label is unknown.
-            mask: `(N, W)`, True on words, which stand first.
-            ignore_index: any number that is no label.
+            emissions: `(N, W, K)`.
+            labels: `(N, W)`, `ignore_index` if a word's label is unknown.
+            mask: `(N, W)`, True on words, which come first.
+            ignore_index: any number that is not a label.
 
         Raises:
-            ValueError: if a label is none of K, or labels follow each other illegally.
+            ValueError: if a label is out of range, or may not follow the one before it.
         """
         is_known = mask & (labels != ignore_index)
         self._check_labels(labels, is_known)
-        agrees = (labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)) | ~is_known.unsqueeze(
-            -1
-        )
+        agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
+        agrees |= ~is_known.unsqueeze(-1)
         emissions = _wide(emissions)
         both = torch.cat([emissions, emissions.masked_fill(~agrees, IMPOSSIBLE)])
         log_partition, log_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
         return (log_partition - log_agreeing).sum()
 
     def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The log Z of each text `(N,)`, 0 for a text without words, of emissions `(N, W, K)`."""
+        """Maps emissions `(N, W, K)` to log Z `(N,)`, 0 for a text without words."""
         alphas, _, _, end = self._messages(emissions, mask)
         return (alphas[:, -1] + end).logsumexp(dim=-1).masked_fill(~mask[:, 0], 0)
 
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The log p(y_t = k) `(N, W, K)` of emissions `(N, W, K)`; meaningless where the mask is False."""
+        """Maps emissions `(N, W, K)` to log p(y_t = k) `(N, W, K)`, arbitrary on padding."""
         alphas, emissions, transitions, end = self._messages(emissions, mask)
 
         def step(state: State, word: State) -> Stepped:
@@ -87,8 +86,8 @@ class LinearChainCRF(nn.Module):
         return (alphas + betas.transpose(0, 1)).log_softmax(dim=-1)
 
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The labels `(N, W)` of the best sequence of each text (Viterbi); meaningless where the mask is False."""
-        # The best sequence has no gradient, and the operator cannot leave that out of one by itself.
+        """Maps emissions `(N, W, K)` to each text's best labels `(N, W)` (Viterbi), arbitrary on padding."""
+        # The best sequence has no gradient, but the scan operator would ask for one.
         emissions, transitions, start, end = (scores.detach() for scores in self._scores(emissions))
         stay = torch.arange(len(self.labels), device=mask.device)
 
@@ -110,7 +109,7 @@ class LinearChainCRF(nn.Module):
         return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
 
     def _messages(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Alphas `(N, W, K)`; then the emissions, transitions and end that they are of."""
+        """Alphas `(N, W, K)`; then their emissions, transitions and end."""
         emissions, transitions, start, end = self._scores(emissions)
 
         def step(state: State, word: State) -> Stepped:
@@ -124,16 +123,11 @@ class LinearChainCRF(nn.Module):
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
-        device = emissions.device
-        impossible = torch.tensor(self._impossible, device=device)
-        impossible_start = torch.tensor(self._impossible_start, device=device)
-        transitions = _wide(self.transitions).masked_fill(impossible, IMPOSSIBLE)
-        return (
-            _wide(emissions),
-            transitions,
-            _wide(self.start).masked_fill(impossible_start, IMPOSSIBLE),
-            _wide(self.end),
+        transitions, start = (
+            _wide(scores).masked_fill(torch.tensor(impossible, device=emissions.device), IMPOSSIBLE)
+            for scores, impossible in ((self.transitions, self._impossible), (self.start, self._impossible_start))
         )
+        return _wide(emissions), transitions, start, _wide(self.end)
 
     def _check_labels(self, labels: Tensor, is_known: Tensor) -> None:
         if torch.compiler.is_compiling():
@@ -155,10 +149,7 @@ class LinearChainCRF(nn.Module):
 
 
 def may_follow(first: str, second: str, labels: list[str]) -> bool:
-    """Whether label `second` may stand after `first` in the IOB2 scheme; at the start of a text `first` is "O".
-
-    Only a label `I-X` for which there is a `B-X` is ever restricted.
-    """
+    """Whether IOB2 lets label `second` follow `first` ("O" before a text); without a `B-X`, `I-X` is free."""
     prefix, _, kind = second.partition("-")
     if prefix != "I" or f"B-{kind}" not in labels:
         return True

@@ -1,19 +1,19 @@
-"""Questions to spans of words in a context: two texts, an attention between them, a start and an end.
+"""Finds the answer to a question as a span of words in a context.
 
-    q_j, c_i    encoded words of the question and the context, each text run through the biLM on its own
+    q_j, c_i    encoded words of the question and the context, which the biLM reads apart
     s_ij        = w_q . q_j + w_qc . (q_j . c_i)                         Seo et al. (2017), equation 1
-    a_i         = sum_j softmax_j(s_ij) q_j                              what of the question concerns word i
+    a_i         = sum_j softmax_j(s_ij) q_j                              the question as word i sees it
     g_i         = [c_i; a_i; |c_i - a_i|; c_i . a_i]
     start, end  = W m_i + b,    m = LSTM(g) in both directions with `task_encoder="lstm"`, else g
 
-The answer is the span i <= j of at most so many words with the largest start_i + end_j.
+The answer is the span i <= j < i + max_answer_words with the largest start_i + end_j.
 
 Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 
-Deliberate differences from the BiDAF of the paper: attention from context to question only, where its term for c_i
-alone would be the same for all j and cancel in the softmax; start and end are predicted alike. From other models of
-transformers: logits are for words of the context and lowest everywhere else, so a question without an answer has no
-position to point at and is left out of the loss.
+Deliberate differences from the paper's BiDAF: attention goes from context to question only, without the term for c_i
+alone, which would cancel in the softmax; start and end are predicted in the same way. From other models of
+transformers: logits outside the context are the lowest number, so a question without an answer has no position to point
+at, and the loss ignores it.
 """
 
 from collections.abc import Sequence
@@ -30,19 +30,16 @@ from .task_model import ElmoTaskModel
 
 
 class QuestionAttention(nn.Module):
-    """What of the question concerns each word of the context."""
+    """Attends from each word of the context to the question."""
 
     def __init__(self, size: int) -> None:
-        """Attends with vectors of `size` numbers."""
+        """Takes the vectors' size D."""
         super().__init__()
         self.question = nn.Linear(size, 1, bias=False)
         self.product = nn.Linear(size, 1, bias=False)
 
     def forward(self, context: Tensor, question: Tensor, question_mask: Tensor) -> Tensor:
-        """Maps contexts `(B, Q, D)` and questions `(B, Q, D)` with mask `(B, Q)` to a_i, `(B, Q, D)`.
-
-        Where a question has no words, a_i is zero.
-        """
+        """Maps contexts and questions `(B, Q, D)` with mask `(B, Q)` to a_i `(B, Q, D)`, zero for an empty question."""
         product = (context * self.product.weight) @ question.transpose(1, 2)  # (B, Q, Q): context by question
         similarity = product + self.question(question).transpose(1, 2)
         weights = similarity.masked_fill(~question_mask.unsqueeze(1), torch.finfo(similarity.dtype).min).softmax(dim=-1)
@@ -53,9 +50,9 @@ class Answer(NamedTuple):
     """A span of a context.
 
     Attributes:
-        text: its characters.
-        start: place of its first character in the context.
-        end: place after its last character.
+        text: its characters, `context[start:end]`.
+        start: its first character.
+        end: the character after its last one.
         score: product of the probabilities of its first and last word.
     """
 
@@ -72,17 +69,14 @@ def extract_answers(
     contexts: Sequence[str],
     max_answer_words: int = 30,
 ) -> list[Answer]:
-    """Turns logits into texts.
+    """Finds the best answer in each context; its text is empty if the context has no words.
 
     Args:
-        start_logits: `(B, T)`, of `ElmoForQuestionAnswering`.
+        start_logits: `(B, T)`, from `ElmoForQuestionAnswering`.
         end_logits: `(B, T)`.
-        offset_mapping: `(B, T, 2)`, of the tokenizer with `return_offsets_mapping=True`.
+        offset_mapping: `(B, T, 2)`, from the tokenizer with `return_offsets_mapping=True`.
         contexts: B texts.
-        max_answer_words: words of the longest answer.
-
-    Returns:
-        the best answer of each context, with empty text where a context has no words.
+        max_answer_words: length of the longest answer, in words.
     """
     answers = []
     for start, end, offsets, context in zip(start_logits, end_logits, offset_mapping, contexts, strict=True):
@@ -96,14 +90,14 @@ def extract_answers(
 
 
 class ElmoForQuestionAnswering(ElmoTaskModel):
-    """Finds the answer to a question in a context; rows are `tokenizer(question, context)`."""
+    """Finds answers to questions; each row is `tokenizer(question, context)`."""
 
     num_texts = 2
-    # For those who have the model from a saved folder and not the package.
+    # For users of a saved folder without this package.
     extract_answers = staticmethod(extract_answers)
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes the model with random weights."""
+        """Initialises random weights."""
         super().__init__(config)
         size = self.task_encoder.output_size
         self.attention = QuestionAttention(size)
@@ -124,24 +118,13 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
-        """Scores the words of each context as first and last words of the answer.
+        """Scores a batch: `start_logits` and `end_logits` `(B, T)`, and what `ElmoTaskModel` describes.
 
-        Args:
-            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, of pairs of question and context.
-            attention_mask: `(B, T)`, 1 on words and boundaries; None: every position that has an id above 0.
-            bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers of these rows where they were computed before.
-            start_positions: `(B,)`, position in the row of the answer's first word; T or more: no answer to learn from.
-            end_positions: `(B,)`, position of its last word, likewise.
-            output_hidden_states: whether to return the biLM's layers.
-            return_dict: False for a plain tuple.
-            **kwargs: accepted and ignored, as every transformers model does.
-
-        Returns:
-            `start_logits` and `end_logits` `(B, T)`, lowest outside of the context, with positions the `loss`, and the
-            layers `(B, T, 2P)` as `hidden_states`.
+        Logits outside the context are the lowest number. `start_positions` and `end_positions` `(B,)` are the
+        positions in the row of the answer's first and last word; T or more means no answer.
 
         Raises:
-            ValueError: if a row is no pair of texts, a position is not a word of the context, or a shape is wrong.
+            ValueError: if a position is not a word of the context.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
         question, context = texts.rows.split(texts.vectors)
@@ -150,13 +133,12 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         if self.lstm is not None:
             vectors = self.lstm(vectors, context_mask)
         logits = self.qa_outputs(vectors)
-        # Back to the positions of the rows, in which questions have no logits.
+        # Questions have no logits.
         logits = texts.rows.put_back(torch.cat([torch.zeros_like(logits), logits]))
         is_context = context_mask.long()
         in_context = texts.rows.put_back(torch.cat([torch.zeros_like(is_context), is_context])).bool()
-        start_logits, end_logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(
-            -1
-        )
+        logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min)
+        start_logits, end_logits = logits.unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             for name, positions in (("start_positions", start_positions), ("end_positions", end_positions)):

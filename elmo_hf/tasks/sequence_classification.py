@@ -1,17 +1,17 @@
-"""Texts, and pairs of texts, to classes or numbers.
+"""Classifies texts or pairs of texts, or maps them to numbers.
 
-    u      = pool(e_1 .. e_W)                            over a text's words, boundaries excluded; zeros for no words
+    u      = pool(e_1 .. e_W)                            over a text's words without boundaries; zero if there are none
     logits = W u + b                                     one text
     logits = W [u; v; |u - v|; u . v] + b                a pair of texts
 
     mean       sum_t e_t / W
-    max        max_t e_t, each feature on its own
+    max        max_t e_t, for each feature
     attention  sum_t a_t e_t,  a = softmax_t(q . e_t)    with a learned query q
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, D width of an encoded word.
 
-Deliberate difference from other models of transformers: a pair is compared, not read as one string, which the biLM
-never saw in its training (the comparison is that of Conneau et al. 2017).
+Deliberate difference from other models of transformers: the biLM reads the texts of a pair apart, because it was never
+trained on joined texts, and the classifier compares them (Conneau et al. 2017).
 """
 
 from typing import Any
@@ -29,17 +29,17 @@ from .task_model import ElmoTaskModel
 
 
 class Pooler(nn.Module):
-    """One vector of the words of each text."""
+    """Pools the word vectors of each text."""
 
     def __init__(self, config: ElmoConfig, size: int) -> None:
-        """Pools vectors of `size` numbers as `pooling` of `config` says."""
+        """Takes the config's `pooling`, and the vectors' size D."""
         super().__init__()
         self.pooling = config.pooling
         if self.pooling == "attention":
             self.query = nn.Linear(size, 1, bias=False)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Maps `(N, W, D)` under `mask` `(N, W)` to `(N, D)`, zero for a text without words."""
+        """Maps `(N, W, D)` with `mask` `(N, W)` to `(N, D)`, zero for a text without words."""
         if self.pooling == "mean":
             return masked_mean(vectors, mask)
         mask = mask.unsqueeze(-1)
@@ -51,12 +51,12 @@ class Pooler(nn.Module):
 
 
 class ElmoForSequenceClassification(ElmoTaskModel):
-    """Classifies texts, or with `text_pairs` pairs of them; labels and losses are those of every transformers model."""
+    """Classifies texts, or pairs with `text_pairs`; labels and losses are those of every transformers model."""
 
     pipelines = {"text-classification": (ElmoTextClassificationPipeline, "AutoModelForSequenceClassification")}
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes the model with random weights; `num_labels` and `problem_type` are transformers' own fields."""
+        """Initialises random weights; `num_labels` and `problem_type` are transformers' own fields."""
         super().__init__(config)
         self.num_texts = 2 if config.text_pairs else 1
         size = self.task_encoder.output_size
@@ -76,23 +76,10 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Classifies a batch.
+        """Classifies a batch: `logits` `(B, num_labels)`, and what `ElmoTaskModel` describes.
 
-        Args:
-            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids.
-            attention_mask: `(B, T)`, 1 on words and boundaries; None: every position that has an id above 0.
-            bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers of these rows where they were computed before.
-            labels: `(B,)` classes; for multi-label classification `(B, num_labels)` of 0.0 and 1.0; for regression
-                `(B,)` or `(B, num_labels)` numbers.
-            output_hidden_states: whether to return the biLM's layers.
-            return_dict: False for a plain tuple.
-            **kwargs: accepted and ignored, as every transformers model does.
-
-        Returns:
-            `logits` `(B, num_labels)`, with `labels` the `loss`, and the layers `(B, T, 2P)` as `hidden_states`.
-
-        Raises:
-            ValueError: if a row does not hold the number of texts that `text_pairs` says, or a shape is wrong.
+        `labels` are `(B,)` classes; `(B, num_labels)` of 0.0 and 1.0 for multi-label classification; `(B,)` or
+        `(B, num_labels)` numbers for regression.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
         pooled = self.pooler(texts.vectors, texts.rows.mask)

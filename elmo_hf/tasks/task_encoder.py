@@ -1,18 +1,17 @@
-"""What stands between ELMo and a task's classifier (Peters et al. 2018, §3.3).
+"""The layers between ELMo and a task's classifier (Peters et al. 2018, §3.3).
 
-The paper puts ELMo into a task's model in two places, each with a scalar mix of its own: beside the input of its
-recurrent network, and beside its output.
+The paper adds ELMo to a task's recurrent network in two places, each with its own scalar mix: to its input and to its
+output.
 
     none    e_t = ELMo_t
-    lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' where there are two representations
+    lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' if there are two representations
 
-    x context-free word vector (P), ELMo and ELMo' representations (2P), e what the classifier reads (D)
+Glossary: x context-free word vector (P), ELMo and ELMo' representations (2P), e the classifier's input (D), N texts,
+W words of the longest text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`). Texts are
+rows of `text_rows.py`: words first, then padding, no boundaries.
 
-Glossary: N texts, W words of the longest text, P projection, S cell of each direction of the task's LSTM
-(`task_hidden_size`). Texts are rows of words alone, without boundaries, padding after them (see `text_rows.py`).
-
-Deliberate differences from the paper's models: x is the biLM's own context-free vector, not a second embedding of the
-word, so that a folder has one tokenizer and one vocabulary.
+Deliberate difference from the paper's models: x is the biLM's own context-free vector, not a second word embedding, so
+that a folder has one tokenizer and one vocabulary.
 """
 
 from collections.abc import Sequence
@@ -26,24 +25,24 @@ from .text_rows import reverse_words
 
 
 class BiLSTM(nn.Module):
-    """An LSTM in both directions over texts of different lengths; gates and weights are torch's."""
+    """A bidirectional LSTM over texts of different lengths; gates and weights are torch's."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        """Makes two LSTMs with cells of `hidden_size`."""
+        """Takes the input size and S."""
         super().__init__()
         self.forward_lstm = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.backward_lstm = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, 2S)`, forward half first, zero where `mask` `(N, W)` is False."""
-        # Padding stands after the words in both runs, so that no word's vector can depend on it.
+        # Padding follows the words in both directions, so no word depends on it.
         forward = _run(self.forward_lstm, inputs)
         backward = _run(self.backward_lstm, reverse_words(inputs, mask))
         return torch.cat([forward, reverse_words(backward, mask)], dim=-1).masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def _run(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
-    """The outputs `(N, W, S)` of an LSTM over `(N, W, input_size)`; one graph serves every length."""
+    """Maps `(N, W, input_size)` to `(N, W, S)`; a compiled graph works for every length."""
     if not uses_operator():
         return lstm(inputs)[0]
 
@@ -62,17 +61,13 @@ def _run(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
 
 
 class TaskEncoder(nn.Module):
-    """Word vectors for a task's classifier.
-
-    Attributes:
-        output_size: D.
-    """
+    """Makes the word vectors for a task's classifier, of `output_size` D."""
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Reads `task_encoder`, `task_hidden_size`, `num_output_representations` and the biLM's sizes of `config`.
+        """Builds what the config's `task_encoder` names.
 
         Raises:
-            ValueError: if there are more representations than places to put them.
+            ValueError: if there are more representations than places for them.
         """
         super().__init__()
         most = 2 if config.task_encoder == "lstm" else 1
@@ -89,15 +84,9 @@ class TaskEncoder(nn.Module):
             self.output_size = 2 * config.task_hidden_size + beside_output * 2 * config.projection_size
 
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Encodes words.
+        """Maps x `(N, W, P)` and one or two representations `(N, W, 2P)` to e `(N, W, D)`.
 
-        Args:
-            token_vectors: `(N, W, P)`.
-            representations: one or two of `(N, W, 2P)`.
-            mask: `(N, W)`, True on words, which stand first.
-
-        Returns:
-            `(N, W, D)`; without an LSTM, what stands where the mask is False has no meaning.
+        Without an LSTM, vectors outside `mask` `(N, W)` are arbitrary.
         """
         if self.lstm is None:
             return representations[0]
@@ -106,5 +95,5 @@ class TaskEncoder(nn.Module):
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:
-    """Puts [u; v; |u - v|; u . v] side by side: `(..., D)` and `(..., D)` to `(..., 4D)`."""
+    """Maps u and v `(..., D)` to [u; v; |u - v|; u . v] `(..., 4D)`."""
     return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)

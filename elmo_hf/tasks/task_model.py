@@ -1,20 +1,17 @@
-"""What all models for a task share: a biLM that is frozen or learns by parts, its mixes, and the task's encoder.
+"""The shared part of all models for a task: a biLM, frozen in part or whole, its mixes, and the task's encoder.
 
     ids -> biLM -> layers -> mixes -> representations -> task encoder -> word vectors -> the task's classifier
 
-Freezing is `requires_grad=False` and nothing else: where no parameter below learns, autograd stores nothing, and an
-adapter put into a frozen layer still gets its gradient. The biLM has no dropout, so that it gives the same layers in
-training and evaluation.
-
-A text's layers never change while the biLM is frozen, so they may be computed once and given in place of running it
-(`bilm_layers`, see `feature_cache.py`).
+Freezing is `requires_grad=False` only: autograd stores nothing below the first parameter that learns, and an adapter in
+a frozen layer still gets its gradient. The biLM has no dropout, so its layers are the same in training and evaluation.
+While it is frozen, they can be computed once and passed as `bilm_layers` (see `feature_cache.py`).
 
 Glossary: B batch, T positions of a row, boundaries and padding included, C characters per word, P projection,
 L layers, N texts, W words of the longest text, D width of an encoded word.
 
-Deliberate difference from other models of transformers: a pair of texts, which the tokenizer puts side by side in one
-row, `<S> a </S> <S> b </S>`, is two texts to the biLM, each run on its own from a state of zeros. The boundary is
-found in the ids, so that a pair is one row for pipelines, collators and `datasets`.
+Deliberate difference from other models of transformers: the biLM reads the two texts of a pair, which share a row
+`<S> a </S> <S> b </S>`, apart, each from a state of zeros. The model finds `<S>` in the ids, so that pipelines,
+collators and `datasets` see one row.
 """
 
 from collections.abc import Mapping
@@ -33,9 +30,9 @@ class EncodedTexts(NamedTuple):
     """The words of a batch, ready for a classifier.
 
     Attributes:
-        vectors: `(N, W, D)`, words only; meaningless after a text's last word.
-        rows: where they stand in the batch; `rows.mask` `(N, W)` is True on words.
-        layers: the L+1 layers `(B, T, 2P)` they are made of.
+        vectors: `(N, W, D)`, arbitrary after a text's last word.
+        rows: their places in the batch; `rows.mask` `(N, W)` is True on words.
+        layers: the biLM's L+1 layers `(B, T, 2P)`.
     """
 
     vectors: Tensor
@@ -44,49 +41,66 @@ class EncodedTexts(NamedTuple):
 
 
 class ElmoTaskModel(ElmoPreTrainedModel):
-    """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`."""
+    """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`.
 
-    # The language models of a pretraining checkpoint.
+    What every subclass's `forward` takes and returns, besides its own labels and logits:
+
+    Args:
+        input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
+        attention_mask: `(B, T)`, 1 on words and boundaries; None means every position with an id above 0.
+        bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
+        output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
+        return_dict: False returns a plain tuple.
+        **kwargs: ignored; every transformers model accepts them.
+
+    Returns:
+        the `loss`, if there are labels or positions to learn.
+
+    Raises:
+        ValueError: as `encode_texts` says.
+    """
+
+    # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
-    # How many texts a row holds.
+    # Texts per row.
     num_texts = 1
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes `elmo` and `task_encoder`."""
+        """Initialises `elmo` and `task_encoder`."""
         super().__init__(config)
         self.elmo = ElmoModel(config)
         self.task_encoder = TaskEncoder(config)
 
     def post_init(self) -> None:
-        """Initialises what the subclass made, and freezes what the config says."""
+        """Initialises weights, and freezes the parts that the config names."""
         super().post_init()
         self.set_trainable_parts()
 
     def set_trainable_parts(self) -> None:
-        """Freezes the mixes and the parts of the biLM that the config says, and thaws the others."""
+        """Sets `requires_grad` of the mixes and of each part of the biLM from the config."""
         super().set_trainable_parts()
         modules = [self.elmo.token_encoder, *self.elmo.bilm.layers]
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves as every model of ours; the config no longer counts the words of a softmax that the folder has not."""
+        """Saves the model; its config drops the size of a softmax that the folder does not hold."""
         self.config.num_softmax_words = None
         super().save_pretrained(save_directory, **kwargs)
 
     @torch.no_grad()
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The biLM's layers `(B, T, L+1, 2P)`, to be given as `bilm_layers` with the same ids and mask again."""
+        """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
         mask = self.elmo.word_mask(input_ids, attention_mask)
         return torch.stack(self.run_bilm(input_ids, mask, self._texts(input_ids, mask)), dim=2)
 
     def run_bilm(self, input_ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
-        """The L+1 layers `(B, T, 2P)` of rows, each text run on its own.
+        """The L+1 layers `(B, T, 2P)`; the biLM reads each text apart.
 
         Args:
             input_ids: `(B, T, C)` or `(B, T)`.
-            mask: `(B, T)`, True on words, boundaries included.
-            texts: for each text of a row, `(B, T)`, True on its words, boundaries included.
+            mask: `(B, T)`, True on words and boundaries.
+            texts: the same for each text of a row.
         """
         if len(texts) == 1:
             return self.elmo.encode(input_ids, mask)
@@ -100,24 +114,18 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         bilm_layers: Tensor | None,
         others: Mapping[str, Any] | None = None,
     ) -> EncodedTexts:
-        """Encodes the words of a batch.
-
-        Args:
-            input_ids: `(B, T, C)` or `(B, T)`.
-            attention_mask: `(B, T)`, or None.
-            bilm_layers: `(B, T, L+1, 2P)`, the layers of these very rows, computed before; or None.
-            others: what else the model was given; `inputs_embeds` is refused, the rest is ignored.
+        """Encodes the words of a batch; `others` are further arguments, of which `inputs_embeds` is refused.
 
         Raises:
-            ValueError: if there are no `input_ids`, a row does not hold `num_texts` texts, or `bilm_layers` are of
-                another shape or of a biLM that learns.
+            ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
+                are `bilm_layers` but the biLM learns.
         """
         if input_ids is None or (others or {}).get("inputs_embeds") is not None:
             found = "none" if input_ids is None else "`inputs_embeds` beside them"
             raise ValueError(
-                f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids say where "
-                "words, texts and padding are. `ElmoModel` takes `inputs_embeds`; the biLM's layers, where they were "
-                "computed before, go in as `bilm_layers` with their `input_ids`."
+                f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids show "
+                "where words, texts and padding are. `ElmoModel` takes `inputs_embeds`; pass layers that the biLM has "
+                "already computed as `bilm_layers` with their `input_ids`."
             )
         mask = self.elmo.word_mask(input_ids, attention_mask)
         texts = self._texts(input_ids, mask)
@@ -137,24 +145,18 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return EncodedTexts(vectors, rows, layers)
 
     def token_vectors(self, input_ids: Tensor, mask: Tensor, layers: list[Tensor]) -> Tensor:
-        """The context-free word vectors `(B, T, P)`, the task encoder's x: those of the biLM, its first layer's halves.
-
-        Args:
-            input_ids: `(B, T, C)` or `(B, T)`.
-            mask: `(B, T)`, True on words, boundaries included.
-            layers: L+1 of `(B, T, 2P)`.
-        """
+        """The task encoder's x `(B, T, P)`: by default the context-free vectors, either half of the first layer."""
         return layers[0].chunk(2, dim=-1)[0]
 
     def mix_penalty(self) -> Tensor | float:
-        """What `scalar_mix_l2` adds to the loss: 0 in evaluation, and for mixes that do not learn."""
+        """The `scalar_mix_l2` term of the loss; 0 in evaluation and for frozen mixes."""
         if not self.training or self.config.scalar_mix_l2 == 0:
             return 0.0
         mixes = [mix for mix in self.scalar_mixes_of_all() if mix.logits.requires_grad]
         return self.config.scalar_mix_l2 * sum(mix.penalty() for mix in mixes)
 
     def _texts(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
-        """The positions `(B, T)` of each row's first text, boundaries included, of its second, and so on."""
+        """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(input_ids) & mask
         if not torch.compiler.is_compiling():  # a compiled graph cannot look at the data
             found = begins.sum(dim=1)
@@ -168,8 +170,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                     f"{int(found[row])} texts, counted by `<S>`. `text_pairs` in the config says whether texts are "
                     "classified in pairs."
                 )
-        number = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
-        return [mask & (number == which) for which in range(1, self.num_texts + 1)]
+        text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
+        return [mask & (text == which) for which in range(1, self.num_texts + 1)]
 
     def _check_bilm_layers(self, bilm_layers: Tensor, mask: Tensor) -> None:
         expected = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)

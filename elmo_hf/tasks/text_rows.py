@@ -1,7 +1,6 @@
-"""The words of each text in a row of their own, first word first, and the way back to the positions of a batch.
+"""Takes the words of each text from a batch, and puts vectors back in their positions.
 
-A batch's row may begin with padding, has boundaries around its words, and may hold a pair of texts side by side. What
-comes after the biLM works on words alone:
+A batch row may hold padding, boundaries and a pair of texts; the layers after the biLM see words only:
 
     row      <pad> <S> a_1 a_2 </S> <S> b_1 </S>
     texts    a_1 a_2
@@ -17,21 +16,21 @@ from torch import Tensor
 
 
 class TextRows:
-    """Where the words of each text stand in a batch.
+    """Moves word vectors between the rows of a batch and one row per text.
 
     Attributes:
-        mask: `(N, W)`, True on words, which stand first; W is at least 1 where T is.
+        mask: `(N, W)`, True on words, which come first; W is at least 1 if T is.
     """
 
     def __init__(self, masks: Sequence[Tensor]) -> None:
-        """`masks` `(B, T)` are True on the words of the first text of each row, of the second, and so on."""
+        """Takes a mask `(B, T)` of the words of each row's first text, and one of its second text."""
         mask = torch.cat(list(masks))
-        # Words go to the front and the rest behind them, both in order: a stable sort that every exporter knows.
+        # A stable sort that moves words to the front, from operations that every exporter supports.
         place = torch.where(mask, mask.cumsum(dim=1), mask.sum(dim=1, keepdim=True) + (~mask).cumsum(dim=1)) - 1
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
         order = torch.zeros_like(place).scatter(1, place, positions)
         if not torch.compiler.is_compiling():
-            # How long the longest text is depends on the data, and a compiled shape must not.
+            # Cuts to the longest text; a compiled shape cannot depend on the data.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
         self.num_texts = len(masks)
         self.batch_size, self.num_positions = masks[0].shape
@@ -40,27 +39,24 @@ class TextRows:
         self._rows = torch.arange(self.batch_size, device=mask.device).repeat(len(masks)).unsqueeze(1)
 
     def take(self, values: Tensor) -> Tensor:
-        """Maps `(B, T, ...)` to `(N, W, ...)`; what stands where the mask is False has no meaning."""
+        """Maps `(B, T, ...)` to `(N, W, ...)`; values outside the mask are arbitrary."""
         return values[self._rows, self._order]
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Splits `(N, ...)` into `(B, ...)` of the first texts, of the second, and so on."""
+        """Splits `(N, ...)` into `(B, ...)` for the first texts and `(B, ...)` for the second."""
         return values.unflatten(0, (self.num_texts, self.batch_size)).unbind()
 
     def put_back(self, values: Tensor) -> Tensor:
-        """Maps `(N, W, ...)` to `(B, T, ...)`, zero where no word stands."""
+        """Maps `(N, W, ...)` to `(B, T, ...)`, zero outside words."""
         trailing = [1] * (values.dim() - 2)
         index = self._order.view(*self._order.shape, *trailing).expand_as(values)
         words = values.masked_fill(~self.mask.view(*self.mask.shape, *trailing), 0)
         rows = words.new_zeros(words.shape[0], self.num_positions, *values.shape[2:]).scatter(1, index, words)
-        # Each position belongs to one text at most.
+        # Each position belongs to at most one text.
         return torch.stack(self.split(rows)).sum(dim=0)
 
 
 def reverse_words(values: Tensor, mask: Tensor) -> Tensor:
-    """Turns the words of each text around; `values` is `(N, W, D)`, `mask` `(N, W)` is True on words, which are first.
-
-    Applied twice it gives the words in their order again. What stands after the words has no meaning.
-    """
+    """Reverses the words of each text: `values` `(N, W, D)`, `mask` `(N, W)`; values after the words are arbitrary."""
     places = mask.sum(dim=1, keepdim=True) - 1 - torch.arange(mask.shape[1], device=mask.device)
     return values.gather(1, places.clamp(min=0).unsqueeze(-1).expand_as(values))

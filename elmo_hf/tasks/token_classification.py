@@ -1,17 +1,17 @@
-"""Words to labels, one each; with or without a CRF over the labels of a text.
+"""Labels each word, with or without a CRF over the labels of a text.
 
     e_t = W v_t + b                                      one score for each label
     without a CRF   loss = mean_t -log softmax(e_t)[y_t]
     with a CRF      loss = -log p(y) / W                 p of the whole sequence, see `crf.py`
 
-Labels stand at the positions of `input_ids`: one for each word, and -100 on boundaries and padding, which is what the
-usual loop over `word_ids()` and the usual collator give.
+Labels align with the positions of `input_ids`: one for each word, and -100 on boundaries and padding, as the usual loop
+over `word_ids()` and the usual collator make them.
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, K labels.
 
-Deliberate difference from other models with a CRF: in evaluation `logits` already are the CRF's answer, log p(y_t = k)
-of each word, with the label of the best sequence raised to the top where it is not there by itself. Their argmax is the
-best sequence and their softmax a probability, which is all that pipelines and metrics look at.
+Deliberate difference from other models with a CRF: in evaluation, `logits` are the CRF's log p(y_t = k), with the label
+of the best sequence raised to the top where it is not already there. Pipelines and metrics then need no CRF: the argmax
+is the best sequence and the softmax a probability.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ from .crf import LinearChainCRF
 from .task_model import ElmoTaskModel
 
 IGNORE_INDEX = -100
-# How far above all others the label of the best sequence is raised, as a difference of log-probabilities.
+# By how much the log-probability of the best sequence's label must exceed the others.
 MARGIN = 1e-3
 
 
@@ -36,11 +36,11 @@ class ElmoForTokenClassification(ElmoTaskModel):
     """Labels the words of texts."""
 
     pipelines = {"token-classification": (ElmoTokenClassificationPipeline, "AutoModelForTokenClassification")}
-    # The Trainer counts the labels of all batches that it accumulates.
+    # Makes the Trainer pass `num_items_in_batch`.
     accepts_loss_kwargs = True
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes the model with random weights; `num_labels` and `id2label` are transformers' own fields."""
+        """Initialises random weights; `num_labels` and `id2label` are transformers' own fields."""
         super().__init__(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(self.task_encoder.output_size, config.num_labels)
@@ -60,24 +60,13 @@ class ElmoForTokenClassification(ElmoTaskModel):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Labels a batch.
+        """Labels a batch: `logits` `(B, T, K)`, zero on boundaries and padding, and what `ElmoTaskModel` describes.
 
-        Args:
-            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids.
-            attention_mask: `(B, T)`, 1 on words and boundaries; None: every position that has an id above 0.
-            bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers of these rows where they were computed before.
-            labels: `(B, T)`, -100 where a position is not to be learned from; a CRF sums over the labels of such words.
-            output_hidden_states: whether to return the biLM's layers.
-            return_dict: False for a plain tuple.
-            **kwargs: `num_items_in_batch`, the number of labels that the loss is divided by, as the Trainer gives it;
-                others are accepted and ignored.
-
-        Returns:
-            `logits` `(B, T, K)`, zero on boundaries and padding, with `labels` the `loss`, and the layers
-            `(B, T, 2P)` as `hidden_states`.
+        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over the labels of such words. The Trainer passes
+        `num_items_in_batch`, the number of labels by which to divide the loss.
 
         Raises:
-            ValueError: if a row holds a pair of texts, a shape is wrong, or labels are illegal for the CRF.
+            ValueError: if labels are illegal for the CRF.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
         mask = texts.rows.mask
@@ -107,12 +96,12 @@ class ElmoForTokenClassification(ElmoTaskModel):
             loss = self.loss_function(emissions, labels, self.config, num_items_in_batch=num_items)
         else:
             loss = self.crf.loss(emissions, labels, mask) / (num_labels if num_items is None else num_items)
-        # Where a batch is run in several parts, each adds its share of the penalty.
+        # Each part of an accumulated batch adds its share of the penalty.
         return loss + self.mix_penalty() * (1 if num_items is None else num_labels / num_items)
 
     @staticmethod
     def _answers(crf: LinearChainCRF, emissions: Tensor, mask: Tensor) -> Tensor:
-        """Log-probabilities `(N, W, K)` of each word's labels; the largest is that of the best sequence's label."""
+        """Log-probabilities `(N, W, K)`, the largest at the label of the best sequence."""
         marginals = crf.log_marginals(emissions, mask)
         best = crf.decode(emissions, mask).unsqueeze(-1)
         others = marginals.scatter(-1, best, -torch.inf).amax(dim=-1, keepdim=True)

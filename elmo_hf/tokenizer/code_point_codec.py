@@ -1,16 +1,16 @@
-"""Words to ids where characters are code points of a learned alphabet (ELMoForManyLangs' `create_one_batch`).
+"""Maps words to ids of code points from a learned alphabet (ELMoForManyLangs' `create_one_batch`).
 
-A word is cut after C - 2 code points. Its row has C ids of characters, and one of the word where the model has word
-vectors beside its characters; a model without characters has the id of the word alone:
+A word is cut after C - 2 code points. It has C character ids, followed by a word id if the model also has word vectors;
+a model without characters has the word id alone:
 
     [<eow>] c_1 .. c_n [<bow>] [<pad>] ... [<pad>]   w
 
-The marks are exchanged, as in the code that trained these models: a row *begins* with the character named `<eow>`. The
-words `<bos>` and `<eos>`, which stand around a text, have the one character of that name between the marks. What the
-alphabet lacks is `<oov>`, and so is a word that the vocabulary lacks.
+The marks are swapped, as in the code that trained these models: a word *begins* with the character named `<eow>`. The
+boundary words `<bos>` and `<eos>` have the one character of that name between the marks. Unknown characters and unknown
+words are `<oov>`.
 
-All ids are of one space, so that each has one name: 0 is a position without a word, then come the characters, then the
-words. `name_symbols` names them: `<bos>` and `<eos>` plainly, the other characters `c:x`, the other words `w:x`.
+Characters and words share one id space, so each id has one name: 0 is padding, then come the characters, then the
+words. The names are `<bos>` and `<eos>`, `c:x` for the other characters and `w:x` for the other words.
 
 Glossary: N words, C characters per word (50 in the published models).
 """
@@ -20,13 +20,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..model.configuration_elmo import PADDING_ID
-from .word_codec import PADDING
+from .word_codec import PADDING, mark_words
 
 BOS = "<bos>"
 EOS = "<eos>"
 UNKNOWN = "<oov>"
 FILLER = "<pad>"
-# Exchanged, as in ELMoForManyLangs' `create_one_batch`.
+# Swapped, as in `create_one_batch`.
 BEGIN_WORD = "<eow>"
 END_WORD = "<bow>"
 
@@ -37,18 +37,15 @@ NEEDED_WORDS = (UNKNOWN,)
 
 
 def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_characters: int) -> dict[str, int]:
-    """Names every id, for the vocabulary of a tokenizer.
+    """Builds a tokenizer's vocabulary: ids by name.
 
     Args:
-        characters: rows of the characters in their table, from 0; empty if the model has none.
-        words: rows of the words in theirs; empty if the model has none.
-        num_characters: rows of the table of characters, 0 if there is none.
-
-    Returns:
-        ids by name.
+        characters: index of each character in the character table, from 0; empty if the model has no such table.
+        words: index of each word in the word table; empty if the model has no such table.
+        num_characters: size of the character table.
     """
-    symbols = {WORD + word: 1 + num_characters + row for word, row in words.items()}
-    symbols |= {CHARACTER + character: 1 + row for character, row in characters.items()}
+    symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
+    symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
     prefix = CHARACTER if characters else WORD
     for boundary in (BOS, EOS):
         if prefix + boundary in symbols:
@@ -57,21 +54,21 @@ def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_ch
 
 
 class CodePointCodec:
-    """Words to ids of code points, of words, or of both, and back.
+    """Maps words to ids of code points, words, or both, and back.
 
     Attributes:
-        id_shape: `(C,)`, `(C + 1,)` with words beside the characters, or `()` for words alone.
-        boundaries: the two words that stand around a text.
-        symbols: a name for each single id.
+        id_shape: `(C,)` for characters, `(C + 1,)` for characters and words, `()` for words.
+        boundaries: the words before and after a text.
+        symbols: single ids by name.
     """
 
     boundaries = (BOS, EOS)
 
     def __init__(self, vocabulary: Mapping[str, int], max_word_length: int, has_characters: bool) -> None:
-        """Takes ids by the names that `name_symbols` gives, and C.
+        """Takes the vocabulary of `name_symbols`, and C.
 
         Raises:
-            ValueError: if a character or word that every such model has is missing.
+            ValueError: if a required character or word is missing.
         """
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
@@ -91,18 +88,18 @@ class CodePointCodec:
         self.id_shape: tuple[int, ...] = (max_word_length + has_words,) if has_characters else ()
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
-        """Maps N words to int32 ids `(N, *id_shape)`, all words at once."""
+        """Maps N words to int32 ids `(N, *id_shape)`."""
         length = self.max_word_length
         words = [word if word in self.boundaries else word[: length - 2] for word in words]
         unknown = self._words.get(UNKNOWN, 0)
         word_ids = np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
         if not self.id_shape:
             return word_ids
-        rows = self._character_rows(words)
-        return np.concatenate([rows, word_ids[:, None]], axis=1) if self._words else rows
+        ids = self._character_ids(words)
+        return np.concatenate([ids, word_ids[:, None]], axis=1) if self._words else ids
 
     def decode(self, ids: np.ndarray) -> str:
-        """Maps one word's ids back: the word itself where it is known, else its characters with U+FFFD for `<oov>`."""
+        """Maps ids back to the word; an unknown word is spelled from its characters, with U+FFFD for `<oov>`."""
         if not np.any(ids):
             return PADDING
         last = int(ids.flat[-1])
@@ -113,33 +110,27 @@ class CodePointCodec:
         if int(ids[1]) in self._boundary_ids:
             return self._names[int(ids[1])]
         marks = {self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER)}
-        inner = [int(number) for number in ids[: self.max_word_length] if int(number) not in marks]
-        return "".join("�" if number == self._characters[UNKNOWN] else self._names.get(number, "�") for number in inner)
+        inner = [int(each) for each in ids[: self.max_word_length] if int(each) not in marks]
+        return "".join("�" if each == self._characters[UNKNOWN] else self._names.get(each, "�") for each in inner)
 
     def is_special(self, ids: np.ndarray) -> np.ndarray:
-        """Maps ids `(N, *id_shape)` to `(N,)`, True on boundaries and on padding."""
+        """Maps ids `(N, *id_shape)` to `(N,)`, True on boundaries and padding."""
         if not self.id_shape:
             return np.isin(ids, [PADDING_ID, *self._boundary_ids])
         return np.isin(ids[:, 1], self._boundary_ids) | ~ids.any(axis=1)
 
-    def _character_rows(self, words: Sequence[str]) -> np.ndarray:
-        """`(N, C)` ids of the characters of words that are short enough."""
-        is_boundary = [word in self.boundaries for word in words]
-        letters = ["" if skip else word for word, skip in zip(words, is_boundary, strict=True)]
-        lengths = np.fromiter(map(len, letters), dtype=np.int64, count=len(letters))
-        rows = np.full((len(words), self.max_word_length), self._characters[FILLER], dtype=np.int32)
-        rows[:, 0] = self._characters[BEGIN_WORD]
-        # Row by row, the places of the characters are taken in the order of the joined text.
-        is_character = np.arange(self.max_word_length - 1) < lengths[:, None]
+    def _character_ids(self, words: Sequence[str]) -> np.ndarray:
+        """Character ids `(N, C)` of words of at most C - 2 code points, or boundaries."""
+        letters = ["" if word in self.boundaries else word for word in words]
         points = np.frombuffer("".join(letters).encode("utf-32-le", "surrogatepass"), dtype="<u4")
         distinct, which = np.unique(points, return_inverse=True)
         unknown = self._characters[UNKNOWN]
-        ids = np.array([self._characters.get(chr(point), unknown) for point in distinct], dtype=np.int32)
-        rows[:, 1:][is_character] = ids[which]
-        rows[np.arange(len(words)), lengths + 1] = self._characters[END_WORD]
-        for index in np.flatnonzero(is_boundary).tolist():
-            rows[index, 1:3] = self._characters[words[index]], self._characters[END_WORD]
-        return rows
+        flat = np.array([self._characters.get(chr(point), unknown) for point in distinct], dtype=np.int32)[which]
+        begin, end, filler = (self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER))
+        ids = mark_words(flat, [*map(len, letters)], self.max_word_length, (begin, end, filler))
+        for index in [index for index, word in enumerate(words) if word in self.boundaries]:
+            ids[index, 1:3] = self._characters[words[index]], end
+        return ids
 
 
 def _named(vocabulary: Mapping[str, int], prefix: str) -> dict[str, int]:

@@ -1,12 +1,11 @@
-"""Texts of different lengths as one batch: padding, and the step between nested lists, arrays and tensors.
+"""Lays out texts of different lengths as one batch, and converts between nested lists, arrays and tensors.
 
-A text's ids are an array `(T, *id_shape)`: `(T, C)` for rows of characters, `(T,)` for word ids. A batch is
-`(B, T, *id_shape)` where all texts are padded to one length, and a list of arrays where they are not.
+The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. A batch is one array
+`(B, T, *id_shape)` if all padded lengths are equal, and a list of arrays otherwise.
 
 Glossary: B batch, T words of the longest text, C characters per word.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,21 @@ import torch
 from transformers.tokenization_utils_base import PaddingStrategy
 from transformers.utils import TensorType
 
-# The value a key is padded with. Other keys of a batch are left as they are.
+from .text_to_words import is_sequence
+
+# The keys that `pad` pads, and the value for each.
 PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
+
+
+def is_wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bool:
+    """The caller's choice, or by default whether the model reads the key."""
+    return key in model_input_names if choice is None else choice
 
 
 def lengths_with_padding(
     lengths: np.ndarray, strategy: PaddingStrategy, max_length: int | None, multiple: int | None
 ) -> np.ndarray:
-    """Length of each text with its padding: no text gets shorter."""
+    """The padded length `(B,)` of each text; never shorter than the text."""
     if strategy == PaddingStrategy.DO_NOT_PAD or len(lengths) == 0:
         return lengths
     target = lengths.max() if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
@@ -31,16 +37,13 @@ def lengths_with_padding(
 
 
 def spread(flat: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, side: str) -> Any:
-    """Lays out a batch.
+    """Lays out a batch, with zeros as padding on the `"right"` or `"left"` side of each text.
 
     Args:
-        flat: `(sum of lengths, *id_shape)`, the rows of all texts one after another.
+        flat: `(sum of lengths, *id_shape)`, the positions of all texts in sequence.
         lengths: `(B,)`, words of each text.
-        padded_lengths: `(B,)`, its length with padding.
-        side: where padding stands, `"right"` or `"left"`.
-
-    Returns:
-        `(B, T, *id_shape)`, or a list of `(T, *id_shape)` where the padded lengths differ.
+        padded_lengths: `(B,)`, the same with padding.
+        side: where padding goes.
     """
     longest = padded_lengths.max(initial=0)
     if (padded_lengths == longest).all():
@@ -49,34 +52,46 @@ def spread(flat: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, si
         batch = np.zeros((*is_word.shape, *flat.shape[1:]), dtype=flat.dtype)
         batch[is_word] = flat
         return batch
-    texts = np.split(flat, np.cumsum(lengths)[:-1])
-    return [pad_one(text, length, side, 0) for text, length in zip(texts, padded_lengths.tolist(), strict=True)]
+    return pad_each(np.split(flat, np.cumsum(lengths)[:-1]), padded_lengths, side, 0)
 
 
-def pad_one(rows: np.ndarray, length: int, side: str, value: int) -> np.ndarray:
-    """Pads one text's rows to `length` with `value`."""
-    missing = length - len(rows)
-    widths = [(missing, 0) if side == "left" else (0, missing)] + [(0, 0)] * (rows.ndim - 1)
-    return np.pad(rows, widths, constant_values=value)
+def pad_each(texts: list[np.ndarray], padded_lengths: np.ndarray, side: str, value: int) -> list[np.ndarray]:
+    """Pads the first axis of each array with `value`."""
+    padded = []
+    for text, length in zip(texts, padded_lengths.tolist(), strict=True):
+        missing = length - len(text)
+        widths = [(missing, 0) if side == "left" else (0, missing)] + [(0, 0)] * (text.ndim - 1)
+        padded.append(np.pad(text, widths, constant_values=value))
+    return padded
 
 
 def as_integers(values: Any) -> np.ndarray:
-    """An array of any integers; NumPy would take an empty list for floats."""
+    """An array of integers; NumPy would make an empty list an array of floats."""
     array = np.asarray(values)
     return array.astype(np.int64) if array.size == 0 and array.dtype.kind == "f" else array
 
 
-def as_lists(key: str, value: Any) -> Any:
-    """Python lists, as tokenizers return without `return_tensors`; offsets as pairs."""
+def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_batch: bool) -> dict[str, Any]:
+    """Converts each key to nested lists, or to one array or tensor; `drop_batch` takes the only text of a batch.
+
+    Raises:
+        ValueError: if `return_tensors` is unknown, or the lengths of texts differ and it is `"pt"`.
+    """
+    if return_tensors is None:
+        converted = {key: _as_lists(key, value) for key, value in data.items()}
+    else:
+        tensor_type = TensorType(return_tensors)
+        converted = {key: _as_array(key, value, tensor_type) for key, value in data.items()}
+    return {key: value[0] for key, value in converted.items()} if drop_batch else converted
+
+
+def _as_lists(key: str, value: Any) -> Any:
     lists = [row.tolist() if isinstance(row, (np.ndarray, np.generic, torch.Tensor)) else row for row in value]
     return [[tuple(pair) for pair in row] for row in lists] if key == "offset_mapping" else lists
 
 
-def as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
-    """One array or tensor for the batch, or a list of arrays where lengths differ.
-
-    Character ids stay int16 in NumPy, a quarter of a tensor's size.
-    """
+def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
+    """NumPy arrays keep int16 character ids, a quarter of a tensor's size, and may come as a list."""
     if tensor_type not in (TensorType.PYTORCH, TensorType.NUMPY):
         raise ValueError(f"`return_tensors` must be 'pt' or 'np', found {tensor_type.value!r}.")
     rows = [np.asarray(row) for row in value]
@@ -94,24 +109,18 @@ def as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
 
 
 def tensor_type_of(ids: Any) -> TensorType | None:
-    """The kind of tensor in which ids came in."""
-    innermost = ids
-    while is_sequence(innermost) and len(innermost) > 0:
-        innermost = innermost[0]
-    if isinstance(innermost, torch.Tensor):
+    """The kind of tensor inside nested sequences of ids; None for plain numbers."""
+    while is_sequence(ids) and len(ids) > 0:
+        ids = ids[0]
+    if isinstance(ids, torch.Tensor):
         return TensorType.PYTORCH
-    return TensorType.NUMPY if isinstance(innermost, np.ndarray) else None
+    return TensorType.NUMPY if isinstance(ids, np.ndarray) else None
 
 
 def nesting(ids: Any) -> int:
-    """How deeply ids are nested: 0 a number, 1 a list of numbers, and so on; looks past empty texts."""
+    """Depth of nested ids: 0 for a number, 1 for a list of numbers; looks past empty texts."""
     if isinstance(ids, (np.ndarray, torch.Tensor)) and not (isinstance(ids, np.ndarray) and ids.dtype == object):
         return ids.ndim
     if not is_sequence(ids) and not isinstance(ids, np.ndarray):
         return 0
     return 1 + max((nesting(item) for item in ids), default=0)
-
-
-def is_sequence(value: Any) -> bool:
-    """Whether a value is a list or the like, and not a string."""
-    return isinstance(value, Sequence) and not isinstance(value, str)

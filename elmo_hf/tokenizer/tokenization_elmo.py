@@ -1,20 +1,20 @@
-"""The ELMo tokenizer: texts to words, words to ids (Peters et al. 2018, §3.4; AllenNLP's `batch_to_ids`).
+"""The ELMo tokenizer: text to words, words to ids (Peters et al. 2018, §3.4; AllenNLP's `batch_to_ids`).
 
-A text is split into words (`word_splitter.py`), or comes as words; `<S>` and `</S>` are put around it; each word
-becomes its ids (`word_codec.py`). A batch is one array with one mask, filled at once:
+A text is split into words, or comes as a list of words. `<S>` and `</S>` go around it, each word becomes ids, and a
+batch becomes one array with a mask:
 
     input_ids (B, T, C)    attention_mask (B, T), 1 on words and boundaries
 
 Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
 
-Deliberate differences from other tokenizers of transformers: one position is one word with a row of ids, so every
-method that handles ids is overridden here; the Rust tokenizer behind is only the vocabulary of single ids and the
-splitter. In raw text `<S>` is no mark-up; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two
-sentences side by side, each with its own boundaries. There is no overflow, because ELMo has no longest text.
+Deliberate differences from other tokenizers of transformers: one position is one word with several ids, so this class
+overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. In raw
+text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
+side, each with its own boundaries. There is no overflow: ELMo reads texts of any length.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,46 +27,67 @@ from ..model.configuration_elmo import ALPHABETS, TOKEN_ENCODERS, save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
     PADDING_VALUES,
-    as_array,
     as_integers,
-    as_lists,
-    is_sequence,
+    convert,
+    is_wanted,
     lengths_with_padding,
     nesting,
-    pad_one,
+    pad_each,
     spread,
     tensor_type_of,
 )
-from .tokenizer_arguments import as_batch, check_special_tokens, is_batch, is_wanted
-from .vocabulary_files import load_vocabulary, pop_saved_vocabulary, read_vocabulary_file, write_vocabulary_file
-from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec
+from .text_to_words import as_batch, is_batch, is_sequence, to_words, truncate
+from .word_codec import (
+    PADDING,
+    UNKNOWN_WORD,
+    CharacterCodec,
+    VocabularyCodec,
+    pop_saved_vocabulary,
+    read_vocabulary_file,
+)
 from .word_encoding import WordEncoding, Words
 from .word_splitter import make_word_splitter
 
 logger = logging.get_logger(__name__)
 
 
+def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kwargs: dict[str, Any]) -> dict[str, str]:
+    """The special tokens of a codec; refuses constructor arguments that would have no effect."""
+    begin, end = codec.boundaries
+    fixed = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
+    for name, token in fixed.items():
+        if str(kwargs.get(name, token)) != token:
+            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {kwargs[name]!r}.")
+    for name in ("add_bos_token", "add_eos_token"):
+        if not kwargs.get(name, True):
+            raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
+    return fixed | {"unk_token": UNKNOWN_WORD} if isinstance(codec, VocabularyCodec) else fixed
+
+
+def _integers(rows: Iterable[list[Any]]) -> list[np.ndarray]:
+    return [np.array(row, dtype=np.int64) for row in rows]
+
+
 class ElmoTokenizer(PreTrainedTokenizerFast):
     """Makes the inputs of every ELMo model.
 
     Args:
-        token_encoder: `"char_cnn"` for rows of characters, `"word_embedding"` for word ids.
+        token_encoder: `"char_cnn"` for character ids, `"word_embedding"` for word ids.
         max_word_length: C; a word is cut after C - 2 bytes, or code points.
         word_splitter: how raw text becomes words, `"ptb"` or `"whitespace"`.
-        vocab_file: for `"word_embedding"`, a text file with one word a line, `<S>`, `</S>` and `<UNK>` among them.
-        words_file: where there is no `vocab_file`, such a file with the words that the model's softmax predicts, if it
-            has one.
-        alphabet: `"bytes"`, or `"code_points"`: ids are then those of the vocabulary `vocab` (`code_point_codec.py`),
-            which a saved tokenizer carries, whatever the token encoder.
-        **kwargs: of every transformers tokenizer, such as `padding_side`.
+        vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
+        words_file: for `"char_cnn"`, such a file with the words that the model's softmax predicts, if it has one.
+        alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
+            saved tokenizer carries, with any token encoder.
+        **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
-        ValueError: if an argument is none of the legal values, or the vocabulary is missing or incomplete.
+        ValueError: if an argument is not legal, or the vocabulary is missing or incomplete.
     """
 
     vocab_files_names = {"vocab_file": "vocab.txt", "words_file": "words.txt", "tokenizer_file": "tokenizer.json"}
     model_input_names = ["input_ids", "attention_mask"]
-    # What a saved folder opens.
+    # For the config of a saved folder.
     _auto_map = {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 
     def __init__(
@@ -79,8 +100,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         alphabet: str = "bytes",
         **kwargs: Any,
     ) -> None:
-        """Builds the Rust tokenizer anew from plain arguments, whatever a saved `tokenizer.json` may say of it."""
-        saved_vocabulary = pop_saved_vocabulary(kwargs)
+        """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
+        vocabulary = pop_saved_vocabulary(kwargs)
         for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
@@ -88,11 +109,14 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
         self._codec: CharacterCodec | VocabularyCodec | CodePointCodec
         if alphabet == "code_points":
-            self._codec = CodePointCodec(saved_vocabulary or {}, max_word_length, token_encoder == "char_cnn")
+            self._codec = CodePointCodec(vocabulary or {}, max_word_length, token_encoder == "char_cnn")
         elif token_encoder == "char_cnn":
             self._codec = CharacterCodec(max_word_length)
         else:
-            self._codec = VocabularyCodec(load_vocabulary(vocab_file, saved_vocabulary))
+            vocabulary = vocabulary if vocab_file is None else read_vocabulary_file(vocab_file)
+            if vocabulary is None:
+                raise ValueError("a word-embedding ELMo needs its vocabulary: give `vocab_file`, one word a line.")
+            self._codec = VocabularyCodec(vocabulary)
         self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
         if words_file is not None:
             if self._output_codec is not None:
@@ -104,16 +128,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.alphabet = alphabet
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
-        begin, end = self._codec.boundaries
-        special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
-        check_special_tokens(kwargs, special_tokens)
-        has_unknown_word = isinstance(self._codec, VocabularyCodec)
-        unknown = UNKNOWN_WORD if has_unknown_word else PADDING
-        backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
+        special_tokens = _special_tokens(self._codec, kwargs)
+        backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING)))
         backend.pre_tokenizer = make_word_splitter(word_splitter)
         kwargs = special_tokens | kwargs
-        if has_unknown_word:
-            kwargs.setdefault("unk_token", UNKNOWN_WORD)
         super().__init__(
             tokenizer_object=backend,
             token_encoder=token_encoder,
@@ -148,96 +166,133 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if return_overflowing_tokens:
             raise ValueError("`return_overflowing_tokens` is not supported: ELMo reads texts of any length.")
         is_batched = is_batch(text, is_split_into_words)
-        texts, pairs = as_batch(text, text_pair, is_batched, is_split_into_words)
         encodings = []
-        for first, second in zip(texts, pairs, strict=True):
-            sequences = tuple(self._words(part, is_split_into_words) for part in (first, second) if part is not None)
+        for pair in zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True):
+            splitter = self._tokenizer.pre_tokenizer
+            texts = tuple(to_words(part, is_split_into_words, splitter) for part in pair if part is not None)
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
-                sequences = self._truncate(sequences, max_length, truncation_strategy, add_special_tokens)
-            encodings.append(WordEncoding(sequences, add_special_tokens, boundaries=self._codec.boundaries))
+                texts = self._truncate(texts, max_length, truncation_strategy, add_special_tokens)
+            encodings.append(WordEncoding(texts, self.boundaries if add_special_tokens else None))
             self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
-
         side = padding_side or self.padding_side
         lengths = np.array([encoding.num_words for encoding in encodings], dtype=np.int64)
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
         for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
             encoding.padding, encoding.padding_side = padding, side
-
         ids = self._codec.encode([word for encoding in encodings for word in encoding.flat_words])
         data: dict[str, Any] = {"input_ids": spread(ids, lengths, padded_lengths, side)}
         if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
-            ones = np.ones(len(ids), dtype=np.int64)
-            data["attention_mask"] = spread(ones, lengths, padded_lengths, side)
+            data["attention_mask"] = spread(np.ones(len(ids), dtype=np.int64), lengths, padded_lengths, side)
         if is_wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
-            data["token_type_ids"] = [np.array(encoding.type_ids, dtype=np.int64) for encoding in encodings]
+            data["token_type_ids"] = _integers(encoding.type_ids for encoding in encodings)
         if return_special_tokens_mask:
-            data["special_tokens_mask"] = [np.array(e.special_tokens_mask, dtype=np.int64) for e in encodings]
+            data["special_tokens_mask"] = _integers(encoding.special_tokens_mask for encoding in encodings)
         if return_offsets_mapping:
-            data["offset_mapping"] = [np.array(e.offsets, dtype=np.int64).reshape(-1, 2) for e in encodings]
+            offsets = _integers(encoding.offsets for encoding in encodings)
+            data["offset_mapping"] = [each.reshape(-1, 2) for each in offsets]
         if return_length:
             data["length"] = padded_lengths
-        if return_tensors is None:
-            data = {key: as_lists(key, value) for key, value in data.items()}
-            if not is_batched:
-                data = {key: value[0] for key, value in data.items()}
-        else:
-            data = {key: as_array(key, value, TensorType(return_tensors)) for key, value in data.items()}
-        return BatchEncoding(data, encodings)
-
-    def _words(self, text: Any, is_split_into_words: bool) -> Words:
-        """The words of one text with their offsets."""
-        if is_split_into_words:
-            if isinstance(text, str) or not all(isinstance(word, str) for word in text):
-                raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r}.")
-            return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
-        if not isinstance(text, str):
-            raise ValueError(
-                f"a text must be a string, found {type(text).__name__}; for a list of words give "
-                "`is_split_into_words=True`."
-            )
-        try:
-            pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        except UnicodeEncodeError:
-            # Rust knows no lone surrogates. Each is one character, and vanishes when the word is encoded.
-            places = self._tokenizer.pre_tokenizer.pre_tokenize_str(text.encode("utf-8", "replace").decode("utf-8"))
-            pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
-        return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
+        return BatchEncoding(convert(data, return_tensors, not is_batched and return_tensors is None), encodings)
 
     def _truncate(
-        self, sequences: tuple[Words, ...], max_length: int, strategy: TruncationStrategy, has_boundaries: bool
+        self, texts: tuple[Words, ...], max_length: int, strategy: TruncationStrategy, has_boundaries: bool
     ) -> tuple[Words, ...]:
-        """Takes words off until the texts and their boundaries fit into `max_length` positions."""
-        room = max_length - (self.num_special_tokens_to_add(len(sequences) == 2) if has_boundaries else 0)
+        """Shortens one or two texts to `max_length` positions, boundaries included."""
+        room = max_length - (self.num_special_tokens_to_add(len(texts) == 2) if has_boundaries else 0)
         if room < 0:
-            begin, end = self._codec.boundaries
+            begin, end = self.boundaries
             raise ValueError(f"`max_length` = {max_length} leaves no room for the boundaries `{begin}` and `{end}`.")
-        lengths = [len(sequence.words) for sequence in sequences]
-        excess = sum(lengths) - room
-        if excess <= 0:
-            return sequences
-        if len(sequences) == 1:
-            kept = [room]
-        elif strategy == TruncationStrategy.LONGEST_FIRST:
-            # Words go off the longer text, one by one, and then off both in turn.
-            shorter = int(lengths[1] < lengths[0])
-            kept = [room, room]
-            kept[shorter] = min(lengths[shorter], room // 2)
-            kept[1 - shorter] -= kept[shorter]
-        else:
-            cut = 0 if strategy == TruncationStrategy.ONLY_FIRST else 1
-            if lengths[cut] < excess:
-                raise ValueError(
-                    f"`truncation='{strategy.value}'` cannot shorten {lengths[cut]} words by {excess}; "
-                    "the other text alone is too long for `max_length`."
-                )
-            kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
-        return tuple(
-            sequence.cut(length - keep, self.truncation_side)
-            for sequence, length, keep in zip(sequences, lengths, kept, strict=True)
+        return truncate(texts, room, strategy, self.truncation_side)
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str | PaddingStrategy = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | TensorType | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Pads encoded texts to one length, in words; arguments are those of every transformers tokenizer.
+
+        Keys outside `PADDING_VALUES` are not padded. Without `return_tensors`, the result is of the kind of
+        `input_ids`.
+
+        Raises:
+            ValueError: if there are no `input_ids`, or keys have different batch sizes.
+        """
+        data, is_batched = self._batch_to_pad(encoded_inputs)
+        if return_tensors is None:
+            return_tensors = tensor_type_of(data["input_ids"] if is_batched else data["input_ids"][0])
+        strategy, _, max_length, _ = self._get_padding_truncation_strategies(
+            padding=padding, max_length=max_length, verbose=verbose
         )
+        data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
+        lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
+        if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
+            data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
+        padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
+        for key, value in PADDING_VALUES.items():
+            if key in data:
+                rows = [as_integers(row) for row in data[key]]
+                data[key] = pad_each(rows, padded_lengths, padding_side or self.padding_side, value)
+        return BatchEncoding(convert(data, return_tensors, drop_batch=not is_batched))
+
+    def _batch_to_pad(self, encoded_inputs: Any) -> tuple[dict[str, Any], bool]:
+        """The argument of `pad` as a batch by key, and whether it was one."""
+        is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        if is_list_of_texts and not encoded_inputs:
+            raise ValueError("`pad` needs at least one encoded text, found an empty list.")
+        if is_list_of_texts:
+            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
+        if "input_ids" not in encoded_inputs:
+            raise ValueError(f"`pad` needs `input_ids`, found only {sorted(encoded_inputs)}.")
+        data = dict(encoded_inputs)
+        is_batched = is_list_of_texts or self._is_batch_of_ids(data["input_ids"])
+        if not is_batched:
+            data = {key: [value] for key, value in data.items()}
+        sizes = {key: len(value) for key, value in data.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"keys have different batch sizes: {sizes}.")
+        return data, is_batched
+
+    def _as_ids(self, ids: Any) -> np.ndarray:
+        """One text's ids as an array `(T, *id_shape)`, even if T is 0."""
+        return as_integers(ids).reshape(-1, *self._codec.id_shape)
+
+    def _is_batch_of_ids(self, ids: Any) -> bool:
+        """Whether ids are of several texts; a word's ids are never empty, so empty lists in a list are texts."""
+        holds_only_empty_texts = is_sequence(ids) and len(ids) > 0 and all(is_sequence(i) and not i for i in ids)
+        return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
+
+    @property
+    def boundaries(self) -> tuple[str, str]:
+        """The words before and after a text: `<S>` and `</S>`, or those of the model's own alphabet."""
+        return self._codec.boundaries
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """2 boundaries, or 4 for a pair of texts."""
+        return 4 if pair else 2
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The single ids of boundaries and padding."""
+        ids = [self._tokenizer.token_to_id(token) for token in self.all_special_tokens]
+        return [token_id for token_id in ids if token_id is not None]
+
+    def get_special_tokens_mask(
+        self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
+    ) -> list[int]:
+        """1 on boundaries and padding, for ids with boundaries or ids that will get them."""
+        if already_has_special_tokens:
+            return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
+        texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
+        return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Adds names of single ids, as transformers may ask; words go on being encoded by their characters."""
+        """Names more single ids, if transformers asks; words are still encoded by their characters."""
         unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         if unknown:
             logger.warning(f"Added tokens change nothing in an ELMo's input ids, found {', '.join(unknown)}.")
@@ -253,91 +308,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             "an ELMo tokenizer is not trained: its ids are the 256 bytes, or the vocabulary of its model."
         )
 
-    def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """2 boundaries, or 4 around a pair of texts."""
-        return 4 if pair else 2
-
-    def pad(
-        self,
-        encoded_inputs: Any,
-        padding: bool | str | PaddingStrategy = True,
-        max_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_attention_mask: bool | None = None,
-        return_tensors: str | TensorType | None = None,
-        verbose: bool = True,
-    ) -> BatchEncoding:
-        """Pads encoded texts to one length, as data collators ask.
-
-        Args:
-            encoded_inputs: one encoded text, a batch of them, or a list of encoded texts; ids as lists, arrays or
-                tensors. Keys other than those of `PADDING_VALUES` must have one length already.
-            padding: True or `"longest"`, `"max_length"`, or False.
-            max_length: the length for `"max_length"`, in words.
-            pad_to_multiple_of: round the length up to a multiple of this.
-            padding_side: `"right"` or `"left"`; None: the tokenizer's own.
-            return_attention_mask: whether to add a mask where there is none; None: yes.
-            return_tensors: `"pt"`, `"np"`, or None for what came in.
-            verbose: whether transformers may warn.
-
-        Raises:
-            ValueError: if there are no `input_ids`, or keys have different batch sizes.
-        """
-        is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
-        if is_list_of_texts and not encoded_inputs:
-            raise ValueError("`pad` needs at least one encoded text, found an empty list.")
-        if is_list_of_texts:
-            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
-        if "input_ids" not in encoded_inputs:
-            raise ValueError(f"`pad` needs `input_ids`, found only {sorted(encoded_inputs)}.")
-        data: dict[str, Any] = dict(encoded_inputs)
-        if return_tensors is None:
-            return_tensors = tensor_type_of(data["input_ids"])
-        is_batched = is_list_of_texts or self._is_batch_of_ids(data["input_ids"])
-        if not is_batched:
-            data = {key: [value] for key, value in data.items()}
-        if len({len(value) for value in data.values()}) > 1:
-            raise ValueError(f"keys have different batch sizes: { {key: len(value) for key, value in data.items()} }.")
-        strategy, _, max_length, _ = self._get_padding_truncation_strategies(
-            padding=padding, max_length=max_length, verbose=verbose
-        )
-        data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
-        lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
-        if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
-            data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
-        padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
-        side = padding_side or self.padding_side
-        for key, value in PADDING_VALUES.items():
-            if key in data:
-                rows = [as_integers(row) for row in data[key]]
-                data[key] = [pad_one(*pair, side, value) for pair in zip(rows, padded_lengths.tolist(), strict=True)]
-        if return_tensors is None:
-            lists = {key: as_lists(key, value) for key, value in data.items()}
-            return BatchEncoding(lists if is_batched else {key: value[0] for key, value in lists.items()})
-        tensor_type = TensorType(return_tensors)
-        arrays = {key: as_array(key, value, tensor_type) for key, value in data.items()}
-        return BatchEncoding(arrays if is_batched else {key: value[0] for key, value in arrays.items()})
-
-    def _as_ids(self, ids: Any) -> np.ndarray:
-        """One text's ids as an array `(T, *id_shape)`, also where T is 0."""
-        return as_integers(ids).reshape(-1, *self._codec.id_shape)
-
-    def _is_batch_of_ids(self, ids: Any) -> bool:
-        """Whether ids are of several texts; a word's row is never empty, so empty lists in a list are texts."""
-        holds_only_empty_texts = is_sequence(ids) and len(ids) > 0 and all(is_sequence(i) and not i for i in ids)
-        return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
-
-    @property
-    def boundaries(self) -> tuple[str, str]:
-        """The words that stand around a text: `<S>` and `</S>`, or those of the model's own alphabet."""
-        return self._codec.boundaries
-
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
-        """Maps N words to `(N,)` int64 classes of the softmax; a word outside its vocabulary becomes `<UNK>`.
+        """Maps N words to `(N,)` int64 classes of the softmax; unknown words become `<UNK>`.
 
-        Class k is the k-th line, from 0, of the vocabulary; `<S>` and `</S>` have classes like any word, and stand
-        there for the boundaries whatever they are called in the input.
+        Class k is line k of the softmax's vocabulary, counted from 0. The tokenizer's own boundaries become its `<S>`
+        and `</S>`.
 
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
@@ -346,21 +321,17 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._words_codec.encode([names.get(word, word) for word in words]) - 1
 
     def class_words(self, classes: Sequence[int]) -> list[str]:
-        """Maps classes of the softmax back to words.
-
-        Raises:
-            ValueError: if the tokenizer has no such vocabulary.
-        """
+        """The inverse of `word_classes`."""
         return [self._words_codec.decode(np.asarray(k + 1)) for k in classes]
 
     @property
     def num_word_classes(self) -> int | None:
-        """Number of lines in the softmax's vocabulary, or None if the tokenizer has none."""
+        """Size of the softmax's vocabulary, or None without one."""
         return None if self._output_codec is None else max(self._output_codec.symbols.values())
 
     @property
     def predicted_words(self) -> list[str] | None:
-        """The softmax's vocabulary in the order of its classes, or None if the tokenizer has none."""
+        """The softmax's vocabulary in class order, or None without one."""
         return None if self._output_codec is None else self._output_codec.lines
 
     @property
@@ -373,27 +344,27 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._output_codec
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> tuple[str, ...]:
-        """Saves as every tokenizer, and the code that opens the folder elsewhere."""
+        """Saves the tokenizer, with the code that loads it without this package."""
         save_code(self, save_directory)
         return super().save_pretrained(save_directory, *args, **kwargs)
 
     def _save_pretrained(
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
     ) -> tuple[str, ...]:
-        """Saves as every tokenizer, and the predicted words as `words.txt`."""
+        """Saves the softmax's words too, as `words.txt`."""
         names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         if self._output_codec is None or self._output_codec is self._codec:
             return names
         prefix = f"{filename_prefix}-" if filename_prefix else ""
         path = os.path.join(save_directory, prefix + self.vocab_files_names["words_file"])
-        write_vocabulary_file(path, self._output_codec.lines)
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{word}\n" for word in self._output_codec.lines)
         return (*names, path)
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
-        """Maps words to their ids.
+        """Maps one word or a list of words to their ids.
 
-        A list of words becomes a list of rows (of word ids for a word-embedding ELMo). One word becomes its row,
-        and the name of a special token its single id, because transformers asks for `pad_token_id` in this way.
+        The name of a special token becomes its single id, because transformers looks up `pad_token_id` here.
         """
         if tokens is None:
             return None
@@ -404,20 +375,20 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.encode(list(tokens)).tolist()
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Maps one word's ids to the word, or one text's ids to a list of words; single ids to their names."""
+        """Maps one word's ids to the word, one text's ids to a list of words, and single ids to their names."""
         array = as_integers(ids)
         if array.ndim < len(self._codec.id_shape):
             return self._tokenizer.id_to_token(int(array))
         if array.shape == self._codec.id_shape:
             return self._codec.decode(array)
         if array.ndim == len(self._codec.id_shape) and array.size > 0:
-            return [self._tokenizer.id_to_token(number) for number in array.tolist()]
-        rows = self._as_ids(array)
-        skipped = self._codec.is_special(rows) if skip_special_tokens else np.zeros(len(rows), dtype=bool)
-        return [self._codec.decode(row) for row in rows[~skipped]]
+            return [self._tokenizer.id_to_token(single_id) for single_id in array.tolist()]
+        words = self._as_ids(array)
+        skipped = self._codec.is_special(words) if skip_special_tokens else np.zeros(len(words), dtype=bool)
+        return [self._codec.decode(word) for word in words[~skipped]]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
-        """Maps one text's ids to its words joined by blanks, or a batch of ids to a list of such texts."""
+        """Maps one text's ids to its words, joined by blanks, or a batch of ids to a list of such texts."""
         if self._is_batch_of_ids(token_ids):
             return [self.decode(ids, skip_special_tokens) for ids in token_ids]
         words = self.convert_ids_to_tokens(token_ids, skip_special_tokens)
@@ -426,18 +397,3 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Joins words by blanks."""
         return " ".join(tokens)
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        """The single ids that mark boundaries and padding."""
-        ids = [self._tokenizer.token_to_id(token) for token in self.all_special_tokens]
-        return [token_id for token_id in ids if token_id is not None]
-
-    def get_special_tokens_mask(
-        self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
-    ) -> list[int]:
-        """1 on boundaries and padding, for ids with boundaries, or for those that boundaries will be put around."""
-        if already_has_special_tokens:
-            return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
-        texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
-        return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]

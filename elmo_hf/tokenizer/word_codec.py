@@ -1,19 +1,20 @@
-"""Words to ids and back: the row of character ids of a word, or its number in a vocabulary.
+"""Maps words to ids and back: to C character ids, or to one id from a vocabulary.
 
-A word's row has C ids (bilm-tf's `UnicodeCharsVocabulary`, AllenNLP's `ELMoCharacterMapper`):
+A word has C character ids (bilm-tf's `UnicodeCharsVocabulary`, AllenNLP's `ELMoCharacterMapper`):
 
     [begin word] utf8(word)[: C - 2] [end word] [filler] ... [filler]
 
-where byte b has id b + 1, so that 0 is left for positions without a word, C zeros each. A word is cut after C - 2
-*bytes*, possibly inside a character; nothing is normalised. The words `<S>` and `</S>` have rows of their own, with
-one id above all bytes between the two marks.
+Byte b has id b + 1; a padding position has C zeros. A word is cut after C - 2 *bytes*, possibly inside a character, and
+is never normalised. `<S>` and `</S>` have one id each, above all bytes, between the two marks.
 
 Glossary: N words, C characters per word (50 in the published models).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from ..model.configuration_elmo import (
     BEGIN_SENTENCE_ID,
@@ -33,112 +34,135 @@ _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_I
 _BOUNDARIES = {boundary_id: word for word, boundary_id in _BOUNDARY_IDS.items()}
 
 
+def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks: tuple[int, int, int]) -> np.ndarray:
+    """Lays out ids `(N, C)` from the characters of N words in sequence and the begin, end and filler marks."""
+    begin, end, filler = marks
+    num = np.array(lengths, dtype=np.int64)
+    ids = np.full((len(num), num_characters), filler, dtype=flat.dtype)
+    ids[:, 0] = begin
+    # Boolean indexing visits the places row by row, in the order of `flat`.
+    ids[:, 1:][np.arange(num_characters - 1) < num[:, None]] = flat
+    ids[np.arange(len(num)), num + 1] = end
+    return ids
+
+
 class CharacterCodec:
-    """Words to rows of character ids and back.
+    """Maps words to character ids and back.
 
     Attributes:
         id_shape: `(C,)`, the shape of one word's ids.
-        boundaries: the two words that stand around a text.
-        symbols: a name for each single id, `<pad>`, `<S>` and `</S>` among them.
+        boundaries: the words before and after a text.
+        symbols: single ids by name, including `<pad>`, `<S>` and `</S>`.
     """
 
     boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
     def __init__(self, max_word_length: int) -> None:
-        """`max_word_length` is C, the two marks included."""
+        """Takes C, which counts the two marks."""
         self.id_shape: tuple[int, ...] = (max_word_length,)
         self.symbols = {PADDING: PADDING_ID}
         self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | _BOUNDARY_IDS
         self.symbols |= {"<W>": BEGIN_WORD_ID, "</W>": END_WORD_ID, "<filler>": FILLER_ID}
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
-        """Maps N words to `(N, C)` int16 ids, all words at once.
-
-        Lone surrogates vanish (`"ignore"`), as in AllenNLP; an empty word is its two marks.
-        """
+        """Maps N words to `(N, C)` int16 ids; drops lone surrogates, as AllenNLP does."""
         (length,) = self.id_shape
         encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
-        num_bytes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-        rows = np.full((len(encoded), length), FILLER_ID, dtype=np.int16)
-        rows[:, 0] = BEGIN_WORD_ID
-        # Row by row, the places of the bytes are taken in the order of the joined bytes.
-        is_byte = np.arange(length - 1) < num_bytes[:, None]
-        rows[:, 1:][is_byte] = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
-        rows[np.arange(len(encoded)), num_bytes + 1] = END_WORD_ID
+        flat = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
+        ids = mark_words(flat, [*map(len, encoded)], length, (BEGIN_WORD_ID, END_WORD_ID, FILLER_ID))
         for index in [index for index, word in enumerate(words) if word in _BOUNDARY_IDS]:
-            rows[index] = self._boundary_row(_BOUNDARY_IDS[words[index]])
-        return rows
+            ids[index] = FILLER_ID
+            ids[index, :3] = BEGIN_WORD_ID, _BOUNDARY_IDS[words[index]], END_WORD_ID
+        return ids
 
-    def decode(self, row: np.ndarray) -> str:
-        """Maps one word's ids `(C,)` back; bytes that a cut left incomplete become U+FFFD."""
-        if not row.any():
+    def decode(self, ids: np.ndarray) -> str:
+        """Maps ids `(C,)` back to the word; a character cut in the middle becomes U+FFFD."""
+        if not ids.any():
             return PADDING
-        if len(row) > 1 and int(row[1]) in _BOUNDARIES:
-            return _BOUNDARIES[int(row[1])]
-        is_byte = (row >= 1) & (row <= 256)
-        return bytes((row[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
+        if len(ids) > 1 and int(ids[1]) in _BOUNDARIES:
+            return _BOUNDARIES[int(ids[1])]
+        is_byte = (ids >= 1) & (ids <= 256)
+        return bytes((ids[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
 
-    def is_special(self, rows: np.ndarray) -> np.ndarray:
-        """Maps `(N, C)` ids to `(N,)`, True on boundaries and on padding."""
-        return np.isin(rows[:, 1], list(_BOUNDARIES)) | ~rows.any(axis=1)
-
-    def _boundary_row(self, boundary_id: int) -> np.ndarray:
-        row = np.full(self.id_shape, FILLER_ID, dtype=np.int16)
-        row[:3] = BEGIN_WORD_ID, boundary_id, END_WORD_ID
-        return row
+    def is_special(self, ids: np.ndarray) -> np.ndarray:
+        """Maps ids `(N, C)` to `(N,)`, True on boundaries and padding."""
+        return np.isin(ids[:, 1], list(_BOUNDARIES)) | ~ids.any(axis=1)
 
 
 class VocabularyCodec:
-    """Words to their numbers in a vocabulary and back, for biLMs with a word embedding.
+    """Maps words to vocabulary ids and back, for biLMs with a word embedding.
 
     Attributes:
-        id_shape: `()`, since one word has one id.
-        boundaries: the two words that stand around a text.
-        symbols: the vocabulary itself.
+        id_shape: `()`; a word has one id.
+        boundaries: the words before and after a text.
+        symbols: ids by word.
     """
 
     id_shape: tuple[int, ...] = ()
     boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
-        """`vocabulary` maps words to ids, `<pad>` to 0; `<S>`, `</S>` and `<UNK>` must be in it.
+        """Takes ids by word, with `<pad>` at 0.
 
         Raises:
-            ValueError: if one of them is missing.
+            ValueError: if `<pad>`, `<S>`, `</S>` or `<UNK>` is missing.
         """
         missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
         if missing:
             raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
         self.symbols = dict(vocabulary)
         self._words = {word_id: word for word, word_id in vocabulary.items()}
-        # The text "<pad>" is a word like any other; id 0 means that there is no word.
+        # The text "<pad>" is an ordinary word; id 0 means padding.
         self._ids = {word: word_id for word, word_id in vocabulary.items() if word_id != PADDING_ID}
 
     @property
     def lines(self) -> list[str]:
-        """The vocabulary file, one word a line in the order of the ids; an id that is nobody's gets a name."""
+        """The words in id order from 1, as in a vocabulary file; unassigned ids get a placeholder."""
         return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, max(self._words) + 1)]
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
-        """Maps N words to `(N,)` int64 ids; a word outside the vocabulary becomes `<UNK>`."""
+        """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
         unknown = self._ids[UNKNOWN_WORD]
         return np.array([self._ids.get(word, unknown) for word in words], dtype=np.int64)
 
     def decode(self, word_id: np.ndarray) -> str:
-        """Maps one id back to its word; the id of an earlier duplicate line is nobody's and becomes `<UNK>`."""
+        """Maps an id back to its word; an unassigned id (an earlier duplicate line) becomes `<UNK>`."""
         return self._words.get(int(word_id), UNKNOWN_WORD)
 
     def is_special(self, word_ids: np.ndarray) -> np.ndarray:
-        """Maps `(N,)` ids to `(N,)`, True on boundaries and on padding."""
+        """Maps ids `(N,)` to `(N,)`, True on boundaries and padding."""
         return np.isin(word_ids, [PADDING_ID, self.symbols[BEGIN_SENTENCE], self.symbols[END_SENTENCE]])
 
 
 def read_vocabulary(lines: Sequence[str]) -> dict[str, int]:
-    """Numbers the words of a bilm-tf vocabulary file, one a line, from 1; 0 is `<pad>`.
+    """Assigns ids from 1 to the words of a vocabulary file, one per line; 0 is `<pad>`.
 
-    Source: bilm-tf's `Vocabulary`: of a word that occurs twice the later line counts, and both keep their number;
-    a `!!!MAXTERMID` line is not a word.
+    Source: bilm-tf's `Vocabulary`. A repeated word uses up an id on each line and keeps the last one; a `!!!MAXTERMID`
+    line is not a word.
     """
     words = [line.strip() for line in lines]
-    numbered = enumerate((word for word in words if word != "!!!MAXTERMID"), start=1)
-    return {word: number for number, word in numbered} | {PADDING: PADDING_ID}
+    return {word: i for i, word in enumerate((w for w in words if w != "!!!MAXTERMID"), 1)} | {PADDING: PADDING_ID}
+
+
+def read_vocabulary_file(path: str) -> dict[str, int]:
+    """Reads the ids of a vocabulary file.
+
+    Raises:
+        ValueError: if the file is not UTF-8.
+    """
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return read_vocabulary(list(lines))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
+
+
+def pop_saved_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
+    """Removes what transformers read from `tokenizer.json` from `kwargs`; returns the vocabulary in it."""
+    tokenizer_file = kwargs.pop("tokenizer_file", None)
+    vocabulary = kwargs.pop("vocab", None)
+    for key in ("tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"):
+        kwargs.pop(key, None)
+    if tokenizer_file is not None:
+        return Tokenizer.from_file(tokenizer_file).get_vocab()
+    return vocabulary if isinstance(vocabulary, dict) else None

@@ -1,17 +1,17 @@
-"""Where each position of an encoded text comes from, in the interface of the Rust `tokenizers.Encoding`.
+"""Where each position of an encoded text comes from, with the interface of the Rust `tokenizers.Encoding`.
 
-`BatchEncoding` asks such an object for `word_ids`, offsets and the maps between positions, words and characters of
-the text. A position of an ELMo text is one word, or a boundary, or padding:
+`BatchEncoding` asks this object for word ids, offsets and the maps between positions, words and characters. A position
+is a word, a boundary or padding; a second text may follow the first:
 
-    [padding] <S> w_1 .. w_n </S> [<S> w_1 .. w_m </S>] [padding]          with a second text in brackets
+    [padding] <S> w_1 .. w_n </S> [<S> w_1 .. w_m </S>] [padding]
 
-Deliberate difference from Rust: nothing is computed until it is asked for.
+Deliberate difference from Rust: positions are computed when first asked for.
 """
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .word_codec import BEGIN_SENTENCE, END_SENTENCE, PADDING
+from .word_codec import PADDING
 
 
 class Words(NamedTuple):
@@ -19,161 +19,130 @@ class Words(NamedTuple):
 
     Attributes:
         words: n strings.
-        offsets: n pairs, start and end of each word in characters of its text (of the word itself if pre-split).
-        numbers: n indices of the words in the text before truncation.
+        offsets: start and end of each word, in characters of its text, or of the word itself if pre-split.
+        indices: index of each word in the text before truncation.
     """
 
     words: list[str]
     offsets: list[tuple[int, int]]
-    numbers: range
+    indices: range
 
-    def cut(self, num_words: int, side: str) -> "Words":
-        """Takes `num_words` words off the `"left"` or `"right"` side."""
+    def drop(self, num_words: int, side: str) -> "Words":
+        """Drops `num_words` words from the `"left"` or `"right"` side."""
         kept = slice(num_words, None) if side == "left" else slice(0, max(len(self.words) - num_words, 0))
-        return Words(self.words[kept], self.offsets[kept], self.numbers[kept])
+        return Words(self.words[kept], self.offsets[kept], self.indices[kept])
 
 
 class Position(NamedTuple):
-    """What stands at one position."""
+    """One position; `text` (0 or 1) and `word_index` are None on added boundaries and padding."""
 
     word: str
     offset: tuple[int, int] = (0, 0)
-    sequence: int | None = None
-    number: int | None = None
+    text: int | None = None
+    word_index: int | None = None
     type_id: int = 0
-    is_padding: bool = False
+    attention: int = 1
+
+    @property
+    def is_special(self) -> int:
+        """1 on added boundaries and padding."""
+        return int(self.text is None)
+
+
+def _column(name: str, doc: str) -> Any:
+    return property(lambda encoding: [getattr(position, name) for position in encoding.positions], doc=doc)
 
 
 class WordEncoding:
-    """One encoded text, or pair of texts; method and attribute names are those of `tokenizers.Encoding`."""
+    """An encoded text or pair of texts; names are those of `tokenizers.Encoding`, and None marks what has no answer."""
 
     overflowing: tuple["WordEncoding", ...] = ()
 
-    def __init__(
-        self,
-        sequences: tuple[Words, ...],
-        has_boundaries: bool,
-        padding: int = 0,
-        padding_side: str = "right",
-        boundaries: tuple[str, str] = (BEGIN_SENTENCE, END_SENTENCE),
-    ) -> None:
-        """Describes one or two texts, with or without the `boundaries`, and `padding` positions on one side."""
-        self.sequences = sequences
-        self.has_boundaries = has_boundaries
+    def __init__(self, texts: tuple[Words, ...], boundaries: tuple[str, str] | None) -> None:
+        """Takes one or two texts, and the words to put around each, or None."""
+        self.texts = texts
         self.boundaries = boundaries
-        self.padding = padding
-        self.padding_side = padding_side
+        self.padding = 0
+        self.padding_side = "right"
 
     def __len__(self) -> int:
-        """Number of positions, padding included."""
+        """Number of positions, including padding."""
         return self.num_words + self.padding
 
     @property
     def num_words(self) -> int:
         """Number of positions without padding."""
-        return sum(len(sequence.words) + 2 * self.has_boundaries for sequence in self.sequences)
+        return sum(len(text.words) + (2 if self.boundaries else 0) for text in self.texts)
 
     @property
     def n_sequences(self) -> int:
         """1, or 2 for a pair of texts."""
-        return len(self.sequences)
+        return len(self.texts)
 
     @property
     def flat_words(self) -> list[str]:
-        """The words in order, boundaries among them, without padding."""
+        """The words and boundaries in order, without padding."""
         flat: list[str] = []
-        begin, end = self.boundaries
-        for sequence in self.sequences:
-            flat += [begin, *sequence.words, end] if self.has_boundaries else sequence.words
+        for text in self.texts:
+            flat += text.words if self.boundaries is None else [self.boundaries[0], *text.words, self.boundaries[1]]
         return flat
 
     @cached_property
     def positions(self) -> list[Position]:
-        """Every position, padding included."""
+        """Every position, including padding."""
         positions = []
-        begin, end = self.boundaries
-        for index, (words, offsets, numbers) in enumerate(self.sequences):
-            inner = [
-                Position(word, offset, index, number, index)
-                for word, offset, number in zip(words, offsets, numbers, strict=True)
-            ]
-            if self.has_boundaries:
-                inner = [Position(begin, type_id=index), *inner, Position(end, type_id=index)]
+        for text, (words, offsets, indices) in enumerate(self.texts):
+            parts = zip(words, offsets, indices, strict=True)
+            inner = [Position(word, offset, text, index, text) for word, offset, index in parts]
+            if self.boundaries is not None:
+                begin, end = self.boundaries
+                inner = [Position(begin, type_id=text), *inner, Position(end, type_id=text)]
             positions += inner
-        pads = [Position(PADDING, is_padding=True)] * self.padding
+        pads = [Position(PADDING, attention=0)] * self.padding
         return pads + positions if self.padding_side == "left" else positions + pads
 
-    @property
-    def tokens(self) -> list[str]:
-        """The word at each position."""
-        return [position.word for position in self.positions]
-
-    @property
-    def words(self) -> list[int | None]:
-        """The word's number in its text at each position, None on boundaries and padding."""
-        return [position.number for position in self.positions]
-
-    word_ids = words
-
-    @property
-    def sequence_ids(self) -> list[int | None]:
-        """0 or 1 at each position, None on boundaries and padding."""
-        return [position.sequence for position in self.positions]
-
-    @property
-    def type_ids(self) -> list[int]:
-        """0 or 1 at each position, that of the text on its boundaries, 0 on padding."""
-        return [position.type_id for position in self.positions]
-
-    @property
-    def offsets(self) -> list[tuple[int, int]]:
-        """Start and end of each position's word in characters, (0, 0) on boundaries and padding."""
-        return [position.offset for position in self.positions]
-
-    @property
-    def attention_mask(self) -> list[int]:
-        """1 at each position but padding."""
-        return [int(not position.is_padding) for position in self.positions]
-
-    @property
-    def special_tokens_mask(self) -> list[int]:
-        """1 on added boundaries and padding."""
-        return [int(position.sequence is None) for position in self.positions]
+    tokens = _column("word", "The word at each position.")
+    words = word_ids = _column("word_index", "The word's index in its text at each position.")
+    sequence_ids = _column("text", "0 or 1 at each position, for the first or second text.")
+    type_ids = _column("type_id", "As `sequence_ids`, but boundaries count to their text and padding is 0.")
+    offsets = _column("offset", "Start and end in characters of each word, (0, 0) on boundaries and padding.")
+    attention_mask = _column("attention", "0 on padding.")
+    special_tokens_mask = _column("is_special", "1 on added boundaries and padding.")
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """The text of a position, 0 or 1."""
-        return self.positions[token_index].sequence
+        return self.positions[token_index].text
 
     def token_to_word(self, token_index: int) -> int | None:
-        """The word's number in its text."""
-        return self.positions[token_index].number
+        """The word's index in its text."""
+        return self.positions[token_index].word_index
 
     def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
-        """Start and end of a position's word in characters of its text."""
+        """Start and end of a position's word, in characters."""
         position = self.positions[token_index]
-        return None if position.sequence is None else position.offset
+        return None if position.text is None else position.offset
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
-        """First position of a word and the position after it."""
-        for index, position in enumerate(self.positions):
-            if position.sequence == sequence_index and position.number == word_index:
-                return index, index + 1
+        """The position of a word, and the next position."""
+        for place, position in enumerate(self.positions):
+            if position.text == sequence_index and position.word_index == word_index:
+                return place, place + 1
         return None
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
-        """Start and end of a word in characters of its text."""
+        """Start and end of a word, in characters."""
         span = self.word_to_tokens(word_index, sequence_index)
         return None if span is None else self.positions[span[0]].offset
 
     def char_to_token(self, char_pos: int, sequence_index: int = 0) -> int | None:
-        """The position whose word holds a character of the text, None between words."""
-        for index, position in enumerate(self.positions):
+        """The position of the word that holds a character of the text."""
+        for place, position in enumerate(self.positions):
             start, end = position.offset
-            if position.sequence == sequence_index and start <= char_pos < end:
-                return index
+            if position.text == sequence_index and start <= char_pos < end:
+                return place
         return None
 
     def char_to_word(self, char_pos: int, sequence_index: int = 0) -> int | None:
-        """The number of the word that holds a character of the text, None between words."""
-        index = self.char_to_token(char_pos, sequence_index)
-        return None if index is None else self.positions[index].number
+        """The index of the word that holds a character of the text."""
+        place = self.char_to_token(char_pos, sequence_index)
+        return None if place is None else self.positions[place].word_index

@@ -1,12 +1,12 @@
-"""Raw text to words: what an ELMo's training text looked like before it was split on blanks.
+"""Splits raw text into words, as the training text of ELMo models was split.
 
-The official models read the One Billion Word corpus, tokenised as the Penn Treebank is: punctuation apart, English
-clitics apart (`do n't`, `Smith 's`, `can not`), hyphenated words whole. `PTB` says this as one ordered list of token
-shapes; at each place of the text the first shape that fits is the next word, and only white space lies between words.
-TF-Hub's default signature split on white space alone.
+The official models read the One Billion Word corpus, tokenised like the Penn Treebank: it splits off punctuation and
+English clitics (`do n't`, `Smith 's`, `can not`) and keeps hyphenated words whole. `PTB` is an ordered list of word
+patterns: at each place in the text, the first pattern that matches is the next word, and only white space separates
+words. TF-Hub's default signature splits on white space alone.
 
-Deliberate differences from the Treebank's `tokenizer.sed`: text is never changed (quotes stay as they are), so every
-word has its character offsets; a full stop is split off anywhere before white space, not only at the text's end;
+Deliberate differences from the Treebank's `tokenizer.sed`: the text never changes (quotes stay as they are), so every
+word has its character offsets; a full stop before any white space is split off, not only at the end of the text;
 web and mail addresses, file names, emoticons and numbers such as `7:45` stay whole.
 """
 
@@ -23,8 +23,8 @@ _ABBREVIATIONS = (
 )
 _FILE_SUFFIXES = "html?|pdf|docx?|xlsx?|txt|jpe?g|gif|png|zip"
 
-# Tried in this order. The second line fits most words at once, which is worth a third of the running time. The parts of
-# addresses are bounded, as they are on the net: unbounded, long text without blanks takes quadratic time.
+# Tried in this order. The second pattern matches most words at once, which saves a third of the running time. Address
+# parts have the length limits of real addresses: without a limit, long text without blanks takes quadratic time.
 PTB = (
     rf"(?i:can(?=not{_END})|(?:gon|wan)(?=na{_END})|got(?=ta{_END}))",  # can not, gon na, wan na, got ta
     r"\p{L}+(?=[\s,;?!)]|\z)",  # a plain word
@@ -40,15 +40,15 @@ PTB = (
     r"\p{N}+(?:[.,:/]\p{N}+)+",  # 3,500.50 and 7:45
     rf"(?:\p{{Lu}}{_APOSTROPHE}(?=\p{{Lu}}))?{_LETTER}+(?:-{_LETTER}+)*",  # well-known, O'Brien
     r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
-    r"\S\p{M}*",  # any other character is a word
+    r"\S\p{M}*",  # any other character
 )
 
 
 def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
-    """Builds the Rust pre-tokenizer of one name in `WORD_SPLITTERS`.
+    """Builds the Rust pre-tokenizer with a name from `WORD_SPLITTERS`.
 
     Raises:
-        ValueError: if `name` is not one of them.
+        ValueError: if the name is unknown.
     """
     if name == "ptb":
         return pre_tokenizers.Split(Regex("|".join(PTB)), behavior="removed", invert=True)

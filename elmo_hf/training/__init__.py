@@ -1,1 +1,1 @@
-"""Pretraining and adapting an ELMo."""
+"""Pretraining and adapting an ELMo: corpora, the Trainer, resumable runs."""

@@ -1,44 +1,41 @@
-"""Corpora out of text files, JSON lines and Hub datasets, through the `datasets` library, sentence by sentence.
+"""Corpora from text files, JSON lines and Hub datasets, read sentence by sentence through the `datasets` library.
 
 Every sentence is a list of words. A sentence that is a string is split on white space, because text for language models
-comes tokenised (bilm-tf's form: one sentence a line), or by a word splitter. Blank lines are left out.
+comes tokenised (bilm-tf's form: one sentence per line), or by a word splitter. Blank lines are skipped.
 """
 
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from glob import escape, glob, has_magic
+from glob import escape
 from io import StringIO
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from datasets import load_dataset
 
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
+from .corpus_files import JSON_SUFFIXES, corpus_files
 
 SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)
 COLUMNS = ("words", "tokens", "text", "sentence")
-# How each kind of file is named, and read by `datasets`; "utf-8-sig" skips the byte order mark that Windows puts first.
+# The builders of `datasets` and their settings; "utf-8-sig" skips the byte order mark that Windows writes.
 KINDS: dict[str, dict[str, str]] = {"text": {"encoding": "utf-8-sig"}, "json": {}}
-JSON_SUFFIXES = (".jsonl", ".json")
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def read_corpora(
     sources: Sequence[str], *, word_splitter: str = "whitespace", split: str = "train"
 ) -> Iterator[list[str]]:
-    """Reads sentences from one corpus after the other, streaming.
+    """Streams the sentences of one corpus after the other.
 
     Args:
-        sources: each a file, a pattern such as `"shards/*.txt.gz"`, a folder with a dataset, or the name of a Hub
-            dataset. Files are JSON lines (`.jsonl`, `.json`) or text with one sentence a line, plain or `.gz`. Of JSON
-            lines and datasets the first column is read that is called `words`, `tokens`, `text` or `sentence` and is
-            not empty; it holds strings, or lists of words.
-        word_splitter: how a string becomes words, `"whitespace"` or `"ptb"`.
-        split: of datasets.
+        sources: files, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or names of Hub datasets. Files
+            are JSON lines (`.jsonl`, `.json`) or text with one sentence per line, plain or `.gz`. JSON lines and
+            datasets have strings or lists of words in a column `words`, `tokens`, `text` or `sentence`; the first of
+            them that has a value is read.
+        word_splitter: how to split strings into words, `"whitespace"` or `"ptb"`.
+        split: the split to read of datasets.
 
     Raises:
         ValueError: if a pattern matches nothing, or a source has none of these columns or cannot be read.
@@ -62,7 +59,7 @@ def read_corpora(
 
 
 def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """How often each word occurs."""
+    """Counts how often each word occurs."""
     counts: Counter[str] = Counter()
     for words in sentences:
         counts.update(words)
@@ -70,18 +67,18 @@ def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
 
 
 def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count: int = 1) -> list[str]:
-    """The words of a softmax, one for each of its classes: `<S>`, `</S>`, `<UNK>`, then words by falling frequency.
+    """The words of a softmax in the order of its classes: `<S>`, `</S>`, `<UNK>`, then words by falling frequency.
 
-    Words of equal frequency are in the order of their code points. A word that cannot be a line of a vocabulary file,
-    such as one with a line break, is left out.
+    Words of equal frequency are sorted by code points. Words that cannot be a line of a vocabulary file, such as one
+    with a line break, are left out.
 
     Args:
         counts: how often each word occurs.
-        max_size: most words, the three included; None: no limit.
+        max_size: largest size of the vocabulary, the three included; None means unlimited.
         min_count: least occurrences of a word.
 
     Raises:
-        ValueError: if there is no word left.
+        ValueError: if no word is left.
     """
     frequent = [(-count, word) for word, count in counts.items() if count >= min_count and _is_line(word)]
     words = [word for _, word in sorted(frequent)]
@@ -95,7 +92,7 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
 
 
 def _is_line(word: str) -> bool:
-    """Whether a vocabulary file gives the word back, as a word like any other."""
+    """Whether a vocabulary file can hold the word as an ordinary word."""
     is_special = word in (*SPECIAL_WORDS, PADDING)
     return not is_special and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
 
@@ -107,20 +104,14 @@ def _checked_words(value: Any, source: str) -> list[str]:
 
 
 def _examples(source: str, split: str) -> Iterator[dict[str, Any]]:
-    """Every line of the files, or every row of the dataset, as `datasets` streams it."""
-    paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
-    is_dataset = not Path(paths[0] if paths else source).is_file()
-    if not paths:
-        raise ValueError(f"{source} matches no file.")
-    is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", *JSON_SUFFIXES))
-    if is_dataset and not is_name and not Path(source).is_dir():
-        raise ValueError(f"there is no file {source}.")
+    """Streams the lines of the files, or the examples of the dataset."""
+    paths = corpus_files(source)
     try:
-        if is_dataset:
+        if not paths:
             yield from load_dataset(source, split=split, streaming=True)
             return
         for kind, files in groupby(paths, _kind):
-            # `datasets` takes names for patterns.
+            # `datasets` takes file names as patterns.
             names = [escape(file) for file in files]
             yield from load_dataset(kind, data_files=names, split="train", streaming=True, **KINDS[kind])
     except (EOFError, OSError, ValueError, zlib.error) as error:

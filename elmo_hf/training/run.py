@@ -1,12 +1,10 @@
-"""A pretraining run from corpus to Hub folder, which goes on where it was killed.
+"""A pretraining run from corpus to Hub folder; a run that was killed resumes.
 
-    OUT/run.json             what the run was begun with: settings, architecture, fingerprint of the corpora
-    OUT/checkpoint-N/        the Trainer's, with the LSTM state; the best one on held-out text and the newest are kept
-    OUT/runs/                TensorBoard's events
-    OUT/config.json, ...     the finished model: weights, tokenizer, code
-    OUT/log.json, curve.png  its losses and held-out perplexities by step
-
-Glossary: B rows of a process, T steps of a window.
+OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
+OUT/checkpoint-N/        the Trainer's, with the LSTM state; the newest and the best on held-out text are kept
+OUT/runs/                TensorBoard's events
+OUT/config.json, ...     the finished model: weights, tokenizer, code
+OUT/log.json, curve.png  its losses and held-out perplexities by step
 """
 
 import dataclasses
@@ -16,13 +14,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ..files import new_file
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .trainer import ElmoPretrainer, PretrainingArguments, last_complete_checkpoint
+from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments, last_complete_checkpoint
 
-# Settings that make another run of it; the others say how often to log, or where.
+# Settings that change the result of a run; others say how often to log, or where.
 DECISIVE = (
     "seed",
     "data_seed",
@@ -50,7 +49,7 @@ DECISIVE = (
     "bf16",
     "fp16",
 )
-# What a config.json has beside the fields of `ElmoConfig`.
+# Keys of a config.json that are no fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
 
 
@@ -58,11 +57,11 @@ def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTrain
     """A model with random weights and its tokenizer.
 
     Args:
-        vocabulary: the file with the words of the softmax; with word input, of the word embedding too.
-        **fields: of `ElmoConfig`; the vocabulary's size follows from the file.
+        vocabulary: the file with the words of the softmax and, with word input, of the word embedding.
+        **fields: fields of `ElmoConfig`; the file determines the vocabulary's size.
 
     Raises:
-        ValueError: naming the field, the legal values and the value found.
+        ValueError: with the field, the legal values and the value found.
     """
     unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(ElmoConfig)} - CONFIG_KEYS)
     if unknown:
@@ -88,13 +87,13 @@ def pretrain(
     held_out: Corpus | None,
     args: PretrainingArguments,
 ) -> ElmoPretrainer:
-    """Trains, or goes on with the run that `args.output_dir` holds, and writes the finished model there.
+    """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
 
     Args:
-        model: with random weights, or one to adapt; what it starts from is not looked at again when a run goes on.
+        model: with random weights, or one to adapt; a resumed run replaces its weights.
         tokenizer: with the vocabulary of the softmax.
         train: the corpus.
-        held_out: text to score at each checkpoint, by which the best one is chosen; None: the last one is it.
+        held_out: text scored at each checkpoint to choose the best one. None keeps the last checkpoint.
         args: settings.
 
     Returns:
@@ -107,7 +106,7 @@ def pretrain(
     if tokenizer.num_word_classes != model.config.num_softmax_words:
         raise ValueError(
             f"the vocabulary has {tokenizer.num_word_classes} words and the model's softmax "
-            f"{model.config.num_softmax_words}; they must be as many."
+            f"{model.config.num_softmax_words}; the numbers must be equal."
         )
     if held_out is not None and len(held_out) == 0:
         raise ValueError("the held-out text has no sentences.")
@@ -123,7 +122,7 @@ def pretrain(
         _write_json(output / "run.json", description)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
-        trainer.evaluate()  # no schedule asked for scores on the way
+        trainer.evaluate()  # no schedule asked for scores during training
     if trainer.is_world_process_zero():
         log = trainer.state.log_history
         _write_json(output / "log.json", log)
@@ -141,17 +140,10 @@ def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
     losses, perplexities = figure.subplots(1, 2)
     losses.set(title="Training loss", xlabel="step", ylabel="nats per prediction")
     perplexities.set(title="Held-out perplexity, full softmax", xlabel="step", yscale="log")
-    for axes, names in (
-        (losses, ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")),
-        (
-            perplexities,
-            tuple(
-                f"eval_{state}{direction}_perplexity"
-                for direction in ("forward", "backward")
-                for state in ("", "carried_")
-            ),
-        ),
-    ):
+    scores = [
+        f"eval_{state}{direction}_perplexity" for direction in ("forward", "backward") for state in ("", "carried_")
+    ]
+    for axes, names in ((losses, LOSSES), (perplexities, scores)):
         for name in names:
             points = [(entry["step"], entry[name]) for entry in log if name in entry]
             if points:
@@ -178,38 +170,38 @@ def _description(
 
 def _fingerprint(corpus: Corpus) -> dict[str, Any]:
     digest = hashlib.sha256()
-    for array in (corpus.rows, corpus.starts, corpus.ids, corpus.classes):
+    for array in (corpus.words, corpus.starts, corpus.ids, corpus.classes):
         digest.update(array.tobytes())
     return {"sentences": len(corpus), "words": corpus.num_words, "sha256": digest.hexdigest()}
 
 
 def _compare(output: Path, description: dict[str, Any]) -> None:
-    """Compares what a run was begun with and what is asked for now.
+    """Compares how a run was started with the settings now.
 
     Raises:
-        ValueError: naming the differences.
+        ValueError: with the differences.
     """
     try:
-        begun = json.loads((output / "run.json").read_text(encoding="utf-8"))
+        started = json.loads((output / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{output} holds checkpoints, but no record of how their run was begun ({error}); choose another folder."
+            f"{output} holds checkpoints, but no record of how their run was started ({error}); choose another folder."
         ) from error
     differences = [
-        f"{part}.{name} was {begun[part].get(name)}, now {description[part].get(name)}"
+        f"{part}.{name} was {started[part].get(name)}, now {description[part].get(name)}"
         for part in description
-        for name in sorted({*begun[part], *description[part]})
-        if begun[part].get(name) != description[part].get(name)
+        for name in sorted({*started[part], *description[part]})
+        if started[part].get(name) != description[part].get(name)
     ]
     if differences:
         raise ValueError(
-            f"{output} holds a run that was begun otherwise ({'; '.join(differences)}). "
-            "Give the same settings to go on with it, or choose another folder."
+            f"{output} holds a run that was started with different settings ({'; '.join(differences)}). "
+            "Give the same settings to resume it, or choose another folder."
         )
 
 
 def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, output: Path) -> None:
-    """Writes the finished model, last of all the file that says it is finished."""
+    """Writes the finished model, and last the file that marks it as finished."""
     partial = output / ".model.partial"
     shutil.rmtree(partial, ignore_errors=True)
     model.save_pretrained(partial)
@@ -220,6 +212,5 @@ def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, output: Pa
 
 
 def _write_json(path: Path, value: Any) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    with new_file(path) as partial:
+        partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

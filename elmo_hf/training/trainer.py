@@ -4,22 +4,21 @@ One step takes a window of T steps of every row (`streams.py`) and minimises
 
     T . (forward loss + backward loss) / 2
 
-with one clipping of the global gradient norm and Adagrad, whose accumulator starts at 1: because of that start and of
-the absolute clipping the factor T is not a matter of units. The LSTM state of a window is the next one's start; no
-gradient goes back over the border (truncated back-propagation through time). The defaults are bilm-tf's; each of its
-habits is one setting of `PretrainingArguments`.
+with one clip of the global gradient norm and Adagrad, whose accumulator starts at 1. That start and the absolute clip
+make the factor T matter. The LSTM state after a window starts the next one; no gradient crosses the border (truncated
+back-propagation through time). The defaults are bilm-tf's; each is one setting of `PretrainingArguments`.
 
-With several processes, each trains rows of its own of the same streams, so N processes of B rows do what one process
-of N x B rows does, up to the order of summation (and to the random numbers of dropout and sampling, which each
-process draws for itself, as each of bilm-tf's towers does).
+With several processes, each trains its own rows of the same streams. N processes of B rows do what one process of
+N x B rows does, up to the order of summation and to the random numbers of dropout and sampling, which each process
+draws for itself, like bilm-tf's towers.
 
-Held-out text is scored with the full softmax, in both directions, from the zero state (how ELMo is used) and with the
-state carried along (bilm-tf's test). A checkpoint holds the LSTM state beside weights, optimiser and random generators,
-and the place in the data follows from the number of steps, so training that was killed goes on bit for bit.
+Held-out text is scored with the full softmax, in both directions, from the zero state (as ELMo is used) and with the
+state carried along (bilm-tf's test). A checkpoint holds the LSTM state with the weights, the optimiser and the random
+generators. The step count determines the place in the data, so a run that was killed resumes bit for bit.
 
 Glossary: B rows of a process, T steps of a window.
 
-Deliberate differences from bilm-tf: sampled losses are logged under names of their own; held-out text is scored during
+Deliberate differences from bilm-tf: sampled losses have names of their own in the logs; held-out text is scored during
 training; a sentence may begin from the zero state (`reset_probability`).
 """
 
@@ -43,7 +42,7 @@ from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import score_carried, score_from_zero, stream_inputs
 from ..language_model.streams import Stream
-from ..model.lstmp import BiLMState
+from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
 
 logger = logging.getLogger(__name__)
@@ -53,16 +52,16 @@ LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_back
 
 @dataclass
 class PretrainingArguments(TrainingArguments):
-    """Settings of a training run: those of the Trainer, with bilm-tf's values, and these.
+    """Settings of a training run: those of the Trainer, with bilm-tf's values as defaults, and some more.
 
-    `per_device_train_batch_size` is B, the number of rows; `num_train_epochs` counts passes over the corpus.
+    `per_device_train_batch_size` is B; `num_train_epochs` counts passes over the corpus.
 
     Attributes:
         unroll_steps: T, words of a row in one step; gradients do not go further back.
-        scale_loss_by_steps: whether the loss is multiplied by T before its gradient is taken, as bilm-tf does.
-        adagrad_start: what Adagrad's accumulator starts from (torch's own default is 0).
-        reset_probability: chance of a sentence to begin from the zero state; 0: never, as in bilm-tf.
-        frozen_steps: steps at the start in which only the softmax learns, for a model that comes without one.
+        scale_loss_by_steps: whether to multiply the loss by T before computing its gradient, as bilm-tf does.
+        adagrad_start: initial value of Adagrad's accumulator (torch's own default is 0).
+        reset_probability: chance that a sentence begins from the zero state; 0 in bilm-tf.
+        frozen_steps: first steps, in which only the softmax learns, for a model that comes without one.
     """
 
     unroll_steps: int = field(default=20)
@@ -76,16 +75,16 @@ class PretrainingArguments(TrainingArguments):
     lr_scheduler_type: str = field(default="constant")
     max_grad_norm: float = field(default=10.0)
     optim: str = field(default="adagrad")
-    # A loss that is not a number is logged as such.
+    # Log a loss of NaN as NaN.
     logging_nan_inf_filter: bool = field(default=False)
-    # The scalar mixes have no part in the loss.
+    # The scalar mixes do not affect the loss.
     ddp_find_unused_parameters: bool | None = field(default=True)
 
     def __post_init__(self) -> None:
-        """Validates.
+        """Validates the settings.
 
         Raises:
-            ValueError: naming the setting, the legal values and the value found.
+            ValueError: with the setting, the legal values and the value found.
         """
         if self.unroll_steps < 1:
             raise ValueError(f"`unroll_steps` must be at least 1, found {self.unroll_steps}.")
@@ -98,7 +97,7 @@ class PretrainingArguments(TrainingArguments):
 
     @property
     def device(self) -> torch.device:
-        """Where this process trains; a processor has no number, which Accelerate gives it and torch cannot load to."""
+        """The device of this process. Accelerate gives a CPU an index, which torch cannot load to."""
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
@@ -109,16 +108,16 @@ class PretrainingArguments(TrainingArguments):
 
 
 class Windows(Dataset):
-    """Window after window of one process's rows, as arguments of `ElmoForPreTraining`; item k is the k-th window."""
+    """Windows of one process's rows, as arguments of `ElmoForPreTraining`."""
 
     def __init__(self, corpus: Corpus, num_rows: int, own_rows: range, args: PretrainingArguments) -> None:
-        """Cuts `num_rows` rows of the corpus into windows, of which this process reads `own_rows`."""
+        """Cuts `num_rows` rows of the corpus into windows; this process reads `own_rows` of them."""
         self._corpus, self._num_rows, self._own_rows, self._args = corpus, num_rows, own_rows, args
-        # Made where they are read, because workers of a DataLoader get this object pickled.
+        # Made on first use, because workers of a DataLoader get this object pickled.
         self._streams: list[Stream] = []
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
-        """The window; going forward is cheap, going back starts anew."""
+        """The window at `index`; moving forward is cheap, moving back restarts the streams."""
         step = index * self._args.unroll_steps
         if not self._streams or step < self._streams[0].step:
             self._streams = self._start()
@@ -140,20 +139,20 @@ class Windows(Dataset):
         ]
 
 
-class WindowNumbers(Sampler):
-    """Batch sampler of the windows of one pass after the other, numbered on from pass to pass."""
+class WindowIndices(Sampler):
+    """Batch sampler of window indices, which count on from pass to pass."""
 
     def __init__(self, num_windows: int, trainer: Trainer) -> None:
-        """`num_windows` is the number of windows of a pass; `trainer` knows how many passes are over."""
+        """`num_windows` are those of a pass; `trainer` knows how many passes are over."""
         self._num_windows = num_windows
         self._trainer = trainer
 
     def __iter__(self) -> Iterator[list[int]]:
-        """One window a batch; none where a run that goes on was killed after its last step."""
+        """One window per batch; none for a resumed run that was killed after its last step."""
         if self._trainer.state.global_step >= self._trainer.state.max_steps:
             return iter([])
         first = int(self._trainer.state.epoch or 0) * self._num_windows
-        return iter([[number] for number in range(first, first + self._num_windows)])
+        return iter([[index] for index in range(first, first + self._num_windows)])
 
     def __len__(self) -> int:
         """Windows of a pass."""
@@ -161,9 +160,9 @@ class WindowNumbers(Sampler):
 
 
 class ElmoPretrainer(ElmoTrainer):
-    """The Trainer, where the LSTM state goes along from step to step.
+    """A Trainer that carries the LSTM state from step to step.
 
-    `train_dataset` and `eval_dataset` are `Corpus`es.
+    `train_dataset` and `eval_dataset` are of class `Corpus`.
     """
 
     control: TrainerControl
@@ -171,11 +170,11 @@ class ElmoPretrainer(ElmoTrainer):
     def __init__(self, model: ElmoForPreTraining, args: PretrainingArguments, **kwargs: Any) -> None:
         """Takes the arguments of `Trainer`."""
         super().__init__(model, args, **kwargs)
-        # The Trainer divides by the number of accumulated windows; older transformers let Accelerate do it once more.
+        # The Trainer divides by the number of accumulated windows; older transformers let Accelerate divide again.
         self.accelerator.gradient_accumulation_steps = 1
         self.bilm_state: BiLMState | None = None
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
-        self.add_callback(_Start(self))
+        self.add_callback(_StartCallback(self))
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
@@ -190,14 +189,14 @@ class ElmoPretrainer(ElmoTrainer):
         own = range(self.args.process_index * rows, (self.args.process_index + 1) * rows)
         return DataLoader(
             Windows(corpus, num_rows, own, self.args),
-            batch_sampler=WindowNumbers(num_windows, self),
+            batch_sampler=WindowIndices(num_windows, self),
             collate_fn=_only,
             num_workers=self.args.dataloader_num_workers,
         )
 
     @staticmethod
     def get_optimizer_cls_and_kwargs(args: PretrainingArguments, *others: Any) -> tuple[Any, dict[str, Any]]:
-        """The Trainer's optimiser; Adagrad with the start of its accumulator, on CPUs in one pass over the weights."""
+        """The Trainer's optimiser; Adagrad with `adagrad_start` and, on CPUs, fused into one pass over the weights."""
         optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, *others)
         if args.optim == "adagrad":
             settings["initial_accumulator_value"] = args.adagrad_start
@@ -205,7 +204,7 @@ class ElmoPretrainer(ElmoTrainer):
         return optimizer_class, settings
 
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        """The loss of one window, from the state of the one before."""
+        """The loss of one window, from the state after the window before."""
         outputs = model(**inputs, state=self.bilm_state)
         self.bilm_state = BiLMState(*outputs["state"])
         for name in LOSSES:
@@ -214,7 +213,7 @@ class ElmoPretrainer(ElmoTrainer):
         return outputs["loss"] * self._loss_scale
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One window; returns its loss in nats per prediction, without the factor of the gradient."""
+        """Trains on one window; returns its loss in nats per prediction, without the factor T."""
         return super().training_step(*args, **kwargs) / self._loss_scale
 
     @property
@@ -222,7 +221,7 @@ class ElmoPretrainer(ElmoTrainer):
         return self.args.unroll_steps if self.args.scale_loss_by_steps else 1
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Adds each direction's mean loss since the last log, and of exact losses the perplexity."""
+        """Adds each direction's mean loss since the last log."""
         if "loss" in logs:
             for name, values in self._losses.items():
                 mean = self.accelerator.reduce(torch.stack(values).mean(), reduction="mean").item()
@@ -233,7 +232,7 @@ class ElmoPretrainer(ElmoTrainer):
     def evaluate(
         self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Scores held-out text; the keys of the metrics say direction and state.
+        """Scores held-out text; the names of the metrics contain direction and state.
 
         Raises:
             ValueError: if there is no held-out text.
@@ -257,12 +256,12 @@ class ElmoPretrainer(ElmoTrainer):
         return metrics
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Saves the LSTM state beside the random generators: both are each process's own."""
+        """Saves this process's LSTM state with its random generators."""
         super()._save_rng_state(output_dir)
         if self.bilm_state is not None:
             state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
             save_file(state, self._state_file(output_dir))
-        # What is written next says that the checkpoint is whole.
+        # The next file marks the checkpoint as complete.
         self.accelerator.wait_for_everyone()
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
@@ -270,7 +269,7 @@ class ElmoPretrainer(ElmoTrainer):
         if checkpoint is not None:
             path = self._state_file(checkpoint)
             if not path.is_file():
-                raise ValueError(f"{path} is not there; a run goes on with as many processes as it was begun with.")
+                raise ValueError(f"{path} is missing; resume a run with the number of processes that started it.")
             state = load_file(path)
             self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
 
@@ -278,8 +277,8 @@ class ElmoPretrainer(ElmoTrainer):
         return Path(folder) / f"bilm_state_{self.args.process_index}.safetensors"
 
 
-class _Start(TrainerCallback):
-    """What happens at the start of training, and of its steps."""
+class _StartCallback(TrainerCallback):
+    """Acts at the start of training and of each step."""
 
     def __init__(self, trainer: ElmoPretrainer) -> None:
         self._trainer = trainer
@@ -288,12 +287,12 @@ class _Start(TrainerCallback):
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._trainer.bilm_state = None
-        # A checkpoint brings the way of computing that was chosen for the device it was written on.
+        # A checkpoint sets `fused` for the device that wrote it.
         optimizer = kwargs["optimizer"]
         for group in optimizer.param_groups:
             if "fused" in group:
                 group["fused"] = optimizer.defaults["fused"]
-        # Where the run goes on under another name of its folder, the Trainer would lose its best checkpoint.
+        # The Trainer would lose the best checkpoint of a folder that was renamed.
         best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
         if best.is_dir():
             state.best_model_checkpoint = str(best)
@@ -311,7 +310,7 @@ class _Start(TrainerCallback):
 
 
 def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, float]:
-    """Perplexities of a text: from the zero state, and (`carried_`) with the state carried along."""
+    """Perplexities of a text from the zero state and, with prefix `carried_`, with the state carried along."""
     zero, carried = score_from_zero(model, corpus), score_carried(model, corpus)
     metrics = {}
     for prefix, scores in (("", zero), ("carried_", carried)):
@@ -322,15 +321,15 @@ def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, flo
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint whose last file is whole: a run may have been killed while it wrote one."""
-    numbered = [
+    """The newest checkpoint whose last file is valid; a run may have been killed while it wrote one."""
+    checkpoints = [
         (int(path.name.rpartition("-")[2]), path) for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()
     ]
-    for _, path in sorted(numbered, reverse=True):
+    for _, path in sorted(checkpoints, reverse=True):
         try:
             json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            logger.warning("%s is incomplete and left out.", path)
+            logger.warning("%s is incomplete, so it is ignored.", path)
             continue
         return path
     return None

@@ -1,7 +1,7 @@
-"""Plain-text books to sentences of words, one sentence a line: the text that the shipped model is trained on.
+"""Turns plain-text books into the training text of the shipped model: one sentence per line, words between blanks.
 
-Lines are joined to paragraphs, paragraphs cut into sentences after `.`, `!` or `?` where a capital follows, and
-sentences into words as the Penn Treebank does, with the package's own splitter. Underscores that mark italics go.
+Lines are joined into paragraphs. Paragraphs are cut into sentences after `.`, `!` or `?` before a capital, sentences
+into words as in the Penn Treebank, by the package's own splitter. Underscores, which mark italics, are removed.
 """
 
 import csv
@@ -20,13 +20,13 @@ ENDS_IN_ABBREVIATION = re.compile(rf"\b(?:{ABBREVIATIONS})\.$")
 
 
 def list_books(part: str) -> list[str]:
-    """Paths, below the data folder, of the books of a part: `train`, `dev` or `test`."""
+    """Paths, relative to the data folder, of the books in a part: `train`, `dev` or `test`."""
     with BOOKS.open(encoding="utf-8") as file:
         return [row["file"] for row in csv.DictReader(file, delimiter="\t") if row["part"] == part]
 
 
 def write_sentences(paths: list[Path], output: Path) -> int:
-    """Writes the sentences of books, words separated by blanks; returns how many."""
+    """Writes the sentences of all books and returns their count."""
     lines = [" ".join(words) + "\n" for path in paths for words in read_book(path)]
     output.write_text("".join(lines), encoding="utf-8")
     return len(lines)
@@ -48,7 +48,7 @@ def read_book(path: Path) -> Iterator[list[str]]:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Cuts a paragraph after full stops, exclamation and question marks, but not after abbreviations and initials."""
+    """Cuts a paragraph after full stops, exclamation and question marks, but not after abbreviations or initials."""
     sentences, begin = [], 0
     for match in SENTENCE_END.finditer(paragraph):
         if not ENDS_IN_ABBREVIATION.search(paragraph[begin : match.start()]):

@@ -1,7 +1,7 @@
-"""Makes the folder that the package ships out of a trained model: `python examples/tiny_model/ship.py MODEL`.
+"""Turns a trained model into the folder that the package ships: `python examples/tiny_model/ship.py MODEL`.
 
-Half precision on disk, computed with in float32; no code, because the package has it; the run's log and picture go
-beside this file.
+The weights are stored in half precision and load as float32. The folder holds no code, because the package has it. The
+run's log and curve are copied beside this file.
 """
 
 import argparse
@@ -20,10 +20,10 @@ LARGEST = 8 * 2**20
 
 
 def ship(source: Path, destination: Path) -> int:
-    """Writes the folder anew, all but its model card; returns its size in bytes.
+    """Replaces all of the folder but its model card; returns its size in bytes.
 
     Raises:
-        ValueError: if it is larger than `LARGEST`.
+        ValueError: if the folder is larger than `LARGEST` bytes.
     """
     model = load_complete(source, ElmoForPreTraining).to(torch.float16)
     for path in destination.glob("*"):

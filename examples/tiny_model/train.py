@@ -1,7 +1,7 @@
 """Trains the small English model that the package ships: `python examples/tiny_model/train.py DATA OUT`.
 
-DATA is the folder that holds the books of `books.tsv` (all in the public domain; their sources are named there). OUT
-gets the text, the vocabulary, the run and the finished model. Given again, the command goes on where it was killed.
+DATA is the folder with the books of `books.tsv`, which names their sources; all are in the public domain. OUT receives
+the text, the vocabulary, the run and the finished model. Repeating the command resumes an interrupted run.
 """
 
 import argparse
@@ -22,7 +22,7 @@ VOCABULARY_SIZE = 10_000
 
 
 def main() -> None:
-    """Text, vocabulary, training."""
+    """Writes text and vocabulary, then trains."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder with the books")
     parser.add_argument("output", type=Path, help="folder for text, vocabulary and run")
@@ -33,8 +33,8 @@ def main() -> None:
 
     texts = {part: output / f"{part}.txt" for part in ("train", "dev", "test")}
     for part, text in texts.items():
-        number = write_sentences([arguments.data / book for book in list_books(part)], text)
-        print(f"{text}: {number:,} sentences")
+        count = write_sentences([arguments.data / book for book in list_books(part)], text)
+        print(f"{text}: {count:,} sentences")
     words = output / "words.txt"
     counts = count_words(read_corpora([str(texts["train"])]))
     words.write_text("".join(f"{word}\n" for word in make_vocabulary(counts, VOCABULARY_SIZE)), encoding="utf-8")

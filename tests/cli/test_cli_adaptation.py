@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import assert_fails
 from language_models import state_of, words_file
 from newcomer import pretrain, pretrain_whole, write_files
 from pretraining_runs import VOCABULARY
-from test_cli import assert_fails
 from typer.testing import Result
 
 from elmo_hf import ElmoTokenizer

@@ -1,4 +1,4 @@
-"""bilm-tf's training checkpoints: which variable is which array, and which are left out."""
+"""bilm-tf's training checkpoints: how variables become arrays, and which are left out."""
 
 from pathlib import Path
 

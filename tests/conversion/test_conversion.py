@@ -1,4 +1,4 @@
-"""Checkpoints there and back: bit by bit, beside the NumPy witness, and with word input."""
+"""Checkpoints there and back, bit by bit; comparison with the NumPy witness; word input."""
 
 import json
 from pathlib import Path
@@ -27,8 +27,9 @@ from checkpoints import (
 from safetensors.numpy import load_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion import convert
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp, largest_difference
+from elmo_hf.conversion import check
+from elmo_hf.conversion.check import largest_difference
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options, options_from_config
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
@@ -206,7 +207,7 @@ def test_check_sees_a_nan_in_any_sentence(sentence: int, tiny_folder: Path, monk
     embed = ReferenceElmo.embed
 
     def embed_with_nan(self: ReferenceElmo, words: list[str]) -> np.ndarray:
-        return embed(self, words) * (np.nan if list(words) == list(convert.CHECK_SENTENCES[sentence]) else 1)
+        return embed(self, words) * (np.nan if list(words) == list(check.CHECK_SENTENCES[sentence]) else 1)
 
     monkeypatch.setattr(ReferenceElmo, "embed", embed_with_nan)
     assert np.isnan(largest_difference(tiny_folder, ReferenceElmo(*base_checkpoint())))

@@ -1,4 +1,4 @@
-"""What cannot be converted: every refusal names what is wrong, and leaves nothing behind."""
+"""Refused checkpoints: every error names the fault, and no file is left."""
 
 import re
 from collections.abc import Callable

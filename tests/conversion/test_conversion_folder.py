@@ -1,4 +1,4 @@
-"""What a converted folder holds: its files, its weights, its card."""
+"""A converted folder: its files, its weights, its card."""
 
 import hashlib
 import re
@@ -17,7 +17,8 @@ from checkpoints import (
 from huggingface_hub import ModelCard
 from safetensors.numpy import load_file
 
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, largest_difference
+from elmo_hf.conversion.check import largest_difference
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.conversion.files import read_hdf5
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 

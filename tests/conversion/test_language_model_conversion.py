@@ -45,9 +45,9 @@ def test_losses_are_those_that_bilm_tf_computed(tiny_lm_folder: Path) -> None:
         with torch.no_grad():
             outputs = model(
                 tensor("forward_char_ids") + 1,
-                backward_input_ids=tensor("backward_char_ids") + 1,
+                backward_input_ids=tensor("backward_char_ids").flip(1) + 1,
                 forward_targets=tensor("forward_targets"),
-                backward_targets=tensor("backward_targets"),
+                backward_targets=tensor("backward_targets").flip(1),
                 state=state,
             )
         state = outputs.state

@@ -1,4 +1,4 @@
-"""Checkpoints with a softmax that are refused, or taken with a warning, each with its reason."""
+"""Checkpoints with a softmax that are refused or converted with a warning; the message gives the reason."""
 
 import json
 import logging
@@ -191,7 +191,7 @@ FAULTS: dict[str, tuple[Callable[[AllenNlpFiles], AllenNlpFiles], str]] = {
     ),
     "dropout": (set_option("dropout", 1.0), "options.json: `lm_dropout` must be in [0, 1), found 1.0."),
     "sampling": (set_option("sample_softmax", "yes"), "options.json: `softmax` must be one of 'full', 'sampled'"),
-    "samples": (set_option("n_negative_samples_batch", 12), "options.json: `num_softmax_samples` may be at most"),
+    "samples": (set_option("n_negative_samples_batch", 12), "options.json: `num_softmax_samples` must be at most"),
     "shared by characters": (set_option("share_embedding_softmax", True), "`share_embedding_softmax` needs"),
 }  # fmt: skip
 

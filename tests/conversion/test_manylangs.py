@@ -1,4 +1,4 @@
-"""ELMoForManyLangs: its own numbers in both calls, models with words or characters alone, and what is refused."""
+"""ELMoForManyLangs: its own numbers in both calls, models with only words or only characters, and refusals."""
 
 import io
 import json
@@ -15,9 +15,8 @@ from checkpoints import run_python
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.formats import convert_source
 from elmo_hf.conversion.readers.manylangs import PACKAGED, read_manylangs
 from elmo_hf.conversion.sources import open_source
 
@@ -274,7 +273,7 @@ FAULTS = {
         "source has char.dic, but `char_emb_layer.embedding.weight` is no table in token_embedder.pkl.",
     ),
     "not UTF-8": (append("word.dic", b"\xff\t3\n"), "word.dic is not UTF-8: "),
-    "no unknown": (replace_file("word.dic", b"a\t0\n"), "word.dic lacks `<oov>`, which stands for what is not in it."),
+    "no unknown": (replace_file("word.dic", b"a\t0\n"), "word.dic lacks `<oov>`, the symbol for everything that"),
     "no marks": (replace_file("char.dic", b"<oov>\t0\n"), "lacks character <bos>, character <eos>, character <pad>"),
 }  # fmt: skip
 

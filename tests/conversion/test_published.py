@@ -1,4 +1,4 @@
-"""Downloading a published checkpoint, against a server on this machine."""
+"""Downloads of a published checkpoint, from a server on this machine."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The conversion engine: what each operation moves where, there and back, and what `import_arrays` refuses."""
+"""The conversion engine: each operation in both directions, and the arrays that `import_arrays` refuses."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from elmo_hf.conversion.rules import (
     import_arrays,
 )
 
-# Operation, the foreign arrays, and ours: no two sizes of an array are equal.
+# Operation, foreign arrays, our arrays; no array has two equal sizes.
 OPERATIONS = {
     "transpose matrix": (Transpose(), [[[1, 2, 3], [4, 5, 6]]], [[[1, 4], [2, 5], [3, 6]]]),
     "transpose kernel": (
@@ -79,7 +79,7 @@ def test_lstm_kernel_comes_apart_by_gate_and_by_input_and_recurrent_rows() -> No
     rule = Rule("W_0", kernel.shape, ("input", "recurrent"), KERNEL_OPS)
     imported = import_arrays([rule], {"W_0": kernel}, "weights.hdf5")
     assert imported["input"].shape == imported["recurrent"].shape == (4 * cell, size)
-    # torch's gates i, f, g, o stand at these places of TensorFlow's i, j, f, o.
+    # Positions of torch's gates i, f, g, o among TensorFlow's i, j, f, o.
     for ours, theirs in enumerate((0, 2, 1, 3)):
         for unit in range(cell):
             for row in range(size):

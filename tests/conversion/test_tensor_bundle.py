@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints: what the reader reads, and what it refuses; every number is backed by a checksum."""
+"""TensorFlow's checkpoints: bits that the reader returns, and files that it refuses."""
 
 import json
 import re
@@ -164,16 +164,16 @@ def test_a_missing_index_is_named(tmp_path: Path) -> None:
 def test_an_enormous_index_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "model.ckpt-1.index", "wb") as file:
         file.truncate(1 << 40)
-    message = "has 1099511627776 bytes, more than the 1048576 that are read of an index; an ELMo's has about 5,000."
+    message = "has 1099511627776 bytes; an index may have at most 1048576, and an ELMo's has about 5,000."
     with pytest.raises(ConversionError, match=message):
         TensorBundle(tmp_path / "model.ckpt-1")
 
 
 SLICE = field(7, field(1, b""))
 FAULTY_TENSORS = {
-    "sliced": (only_message() + SLICE, "was saved in parts by a partitioner, which is not read."),
-    "text": (only_message(dtype=7), "has TensorFlow's type number 7; read are [1, 2, 3, 9, 19]."),
-    "no type": (only_message(dtype=0), "has TensorFlow's type number 0; read are"),
+    "sliced": (only_message() + SLICE, "was saved in parts by a partitioner, which is not supported."),
+    "text": (only_message(dtype=7), "has TensorFlow's type 7; supported: [1, 2, 3, 9, 19]."),
+    "no type": (only_message(dtype=0), "has TensorFlow's type 0; supported:"),
     "shape too large": (only_message(shape=(2**62, 2**62)), f"has shape {(2**62, 2**62)} of float32, which are not"),
     "negative axis": (only_message(shape=(2**64 - 4,)), "of float32, which are not 16 bytes."),
     "size too large": (only_message(shape=(2**40,), size=2**42), "is truncated: `x` of"),
@@ -204,7 +204,7 @@ def test_an_unknown_name_is_a_key_error(tmp_path: Path) -> None:
 
 def test_a_big_endian_checkpoint_is_refused(tmp_path: Path) -> None:
     prefix = write_one(tmp_path, only_message(), header_message(endianness=1))
-    with pytest.raises(ConversionError, match="is of a big-endian machine, whose checkpoints are not read"):
+    with pytest.raises(ConversionError, match="comes from a big-endian machine, whose checkpoints are not supported"):
         TensorBundle(prefix)
 
 
@@ -251,7 +251,7 @@ def test_faulty_index_is_refused(content: bytes, message: str, tmp_path: Path) -
     with pytest.raises(ConversionError, match=re.escape(message)) as caught:
         TensorBundle(tmp_path / "model.ckpt-1")
     assert f"{path} cannot be read as the index of a TensorFlow checkpoint: " in str(caught.value)
-    assert "checkpoints of TensorFlow's older V1 format have to be saved anew with it." in str(caught.value)
+    assert "save checkpoints of TensorFlow's older V1 format again with TensorFlow." in str(caught.value)
 
 
 def test_an_index_of_any_bytes_with_right_checksums_is_read_or_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""bilm-tf's dumps of token vectors: the same biLM on words instead of their characters."""
+"""bilm-tf's dumps of token vectors: the same biLM reads words instead of characters."""
 
 import json
 import re
@@ -11,9 +11,8 @@ from checkpoints import BASE, Arrays, base_checkpoint, bits, read_datasets, shar
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.convert import allennlp_to_folder, folder_to_allennlp
+from elmo_hf.conversion.convert import allennlp_to_folder, convert_source, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.formats import convert_source
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
@@ -69,7 +68,7 @@ def test_the_model_returns_to_bilm_tfs_files_bit_by_bit(given: Given, tmp_path: 
 def test_a_real_dump_gives_tensorflows_token_vectors(tmp_path: Path) -> None:
     source = shared("fixtures", "bilm_tf_fixture")
     words = (source / "vocab_test.txt").read_text(encoding="utf-8").splitlines()
-    # The file's vocabulary lacks the boundaries, which the tokenizer needs: they stand for some of its words.
+    # The tokenizer needs the boundaries, which the file's vocabulary lacks: they replace its first words.
     words[:3] = ["<S>", "</S>", "<UNK>"]
     (tmp_path / "words.txt").write_text("\n".join(words), encoding="utf-8")
     given = Given(

@@ -1,4 +1,4 @@
-"""Trained AllenNLP models with ELMo inside: the biLM, its mixes, its settings, and what is left behind."""
+"""Trained AllenNLP models with ELMo inside: the biLM, its mixes, its settings, and the parts left out."""
 
 import json
 import re
@@ -23,9 +23,8 @@ from checkpoints import FIXTURES, read_datasets, shared
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.formats import convert_source
 from elmo_hf.conversion.readers.trained_allennlp import read_trained_allennlp
 from elmo_hf.conversion.sources import open_source
 

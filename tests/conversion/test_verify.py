@@ -1,4 +1,4 @@
-"""`elmo-hf verify`: with the true weights of a published model, or with any that are taken for one."""
+"""`elmo-hf verify` with a published model's true weights, and with other weights."""
 
 import re
 import shutil
@@ -12,11 +12,12 @@ from typer.testing import CliRunner, Result
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
-from elmo_hf.conversion.witness import reference_outputs
 from elmo_hf.conversion import verify as verification
 from elmo_hf.conversion.convert import allennlp_to_folder
 from elmo_hf.conversion.published import download
 from elmo_hf.conversion.published_cards import SIZES
+from elmo_hf.conversion.verify import candidates, embed_stream
+from elmo_hf.conversion.witness import reference_outputs
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 from elmo_hf.conversion.witness.reference_outputs import (
     STREAMS,
@@ -25,7 +26,6 @@ from elmo_hf.conversion.witness.reference_outputs import (
     cosine_distances,
     explained_variance_ratios,
 )
-from elmo_hf.conversion.witness.verify import candidates, embed_stream
 
 SENTENCES = ("The ferry left the harbour .", "Yes .", "The ferry is late .")
 

@@ -95,6 +95,25 @@ def test_size_of_the_windows_does_not_matter(
     assert_all_close(read_vectors(tmp_path / "many.hdf5"), read_vectors(tmp_path / "one.hdf5"))
 
 
+@pytest.mark.parametrize("window_characters", [1, 1000], ids=["many chunks", "one chunk"])
+def test_more_than_ten_sentences_are_put_together_in_numeric_order(
+    window_characters: int,
+    mixed_model: ElmoModel,
+    tiny_tokenizer: ElmoTokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embed, "WINDOW_CHARACTERS", window_characters)
+    lines = [f"word{index} " * (1 + index % 4) + "end" for index in range(23)]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines), encoding="utf-8")
+    embed_file(mixed_model, tiny_tokenizer, tmp_path / "corpus.txt", tmp_path / "vectors.parquet", layers="top")
+    table = pq.read_table(tmp_path / "vectors.parquet")
+    assert table["index"].to_pylist() == list(range(23))
+    assert table["sentence"].to_pylist() == lines
+    vectors = [np.array(rows, dtype=np.float32) for rows in table["vectors"].to_pylist()]
+    assert_all_close(vectors, [embed_alone(mixed_model, tiny_tokenizer, line, "top") for line in lines])
+
+
 def test_dropout_is_off_whatever_the_mode_of_the_model(
     mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
 ) -> None:

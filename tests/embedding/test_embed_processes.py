@@ -89,7 +89,7 @@ class Second(Processes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.index, self.number = 1, 2
+        self.index, self.count = 1, 2
 
     def on_first(self, function: Any) -> Any:
         return embed.Plan(Path("corpus.txt"), [3], [0])
@@ -121,7 +121,7 @@ def test_without_a_launcher_there_is_one_process_and_no_accelerate(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(builtins, "__import__", refusing)
     alone = Processes.launched()
-    assert (alone.index, alone.number, alone.is_first) == (0, 1, True)
+    assert (alone.index, alone.count, alone.is_first) == (0, 1, True)
     assert alone.on_first(lambda: 17) == 17
     alone.wait()
 

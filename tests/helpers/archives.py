@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 import zipfile
 from collections import OrderedDict
@@ -9,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from checkpoints import FIXTURES, Arrays, read_datasets
+
+from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.errors import ConversionError
 
 MANYLANGS = FIXTURES / "efml_tiny"
 PREFIX = "text_field_embedder.token_embedder_elmo._elmo."
@@ -19,7 +25,7 @@ Mix = tuple[list[float], float]
 
 
 def allennlp_state(arrays: Arrays, mixes: list[Mix], prefix: str = PREFIX) -> OrderedDict[str, torch.Tensor]:
-    """What AllenNLP's `Elmo` holds after it has loaded hdf5 arrays, and what a tagger has beside it."""
+    """The state dict of AllenNLP's `Elmo` after loading hdf5 arrays, with a tagger's other parameters."""
     state: dict[str, np.ndarray] = {}
     token = f"{prefix}_elmo_lstm._token_embedder."
     table = arrays["char_embed"]
@@ -74,14 +80,14 @@ def config_json(**elmo: Any) -> bytes:
 
 
 def state_bytes(state: Any, *, as_zip: bool = False) -> bytes:
-    """What torch.save writes, in its older form or the newer."""
+    """The bytes that torch.save writes, in its older or newer form."""
     content = io.BytesIO()
     torch.save(state, content, _use_new_zipfile_serialization=as_zip)
     return content.getvalue()
 
 
 def archive_files(case: str, **elmo: Any) -> dict[str, bytes]:
-    """The files of an archive in which the options lie too, as AllenNLP 0.9 made them."""
+    """The files of an archive with its options inside, as AllenNLP 0.9 made them."""
     return {
         "config.json": config_json(**elmo),
         "weights.th": state_bytes(golden_state(case)),
@@ -143,3 +149,13 @@ def without_part(files: dict[str, bytes], part: str) -> dict[str, bytes]:
     kept = OrderedDict((key, value) for key, value in token.items() if not key.startswith(gone))
     changed = {name: json.dumps(options).encode(), "token_embedder.pkl": state_bytes(kept)}
     return {key: value for key, value in (files | changed).items() if key != f"{part}.dic"}
+
+
+def assert_source_refused(source: Path, message: str) -> None:
+    """The error has the text, and no file beside the source is new or changed, except the folder `temporary`."""
+    before = {path: path.stat().st_mtime_ns for path in source.parent.rglob("*")}
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        convert_source(source, source.parent / "DEST", Given())
+    after = {path: path.stat().st_mtime_ns for path in source.parent.rglob("*")}
+    temporary = source.parent / "temporary"
+    assert {**after, temporary: 0} == {**before, temporary: 0}

@@ -1,4 +1,4 @@
-"""Checkpoints for tests: the golden cases, third-party ones where they are, and small ones made at random."""
+"""Checkpoints for tests: golden cases, third-party ones if present, and small random ones."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from fresh_process import run_forked
 from loopback_hub import LoopbackHub
 
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
@@ -43,7 +44,7 @@ GOLDEN_CASES = [
 
 
 def shared(*parts: str) -> Path:
-    """A path below ../shared; the test is skipped where that folder is not."""
+    """A path below ../shared; skips the test if it does not exist."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
         pytest.skip(f"needs {path}, which is not part of this project")
@@ -52,14 +53,15 @@ def shared(*parts: str) -> Path:
 
 def run_python(code: str, folder: Path, *arguments: object) -> str:
     """Runs a program in a process of its own, offline and with a code cache of its own; returns what it printed."""
-    completed = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=folder,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")}
+    return run_forked(code, [*map(str, arguments)], folder, environment)
+
+
+def run_interpreter(code: str, folder: Path, *arguments: object) -> str:
+    """As `run_python`, in a process in which nothing was imported before, where that makes a difference."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stderr[-3000:]
     return completed.stdout
 
@@ -67,11 +69,7 @@ def run_python(code: str, folder: Path, *arguments: object) -> str:
 def run_online(code: str, hub: LoopbackHub, home: Path, *arguments: object, **variables: str) -> str:
     """Runs a program in a process of its own, whose cache is `home`; returns what it printed."""
     environment = os.environ | hub.environment() | {"HF_HOME": str(home), "OMP_NUM_THREADS": "1"} | variables
-    completed = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert completed.returncode == 0, completed.stderr[-3000:]
-    return completed.stdout
+    return run_forked(code, [*map(str, arguments)], Path.cwd(), environment)
 
 
 def read_datasets(path: Path) -> Arrays:
@@ -106,7 +104,7 @@ def bits(arrays: Arrays) -> dict[str, tuple[np.dtype, tuple[int, ...], bytes]]:
 
 
 def assert_returns_bit_by_bit(files: AllenNlpFiles, work: Path) -> None:
-    """Converts there and back; names, dtypes, shapes and bytes of all datasets are those of the source."""
+    """Converts there and back, and compares names, dtypes, shapes and bytes of all datasets with the source."""
     allennlp_to_folder(files, work / "there", source_name="source")
     folder_to_allennlp(work / "there", work / "back")
     returned, original = read_datasets(work / "back" / "weights.hdf5"), read_datasets(files.weights)
@@ -115,7 +113,7 @@ def assert_returns_bit_by_bit(files: AllenNlpFiles, work: Path) -> None:
 
 
 def random_checkpoint(options: Options, seed: int, *, cell_projection: bool, char_projection: bool) -> Arrays:
-    """Random arrays of the options' shapes, in bilm-tf's names and layout."""
+    """Random arrays with the options' shapes and bilm-tf's names and layout."""
     generator = np.random.default_rng(seed)
     lstm, char_cnn = options["lstm"], options["char_cnn"]
     size, cell, d = lstm["projection_dim"], lstm["dim"], char_cnn["embedding"]["dim"]
@@ -138,7 +136,7 @@ def random_checkpoint(options: Options, seed: int, *, cell_projection: bool, cha
 
 
 def random_options(seed: int) -> tuple[Options, bool, bool]:
-    """An odd architecture, and whether it has the projections of the cell and of the CNN."""
+    """Options of an unusual architecture, and whether its cell and its CNN have projections."""
     generator = np.random.default_rng(1000 + seed)
     max_characters = int(generator.integers(7, 61))
     size = int(generator.integers(3, 12))

@@ -1,4 +1,4 @@
-"""Language models for tests: bilm-tf's own, in its save directories, and odd ones made at random."""
+"""Language models for tests: bilm-tf's own, in its save directories, and random unusual ones."""
 
 from dataclasses import replace
 from pathlib import Path

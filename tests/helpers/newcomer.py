@@ -1,11 +1,11 @@
-"""A newcomer to language models: a text, a vocabulary and a config, and what `elmo-hf pretrain` makes of them."""
+"""What a newcomer to language models has, a text, a vocabulary and a config, and pretraining with them."""
 
 import json
 from pathlib import Path
 
+from commands import run
 from language_models import words_file
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
-from test_cli import run
 from typer.testing import Result
 
 SMALL = ("--rows", 3, "--unroll-steps", 5, "--seed", 4)
@@ -37,5 +37,5 @@ def pretrain_whole(work: Path) -> tuple[Path, Result]:
 
 
 def pretrain(work: Path, folder: Path, *options: object) -> Result:
-    """Two steps, of a new model or an adapted one, as the options say."""
+    """Trains for two steps, a new model or an adapted one."""
     return run("pretrain", work / "corpus.txt", "-o", folder, "--max-steps", 2, *SMALL, *options)

@@ -13,7 +13,7 @@ from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.trainer import PretrainingArguments
 
 LETTERS = "abcdefghijklmnopqr"
-VOCABULARY = ["<S>", "</S>", "<UNK>", *(letter * (1 + number % 3) for number, letter in enumerate(LETTERS[:14]))]
+VOCABULARY = ["<S>", "</S>", "<UNK>", *(letter * (1 + index % 3) for index, letter in enumerate(LETTERS[:14]))]
 FIELDS: dict[str, Any] = {
     "max_word_length": 6,
     "char_embedding_size": 3,
@@ -29,11 +29,11 @@ FIELDS: dict[str, Any] = {
 ROWS, STEPS = 3, 5
 
 
-def make_sentences(number: int, seed: int = 1) -> list[list[str]]:
+def make_sentences(num_sentences: int, seed: int = 1) -> list[list[str]]:
     """Sentences of 1 to 9 words, one of them longer than any window, some words outside the vocabulary."""
     generator = np.random.default_rng(seed)
     words = [letter * (1 + index % 3) for index, letter in enumerate(LETTERS)]
-    lengths = [23, *generator.integers(1, 10, size=number - 1).tolist()]
+    lengths = [23, *generator.integers(1, 10, size=num_sentences - 1).tolist()]
     return [[words[k] for k in generator.integers(0, len(words), size=length)] for length in lengths]
 
 
@@ -46,8 +46,8 @@ def make_tokenizer(folder: Path) -> ElmoTokenizer:
     return ElmoTokenizer(max_word_length=FIELDS["max_word_length"], words_file=str(words_file(folder, VOCABULARY)))
 
 
-def make_corpus(tokenizer: ElmoTokenizer, number: int = 20, seed: int = 1) -> Corpus:
-    return Corpus.from_sentences(make_sentences(number, seed), tokenizer)
+def make_corpus(tokenizer: ElmoTokenizer, num_sentences: int = 20, seed: int = 1) -> Corpus:
+    return Corpus.from_sentences(make_sentences(num_sentences, seed), tokenizer)
 
 
 def make_model(**fields: Any) -> ElmoForPreTraining:
@@ -61,7 +61,7 @@ def make_model(**fields: Any) -> ElmoForPreTraining:
 
 
 def make_arguments(folder: Path, **settings: Any) -> PretrainingArguments:
-    """Three rows, windows of five steps, no resets, and nothing written but what is asked for."""
+    """Three rows, windows of five steps, no resets, and no files except those asked for."""
     defaults = {
         "per_device_train_batch_size": ROWS,
         "unroll_steps": STEPS,

@@ -1,4 +1,4 @@
-"""Short names for what tests of the tokenizer expect: the ids and the mask of a line of words."""
+"""Short names for the ids and the mask that tests of the tokenizer expect for a line of words."""
 
 from elmo_hf.tokenizer.word_codec import CharacterCodec
 
@@ -8,7 +8,7 @@ BARE = {"add_special_tokens": False}
 
 
 def rows(words: str) -> list[list[int]]:
-    """The ids of words with blanks between them; `_` is a position without a word."""
+    """The ids of words between blanks; `_` is a position without a word."""
     return [[0] * C if word == "_" else CharacterCodec(C).encode([word])[0].tolist() for word in words.split()]
 
 

@@ -1,6 +1,6 @@
-"""TensorFlow checkpoints for tests, written from the format's description and by nothing of the reader.
+"""TensorFlow checkpoints for tests, written from the format's description without the reader's code.
 
-Every part may be replaced by what a test plants: a message of the index, a checksum, the footer.
+A test may replace any part: a message of the index, a checksum, the footer.
 """
 
 import struct
@@ -35,7 +35,7 @@ def field(number: int, value: int | bytes, *, is_fixed: bool = False) -> bytes:
 def tensor_message(
     *, dtype: int, shape: tuple[int, ...], offset: int, size: int, checksum: int, shard: int = 0
 ) -> bytes:
-    """A `BundleEntryProto`; as protobuf does, zeros are left out."""
+    """A `BundleEntryProto`; like protobuf, it leaves out zeros."""
     axes = b"".join(field(2, field(1, axis)) for axis in shape)
     message = field(1, dtype) + field(2, axes)
     for number, value in ((3, shard), (4, offset), (5, size)):
@@ -49,7 +49,7 @@ def header_message(num_shards: int = 1, endianness: int = 0) -> bytes:
 
 
 def block(entries: list[tuple[bytes, bytes]], *, compression: int = 0) -> bytes:
-    """A block with its trailer; keys share prefixes but for every third, a restart."""
+    """A block with its trailer; every third key is a restart, the others share prefixes."""
     content, restarts, last = b"", [], b""
     for index, (key, value) in enumerate(entries):
         shared = 0
@@ -77,14 +77,14 @@ def table(blocks: list[bytes], last_keys: list[bytes]) -> bytes:
 
 
 def index_file(messages: Mapping[str, bytes], *, keys_per_block: int = 4) -> bytes:
-    """An index of messages by key, "" being the header's."""
+    """An index of messages by key; the header's key is ""."""
     entries = sorted((key.encode(), message) for key, message in messages.items())
     groups = [entries[start : start + keys_per_block] for start in range(0, len(entries), keys_per_block)]
     return table([block(group) for group in groups], [group[-1][0] for group in groups])
 
 
 def write_bundle(prefix: Path, arrays: Mapping[str, np.ndarray], *, num_shards: int = 1) -> dict[str, bytes]:
-    """Writes a checkpoint, its tensors dealt out to the shards in turn; returns the messages of its index."""
+    """Writes a checkpoint, dealing tensors to the shards in turn; returns the messages of its index."""
     messages, shards = {"": header_message(num_shards)}, [b""] * num_shards
     for number, (name, array) in enumerate(arrays.items()):
         shard, data = number % num_shards, array.tobytes()

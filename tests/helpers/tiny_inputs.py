@@ -1,4 +1,4 @@
-"""Inputs and configs of tiny models, and the comparison of their outputs."""
+"""Inputs and configs of tiny models, and a comparison of outputs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from elmo_hf import ElmoConfig
 
 
 def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict[str, torch.Tensor]:
-    """Random rows of characters, padded on the right: `input_ids` (B, T, C) and `attention_mask` (B, T)."""
+    """Random texts, padded on the right: `input_ids` (B, T, C) and `attention_mask` (B, T)."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(1, 257, (len(lengths), max(lengths), config.max_word_length), generator=generator)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
@@ -16,7 +16,7 @@ def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict
 
 
 def word_config(**fields: Any) -> ElmoConfig:
-    """A tiny model that reads ids of 18 words."""
+    """Config of a tiny model with 18 input words."""
     return ElmoConfig(token_encoder="word_embedding", vocab_size=19, projection_size=7, cell_size=9, **fields)
 
 

@@ -83,21 +83,22 @@ def inputs_of(
 
 
 def stream_of(model: ElmoForPreTraining, folder: Path, rows: list[list[list[str]]]) -> dict[str, Tensor]:
-    """Rows of sentences glued together, as both streams read them; all rows must have one length."""
+    """Rows of sentences joined as in windows of both streams, in text order; all rows must have one length."""
     tokenizer = tiny_tokenizer_of(model, folder)
-    streams: dict[str, list[list[str]]] = {name: [] for name in ("forward", "forward+1", "backward", "backward+1")}
+    streams: dict[str, list[list[str]]] = {name: [] for name in ("forward", "forward+1", "backward", "backward-1")}
     for row in rows:
         streams["forward"].append([word for words in row for word in ("<S>", *words)])
         streams["forward+1"].append([word for words in row for word in (*words, "</S>")])
-        streams["backward"].append([word for words in row for word in ("</S>", *words[::-1])])
-        streams["backward+1"].append([word for words in row for word in (*words[::-1], "<S>")])
+        # The backward stream reads the first sentence of the row first, which so comes last in text order.
+        streams["backward"].append([word for words in row[::-1] for word in (*words, "</S>")])
+        streams["backward-1"].append([word for words in row[::-1] for word in ("<S>", *words)])
     ids = {name: torch.tensor([tokenizer.convert_tokens_to_ids(row) for row in streams[name]]) for name in streams}
     classes = {name: torch.from_numpy(np.stack([tokenizer.word_classes(row) for row in streams[name]])) for name in ids}
     return {
         "input_ids": ids["forward"],
         "backward_input_ids": ids["backward"],
         "forward_targets": classes["forward+1"],
-        "backward_targets": classes["backward+1"],
+        "backward_targets": classes["backward-1"],
     }
 
 

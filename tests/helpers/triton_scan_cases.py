@@ -12,17 +12,25 @@ import torch
 import triton
 import triton.language as tl
 from fake_graphs import FakeGraphs
-from test_packed import LENGTHS, SHAPES, TEXTS, Tensors, layer_of, mask_of
+from scan_layers import LENGTHS, SHAPES, TEXTS, Tensors, layer_of, mask_of, run, with_gradients
 from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
 
 from elmo_hf.model.lstmp import clip
 from elmo_hf.scan import triton_kernels, triton_scan
-from elmo_hf.scan.packed import Limits, Weights
+from elmo_hf.scan.parameters import Limits, Weights
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.step_graphs import StepGraphs
 
+
+def _call(function: InterpretedFunction, *args: Any, **options: Any) -> Any:
+    """Calls a device function; the interpreter would first patch Triton again, in half of the time of a case."""
+    return function.rewrite()(*args, **options)
+
+
+InterpretedFunction.__call__ = _call
 DEVICE = torch.device("cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda")
-T, B, P, H = 4, 3, 5, 7
+T, B, P, H = 3, 3, 5, 7
 LAYER_P, LAYER_H = 10, 7
 CLIPS = Limits(cell=0.3, projection=0.15)
 # Sums of up to H or P products of numbers below 1, in another order than the reference's.
@@ -105,13 +113,6 @@ def plain_scan(
     return tuple(torch.stack(tensors) for tensors in zip(*all_outputs, strict=True))
 
 
-def with_gradients(outputs: Tensors, leaves: Tensors) -> Tensors:
-    """Outputs, and the gradients of a random projection of them."""
-    generator = torch.Generator().manual_seed(3)
-    loss = sum((output * torch.randn(output.shape, generator=generator).to(output)).sum() for output in outputs)
-    return (*outputs, *torch.autograd.grad(loss, leaves))
-
-
 def assert_close(actual: Tensors, expected: Tensors, tolerance: float = TOLERANCE) -> None:
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0, check_dtype=False)
 
@@ -136,17 +137,13 @@ def test_a_layer_is_the_reference(fields: dict[str, Any], text: tuple[str, str, 
     width, size = layer.forward_lstm.input_linear.out_features // 4, LAYER_P
     shapes = (*mask.shape, 2 * size), (len(mask), 2 * size), (len(mask), 2 * width)
     arguments = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]
-    inputs, hidden, cell = arguments
-
-    def run() -> Tensors:
-        return with_gradients(layer(inputs, mask, hidden, cell, *resets), (*arguments, *layer.parameters()))
-
-    with scan_path("reference"):
-        expected = run()
-    with scan_path("triton"):
-        assert_close(run(), expected, 2e-5)
-    with scan_path("packed"):
-        assert_close(run(), expected, 2e-5)
+    results = []
+    for path in ("reference", "triton", "packed"):
+        with scan_path(path):
+            outputs = run(layer, arguments, mask, *resets)
+        results.append(with_gradients(outputs, (*arguments, *layer.parameters())))
+    for result in results[1:]:
+        assert_close(result, results[0], 2e-5)
 
 
 def test_a_layer_asks_a_gpu_for_nothing_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,15 +153,12 @@ def test_a_layer_asks_a_gpu_for_nothing_on_the_way(monkeypatch: pytest.MonkeyPat
     layer = layer_of(torch.float32).to(DEVICE)
     mask = mask_of(LENGTHS["padded"]).to(DEVICE)
     sizes = (2 * LAYER_P, 2 * LAYER_H)
-    arguments = (
-        torch.randn(*mask.shape, 2 * LAYER_P, device=DEVICE),
-        mask,
-        *(torch.zeros(len(mask), size, device=DEVICE) for size in sizes),
-    )
+    inputs = torch.randn(*mask.shape, 2 * LAYER_P, device=DEVICE)
+    state = (torch.zeros(len(mask), size, device=DEVICE) for size in sizes)
     assert triton_scan.is_available(DEVICE, torch.float32)
     for name in ("item", "__bool__", "tolist", "all", "any"):
         monkeypatch.setattr(Tensor, name, wait)
-    layer(*arguments)
+    run(layer, (inputs, *state), mask)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +188,7 @@ def test_each_flag_acts_by_itself(number: int) -> None:
 
 
 def test_both_clips_act_here() -> None:
-    outputs, _, cell = Problem(length=9).run(triton_scan.scan_triton)
+    outputs, _, cell = Problem(length=5).run(triton_scan.scan_triton)
     for state, limit in ((outputs, CLIPS.projection), (cell, CLIPS.cell)):
         assert 0.1 < (state.abs() == limit).float().mean() < 0.9
 
@@ -224,7 +218,7 @@ def test_low_precision_is_near_the_same_numbers_in_full(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_clips_act_in_low_precision(dtype: torch.dtype) -> None:
-    problem = Problem(length=6).to(dtype)
+    problem = Problem(length=4).to(dtype)
     full = problem.to(torch.float64)
     assert_close(problem.run(triton_scan.scan_triton), full.run(plain_scan), 2e-2)
 
@@ -236,10 +230,9 @@ def test_under_autocast_a_layer_has_products_of_low_precision_and_results_of_ful
         torch.randn(shape, device=DEVICE, requires_grad=True)
         for shape in ((*mask.shape, 2 * LAYER_P), (len(mask), 2 * LAYER_P), (len(mask), 2 * LAYER_H))
     ]
-    inputs, hidden, cell = arguments
-    full = layer(inputs, mask, hidden, cell)
+    full = run(layer, arguments, mask)
     with torch.autocast(DEVICE.type, dtype=torch.bfloat16):
-        outputs = layer(inputs, mask, hidden, cell)
+        outputs = run(layer, arguments, mask)
     actual, expected = (with_gradients(found, (*arguments, *layer.parameters())) for found in (outputs, full))
     assert {tensor.dtype for tensor in actual} == {torch.float32}
     for one, other in zip(actual[:3], expected[:3], strict=True):
@@ -254,7 +247,7 @@ def test_blocks_without_gradients_are_the_whole(rows: int, monkeypatch: pytest.M
     monkeypatch.setattr(triton_scan, "BLOCK_ROWS", rows)
     monkeypatch.setattr(triton_scan, "BATCH_ROWS", 16)
     monkeypatch.setattr(triton_scan, "_workspaces", type(triton_scan._workspaces)())
-    problem = Problem(length=7)
+    problem = Problem(length=5)
     expected = problem.run(triton_scan.scan_triton)
     with torch.no_grad():
         actual = problem.run(triton_scan.scan_triton)
@@ -268,7 +261,7 @@ def test_blocks_are_powers_of_two_one_after_the_other() -> None:
 
 
 def test_what_other_calls_left_in_memory_changes_nothing() -> None:
-    small, large = Problem(batch=2), Problem(batch=15, length=5, seed=1)
+    small, large = Problem(batch=2), Problem(batch=15, length=4, seed=1)
     large.inputs.data[:, :, 3:] = torch.nan
     with torch.inference_mode():
         first = small.run(triton_scan.scan_triton)
@@ -287,10 +280,10 @@ def test_batches_beyond_the_memorys_room_get_more(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_state_goes_on_where_it_stopped() -> None:
-    problem = Problem(length=5)
+    problem = Problem(length=3)
     whole = problem.run(triton_scan.scan_triton)
     inputs, flags, outputs = problem.inputs, problem.flags, []
-    for part in (slice(0, 2), slice(2, 5)):
+    for part in (slice(0, 1), slice(1, 3)):
         problem.inputs = inputs[:, part]
         output, problem.hidden, problem.cell = problem.run(
             triton_scan.scan_triton, tuple(flag[:, part] for flag in flags)
@@ -306,7 +299,7 @@ def test_not_a_number_stays_one_and_stays_in_its_text() -> None:
     results = [problem.run(scan, flags)[0] for scan in (triton_scan.scan_triton, plain_scan)]
     torch.testing.assert_close(*results, atol=TOLERANCE, rtol=0, equal_nan=True)
     assert results[0][0, 1:, 2].isnan().all()
-    assert results[0].isnan().sum() == 3 * P
+    assert results[0].isnan().sum() == (T - 1) * P
 
 
 @pytest.mark.parametrize("excess", [0, 1e-3])
@@ -396,21 +389,19 @@ def test_replayed_blocks_give_the_numbers_of_plain_ones(monkeypatch: pytest.Monk
     monkeypatch.setattr(triton_scan, "_workspaces", type(triton_scan._workspaces)())
     weights = Problem().weights
     for seed in range(4):
-        problem = Problem(length=6, batch=B + seed, seed=seed)
+        problem = Problem(length=3, batch=B + seed, seed=seed)
         problem.weights = weights
         with torch.inference_mode(seed % 2 == 0), torch.no_grad():
             actual = problem.run(triton_scan.scan_triton)
         assert_close(actual, problem.run(plain_scan))
-    # Blocks of 4 steps and of 2: plain at first, once more before their capture, and replayed since.
+    # Blocks of 2 steps and of 1: plain at first, once more before their capture, and replayed since.
     assert (graphs.num_done, graphs.num_captured) == (4, 2)
 
 
 def test_layers_of_other_dtypes_take_the_portable_scan() -> None:
     layer = layer_of(torch.float64).to(DEVICE)
     assert not triton_scan.is_available(DEVICE, torch.float64)
-    outputs, _, _ = layer(
-        torch.zeros(2, 3, 2 * LAYER_P).double().to(DEVICE),
-        torch.ones(2, 3, dtype=torch.bool, device=DEVICE),
-        *(torch.zeros(2, 2 * size).double().to(DEVICE) for size in (LAYER_P, LAYER_H)),
-    )
+    shapes = (2, 3, 2 * LAYER_P), (2, 2 * LAYER_P), (2, 2 * LAYER_H)
+    arguments = tuple(torch.zeros(shape, dtype=torch.float64, device=DEVICE) for shape in shapes)
+    outputs, _, _ = run(layer, arguments, torch.ones(2, 3, dtype=torch.bool, device=DEVICE))
     assert outputs.dtype == torch.float64

@@ -1,7 +1,6 @@
-"""What each of two processes does in `test_distributed.py`: `torchrun tests/two_ranks.py FOLDER`."""
+"""What each of two processes does in `test_distributed.py`."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import torch
@@ -17,14 +16,14 @@ RANDOM = f"{STEPS} --softmax sampled --samples 4"
 
 
 def arguments(folder: Path, name: str, options: str) -> list[str]:
-    """Of a run that writes `folder / name`; its config is `name.json`."""
+    """Arguments of a run that writes `folder / name`; its config is `name.json`."""
     vocabulary = words_file(folder, VOCABULARY, "words.txt") if not (folder / "words.txt").exists() else "words.txt"
     options += f" --vocabulary {folder / vocabulary} --config {folder / name}.json --held-out {folder / 'held-out.txt'}"
     return ["pretrain", str(folder / "corpus.txt"), "-o", str(folder / name), *options.split()]
 
 
 def main(folder: Path) -> None:
-    """Makes three runs: an exact one, one with dropout and sampling, and that one once more from its middle on."""
+    """Makes three runs: an exact one, one with dropout and sampling, and that one resumed from its middle."""
     app(arguments(folder, "exact", f"{EXACT} --rows 2"), standalone_mode=False)
     app(arguments(folder, "random", f"{RANDOM} --rows 2"), standalone_mode=False)
     torch.distributed.barrier()
@@ -36,7 +35,3 @@ def main(folder: Path) -> None:
     torch.distributed.barrier()
     app(arguments(folder, "resumed", f"{RANDOM} --rows 2"), standalone_mode=False)
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

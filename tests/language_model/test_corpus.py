@@ -34,7 +34,7 @@ def test_distinct_words_have_one_row_each_in_the_order_of_the_text(tokenizer: El
     distinct = list(dict.fromkeys(["<S>", "</S>", *(word for words in SENTENCES for word in words)]))
     assert len(corpus.ids) == len(corpus.classes) == len(distinct)
     assert corpus.ids.tolist() == tokenizer.convert_tokens_to_ids(distinct)
-    assert corpus.rows.tolist() == [distinct.index(word) for words in SENTENCES for word in words]
+    assert corpus.words.tolist() == [distinct.index(word) for words in SENTENCES for word in words]
 
 
 def test_lengths_are_counted(tokenizer: ElmoTokenizer) -> None:
@@ -53,13 +53,13 @@ def test_share_of_a_class_is_of_the_texts_words(tokenizer: ElmoTokenizer) -> Non
 
 def test_numbers_take_little_memory(tmp_path: Path) -> None:
     corpus = Corpus.from_sentences(SENTENCES, tiny_tokenizer_of(tiny_lm(), tmp_path))
-    assert (corpus.rows.dtype, corpus.ids.dtype) == (np.int32, np.int16)
+    assert (corpus.words.dtype, corpus.ids.dtype) == (np.int32, np.int16)
     assert corpus.ids.shape == (len(corpus.classes), 11)
 
 
 def test_boundaries_in_the_text_are_the_boundaries(tokenizer: ElmoTokenizer) -> None:
     corpus = Corpus.from_sentences([["the", "</S>", "<S>"]], tokenizer)
-    assert corpus.rows.tolist() == [2, 1, 0]
+    assert corpus.words.tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize("sentences", [[], [[]], [[], []]], ids=len)

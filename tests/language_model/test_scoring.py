@@ -3,6 +3,7 @@
 import csv
 import math
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +30,7 @@ NUM_PREDICTIONS = sum(len(words) + 1 for words in SENTENCES)
 @pytest.fixture
 def model(request: pytest.FixtureRequest) -> ElmoForPreTraining:
     """Word input is the fastest; tests of both kinds ask for them."""
-    # Twofold precision, because single precision drifts apart over long runs of such weights.
+    # In float64, because float32 drifts apart over long runs of such weights.
     return getattr(request, "param", tiny_word_lm)().double()
 
 
@@ -104,7 +105,7 @@ def test_batches_of_any_size_and_sentences_in_any_order_score_the_same(
             np.testing.assert_allclose(actual, surprisals, rtol=0, atol=1e-5)
 
 
-def test_batches_hold_at_most_so_many_positions(
+def test_batches_hold_at_most_batch_words_positions(
     corpus: Corpus, model: ElmoForPreTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scoring, "BATCH_WORDS", 20)
@@ -147,7 +148,7 @@ def test_carried_along_one_row_the_text_is_one_long_run(
     assert np.abs(scores.forward - score_from_zero(model, corpus).forward).max() > 1e-2
 
 
-def test_carried_along_several_rows_each_row_is_one_long_run_and_what_is_unfinished_is_not_scored(
+def test_carried_along_several_rows_each_row_is_one_long_run_and_unfinished_sentences_are_not_scored(
     model: ElmoForPreTraining, tokenizer: ElmoTokenizer, corpus: Corpus
 ) -> None:
     # Predictions of the sentences: 7, 1, 2, 9, 4, 7, 7. A row that runs dry takes the next sentence.
@@ -321,36 +322,39 @@ def test_a_table_of_another_suffix_is_refused(tmp_path: Path) -> None:
         write_table(tmp_path / "t.csv", [], model.score([], tokenizer), tokenizer)
 
 
-def numpy_log_probs(
-    files: AllenNlpFiles, vocabulary: list[str], sentences: list[list[str]], carries_state: bool
-) -> tuple[np.ndarray, np.ndarray]:
+class NumpyLanguageModel:
     """Both directions of one row in NumPy, from the checkpoint's own arrays, without any of our tables."""
-    options, arrays = files.read()
-    matrix, bias = arrays["softmax/W"].astype(np.float64), arrays["softmax/b"]
-    reference = ReferenceElmo(options, arrays)
-    class_of = {word: number for number, word in enumerate(vocabulary)}
-    state: State = {}
-    both: tuple[list[float], list[float]] = ([], [])
-    for words in sentences:
-        state = state if carries_state else {}
-        for direction, name in enumerate(("RNN_0", "RNN_1")):
-            read = ["</S>", *words[::-1], "<S>"] if direction else ["<S>", *words, "</S>"]
-            vectors = np.stack([reference.word_vector(word) for word in read[:-1]])
-            logits = reference.direction(name, vectors, state)[-1] @ matrix.T + bias
-            log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-            classes = [class_of.get(word, class_of["<UNK>"]) for word in read[1:]]
-            found = log_probs[np.arange(len(classes)), classes].tolist()
-            both[direction].extend(found[::-1] if direction else found)
-    return np.array(both[0]), np.array(both[1])
+
+    def __init__(self, files: AllenNlpFiles) -> None:
+        assert files.vocabulary is not None
+        options, arrays = files.read()
+        self.matrix, self.bias = arrays["softmax/W"].astype(np.float64), arrays["softmax/b"]
+        self.reference = ReferenceElmo(options, arrays)
+        self.word_vector = cache(self.reference.word_vector)
+        self.class_of = {word: line for line, word in enumerate(files.vocabulary.read_text(encoding="utf-8").split())}
+
+    def log_probs(self, sentences: list[list[str]], carries_state: bool) -> tuple[np.ndarray, np.ndarray]:
+        state: State = {}
+        both: tuple[list[float], list[float]] = ([], [])
+        for words in sentences:
+            state = state if carries_state else {}
+            for direction, name in enumerate(("RNN_0", "RNN_1")):
+                read = ["</S>", *words[::-1], "<S>"] if direction else ["<S>", *words, "</S>"]
+                vectors = np.stack([self.word_vector(word) for word in read[:-1]])
+                logits = self.reference.direction(name, vectors, state)[-1] @ self.matrix.T + self.bias
+                log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+                classes = [self.class_of.get(word, self.class_of["<UNK>"]) for word in read[1:]]
+                found = log_probs[np.arange(len(classes)), classes].tolist()
+                both[direction].extend(found[::-1] if direction else found)
+        return np.array(both[0]), np.array(both[1])
 
 
 def assert_scored_as_in_numpy(files: AllenNlpFiles, folder: Path, sentences: list[list[str]], tolerance: float) -> None:
     model, tokenizer = ElmoForPreTraining.from_pretrained(folder), ElmoTokenizer.from_pretrained(folder)
-    assert files.vocabulary is not None
-    vocabulary = files.vocabulary.read_text(encoding="utf-8").split()
+    reference = NumpyLanguageModel(files)
     for carries_state in (False, True):
         scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=1)
-        forward, backward = numpy_log_probs(files, vocabulary, sentences, carries_state)
+        forward, backward = reference.log_probs(sentences, carries_state)
         np.testing.assert_allclose(scores.forward, forward, rtol=0, atol=tolerance)
         np.testing.assert_allclose(scores.backward, backward, rtol=0, atol=tolerance)
         assert scores.forward_perplexity == pytest.approx(np.exp(-forward.mean()), rel=1e-4)

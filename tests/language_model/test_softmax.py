@@ -47,7 +47,7 @@ def test_full_losses_and_gradients_are_those_of_all_logits_at_once(
     dtype: torch.dtype, logits: int, least_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(softmax, "BLOCK_LOGITS", logits)
-    monkeypatch.setattr(softmax, "LEAST_BLOCK_ROWS", least_rows)
+    monkeypatch.setattr(softmax, "LEAST_BLOCK_SIZE", least_rows)
     module, hidden = word_softmax(dtype), hidden_vectors(dtype)
     loss = module(hidden, TARGETS)
     expected = cross_entropy(linear(hidden, module.weight, module.bias), TARGETS, reduction="sum")
@@ -77,7 +77,7 @@ def test_what_is_frozen_gets_no_gradient_and_the_rest_its_own(frozen: str) -> No
 @pytest.mark.parametrize("rows", [4, 128])
 def test_full_softmax_under_autocast_is_that_of_its_precision(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "BLOCK_LOGITS", 1)
-    monkeypatch.setattr(softmax, "LEAST_BLOCK_ROWS", rows)
+    monkeypatch.setattr(softmax, "LEAST_BLOCK_SIZE", rows)
     module, hidden = word_softmax(), hidden_vectors()
     expected = module(hidden, TARGETS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -101,7 +101,7 @@ def test_full_softmax_in_half_precision_has_gradients_of_its_precision() -> None
 
 def test_log_probabilities_are_those_of_the_logits_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "BLOCK_LOGITS", 5 * V)
-    monkeypatch.setattr(softmax, "LEAST_BLOCK_ROWS", 1)
+    monkeypatch.setattr(softmax, "LEAST_BLOCK_SIZE", 1)
     module, hidden = word_softmax(), hidden_vectors()
     expected = module.logits(hidden).log_softmax(dim=-1).gather(1, TARGETS.unsqueeze(1)).squeeze(1)
     rows: list[int] = []
@@ -243,14 +243,14 @@ def test_first_draws_are_log_uniform() -> None:
 
 
 def normaliser(logits: Tensor, candidates: Candidates) -> Tensor:
-    """What stands for the sum of exp(u) over all words in a sampled loss."""
+    """The estimate of the sum of exp(u) over all words in a sampled loss."""
     words = candidates.words
     return (logits[words] - candidates.log_expected_counts(words, len(logits))).exp().sum()
 
 
-def ratio_to_full(logits: Tensor, estimates: list[Tensor]) -> tuple[float, float]:
+def ratio_to_full(logits: Tensor, estimates: Tensor) -> tuple[float, float]:
     """Mean of the estimates over the full softmax's sum, and the standard error of that mean."""
-    ratios = torch.stack(estimates) / logits.exp().sum()
+    ratios = estimates / logits.exp().sum()
     return ratios.mean().item(), ratios.std().item() / len(ratios) ** 0.5
 
 
@@ -259,11 +259,11 @@ def test_sampled_normaliser_is_unbiased_for_a_given_number_of_draws() -> None:
     num_words, num_draws = 40, 12
     logits = torch.randn(num_words)
     probabilities = torch.log1p(1 / (torch.arange(num_words) + 1.0)) / math.log(num_words + 1)
-    estimates = [
-        normaliser(logits, Candidates(draws.unique(), torch.tensor(float(num_draws))))
-        for draws in torch.multinomial(probabilities, num_draws * 8000, replacement=True).view(8000, num_draws)
-    ]
-    mean, error = ratio_to_full(logits, estimates)
+    draws = torch.multinomial(probabilities, num_draws * 8000, replacement=True).view(8000, num_draws)
+    every_word = torch.arange(num_words)
+    log_counts = Candidates(every_word, torch.tensor(float(num_draws))).log_expected_counts(every_word, num_words)
+    is_drawn = torch.zeros(8000, num_words).scatter_(1, draws, 1)
+    mean, error = ratio_to_full(logits, is_drawn @ (logits - log_counts).exp())
     assert error < 0.01
     assert abs(mean - 1) < 4 * error
 
@@ -278,7 +278,7 @@ def test_sampled_normaliser_of_drawn_candidates_is_unbiased_but_for_the_rule_whe
     """
     logits = torch.randn(num_words)
     estimates = [normaliser(logits, draw_candidates(num_words, num_samples)) for _ in range(4000)]
-    mean, error = ratio_to_full(logits, estimates)
+    mean, error = ratio_to_full(logits, torch.stack(estimates))
     assert error < bound / 4
     assert abs(mean - 1) < bound
 

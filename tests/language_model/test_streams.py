@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny_lm import SENTENCES, tiny_lm, tiny_tokenizer_of
 
-from elmo_hf.language_model.corpus import BEGIN_ROW, END_ROW, Corpus
+from elmo_hf.language_model.corpus import BEGIN_INDEX, END_INDEX, Corpus
 from elmo_hf.language_model.streams import Stream, Window
 
 DIRECTIONS = pytest.mark.parametrize("is_backward", [False, True], ids=["forward", "backward"])
@@ -21,7 +21,7 @@ def corpus(tmp_path: Path) -> Corpus:
 def steps_of(corpus: Corpus, number: int, is_backward: bool) -> list[tuple[int, int, int]]:
     """Input, target and place of each step of one sentence."""
     words = corpus.sentence(number).tolist()
-    whole = [BEGIN_ROW, *words, END_ROW]
+    whole = [BEGIN_INDEX, *words, END_INDEX]
     first = int(corpus.starts[number]) + number
     if is_backward:
         # Place k of a sentence is the prediction of its word k, of `<S>` for 0.
@@ -33,8 +33,8 @@ def steps_of(corpus: Corpus, number: int, is_backward: bool) -> list[tuple[int, 
 def reference(corpus: Corpus, sentences: list[int], num_rows: int, is_backward: bool) -> list[list[list[int]]]:
     """Rows that are filled one step at a time, as bilm-tf's test does with windows of one step.
 
-    A row that has nothing left takes the next sentence, rows in their order; where there is none, the step that was
-    begun is thrown away, and all is over.
+    A row that has nothing left takes the next sentence, rows in their order. If there is none, the unfinished step is
+    dropped and the stream ends.
     """
     waiting = list(sentences)
     left: list[list[tuple[int, int, int]]] = [[] for _ in range(num_rows)]
@@ -56,6 +56,11 @@ def columns(window: Window) -> list[list[list[int]]]:
     return np.stack([window.inputs, window.targets, window.places], axis=-1).tolist()
 
 
+def as_read(window: Window, is_backward: bool) -> Window:
+    """The window with its columns in reading order."""
+    return Window(*(array[:, ::-1] for array in window)) if is_backward else window
+
+
 def joined(windows: list[Window]) -> Window:
     return Window(*(np.concatenate(parts, axis=1) for parts in zip(*windows, strict=True)))
 
@@ -72,7 +77,7 @@ def test_a_single_pass_is_the_references_to_its_last_step(
     corpus: Corpus, num_rows: int, num_steps: int, is_backward: bool
 ) -> None:
     stream = Stream(corpus, num_rows, is_backward=is_backward)
-    windows = [stream.take(num_steps) for _ in range(45 // num_steps + 1)]
+    windows = [as_read(stream.take(num_steps), is_backward) for _ in range(45 // num_steps + 1)]
     expected = reference(corpus, list(range(len(corpus))), num_rows, is_backward)
     assert columns(joined(windows)) == expected
     assert stream.step == len(expected[0])
@@ -81,8 +86,8 @@ def test_a_single_pass_is_the_references_to_its_last_step(
 
 
 @DIRECTIONS
-def test_one_row_reads_the_text_as_it_stands(corpus: Corpus, is_backward: bool) -> None:
-    window = Stream(corpus, 1, is_backward=is_backward).take(100)
+def test_one_row_reads_the_text_in_its_order(corpus: Corpus, is_backward: bool) -> None:
+    window = as_read(Stream(corpus, 1, is_backward=is_backward).take(100), is_backward)
     assert window.inputs.shape == (1, corpus.num_predictions)
     assert sorted(window.places[0].tolist()) == list(range(corpus.num_predictions))
     expected = [step for number in range(len(corpus)) for step in steps_of(corpus, number, is_backward)]
@@ -98,7 +103,7 @@ def test_places_are_the_predicted_words_of_the_text_in_both_directions(corpus: C
         expected = []
         for number in range(len(corpus)):
             words = corpus.sentence(number).tolist()
-            expected += [BEGIN_ROW, *words] if is_backward else [*words, END_ROW]
+            expected += [BEGIN_INDEX, *words] if is_backward else [*words, END_INDEX]
         assert targets.tolist() == expected
 
 
@@ -110,17 +115,18 @@ def test_more_rows_than_sentences_in_a_single_pass_are_no_steps(corpus: Corpus, 
 @DIRECTIONS
 @pytest.mark.parametrize("num_rows", [1, 3, 20])
 def test_endless_streams_are_the_references_of_their_order(corpus: Corpus, num_rows: int, is_backward: bool) -> None:
-    window = Stream(corpus, num_rows, is_backward=is_backward, seed=5).take(60)
+    window = as_read(Stream(corpus, num_rows, is_backward=is_backward, seed=5).take(60), is_backward)
     order = order_of(corpus, 5, is_backward, num_passes=num_rows * 60 // corpus.num_predictions + 2)
     expected = reference(corpus, order, num_rows, is_backward)
     assert columns(window) == [row[:60] for row in expected]
 
 
 def order_of(corpus: Corpus, seed: int, is_backward: bool, num_passes: int) -> list[int]:
-    """The sentences as one row reads them, told by their places."""
+    """The sentences in the order in which one row reads them, known by their places."""
     window = Stream(corpus, 1, is_backward=is_backward, seed=seed).take(num_passes * corpus.num_predictions)
+    window = as_read(window, is_backward)
     begins = {steps_of(corpus, number, is_backward)[0][2]: number for number in range(len(corpus))}
-    marker = END_ROW if is_backward else BEGIN_ROW
+    marker = END_INDEX if is_backward else BEGIN_INDEX
     return [begins[place] for place in window.places[0][window.inputs[0] == marker].tolist()]
 
 
@@ -143,9 +149,9 @@ def test_windows_of_any_lengths_cut_the_same_streams(corpus: Corpus, lengths: li
     def stream() -> Stream:
         return Stream(corpus, 3, is_backward=is_backward, seed=4, reset_probability=0.5)
 
-    whole = stream().take(40)
+    whole = as_read(stream().take(40), is_backward)
     cut = stream()
-    assert_equal(joined([cut.take(length) for length in lengths]), whole)
+    assert_equal(joined([as_read(cut.take(length), is_backward) for length in lengths]), whole)
     assert cut.step == 40
 
 
@@ -153,11 +159,23 @@ def test_a_sentence_longer_than_the_window_goes_on_in_the_next(corpus: Corpus) -
     stream = Stream(corpus, 2, is_backward=False)
     windows = [stream.take(3) for _ in range(2)]
     words = corpus.sentence(0).tolist()
-    assert windows[0].inputs[0].tolist() == [BEGIN_ROW, *words[:2]]
+    assert windows[0].inputs[0].tolist() == [BEGIN_INDEX, *words[:2]]
     assert windows[1].inputs[0].tolist() == words[2:5]
     # The second row has read a sentence without words, and one of a single word.
-    assert windows[0].inputs[1].tolist() == [BEGIN_ROW, BEGIN_ROW, *corpus.sentence(2)]
-    assert windows[0].targets[1].tolist() == [END_ROW, *corpus.sentence(2), END_ROW]
+    assert windows[0].inputs[1].tolist() == [BEGIN_INDEX, BEGIN_INDEX, *corpus.sentence(2)]
+    assert windows[0].targets[1].tolist() == [END_INDEX, *corpus.sentence(2), END_INDEX]
+
+
+def test_a_backward_window_is_in_text_order(corpus: Corpus) -> None:
+    words = corpus.sentence(0).tolist()
+    stream = Stream(corpus, 1, is_backward=True, seed=None)
+    windows = [stream.take(3), stream.take(len(words) - 2)]
+    assert [window.inputs[0].tolist() for window in windows] == [[*words[-2:], END_INDEX], words[:-2]]
+    assert [window.targets[0].tolist() for window in windows] == [words[-3:], [BEGIN_INDEX, *words[:-3]]]
+    assert [window.places[0].tolist() for window in windows] == [[4, 5, 6], [0, 1, 2, 3]]
+    seeded = Stream(corpus, 1, is_backward=True, seed=3, reset_probability=1.0).take(60)
+    assert (seeded.resets == (seeded.inputs == END_INDEX)).all()
+    assert {array.strides[1] > 0 for array in seeded} == {True}
 
 
 @DIRECTIONS
@@ -186,7 +204,7 @@ def test_resets_stand_at_sentence_starts_as_often_as_asked(
     corpus: Corpus, probability: float, is_backward: bool
 ) -> None:
     window = Stream(corpus, 2, is_backward=is_backward, seed=4, reset_probability=probability).take(3000)
-    is_start = window.inputs == (END_ROW if is_backward else BEGIN_ROW)
+    is_start = window.inputs == (END_INDEX if is_backward else BEGIN_INDEX)
     assert not (window.resets & ~is_start).any()
     # About 1,300 sentences: 5 standard deviations are 0.07.
     assert window.resets.sum() / is_start.sum() == pytest.approx(probability, abs=0.07 * (probability == 0.5))
@@ -212,8 +230,8 @@ def test_equal_seeds_give_equal_streams_and_other_seeds_and_directions_others(co
 def test_text_without_words_is_a_stream_of_boundaries(tmp_path: Path) -> None:
     corpus = Corpus.from_sentences([[], []], tiny_tokenizer_of(tiny_lm(), tmp_path))
     window = Stream(corpus, 1, is_backward=True).take(10)
-    assert (window.inputs.tolist(), window.targets.tolist()) == ([[END_ROW, END_ROW]], [[BEGIN_ROW, BEGIN_ROW]])
-    assert window.places.tolist() == [[0, 1]]
+    assert (window.inputs.tolist(), window.targets.tolist()) == ([[END_INDEX, END_INDEX]], [[BEGIN_INDEX, BEGIN_INDEX]])
+    assert window.places.tolist() == [[1, 0]]
 
 
 def test_a_corpus_without_sentences_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Golden:
         return model
 
     def batch(self, step: int) -> dict[str, Tensor]:
-        """Arguments of the model; training ids lack the + 1 of ours."""
+        """Arguments of the model; bilm-tf's ids lack our + 1, and its backward arrays are in reading order."""
 
         def tensor(name: str) -> Tensor:
             return torch.from_numpy(self.arrays[f"step{step}/batch/{name}"].astype(np.int64))
@@ -65,9 +65,9 @@ class Golden:
         ids = "tokens_characters" if self.config.token_encoder == "char_cnn" else "token_ids"
         return {
             "input_ids": tensor(ids) + 1,
-            "backward_input_ids": tensor(f"{ids}_reverse") + 1,
+            "backward_input_ids": tensor(f"{ids}_reverse").flip(1) + 1,
             "forward_targets": tensor("next_token_id"),
-            "backward_targets": tensor("next_token_id_reverse"),
+            "backward_targets": tensor("next_token_id_reverse").flip(1),
         }
 
     def candidates(self, step: int) -> tuple[Candidates, Candidates] | None:

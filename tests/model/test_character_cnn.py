@@ -1,4 +1,4 @@
-"""The character CNN: words in blocks, without the filler that changes nothing, are words one by one with all of it."""
+"""The character CNN: blocks of words without needless filler equal single words with all of it."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ FILLER = 9
 
 
 def rows_of(lengths: list[int], width: int) -> Tensor:
-    """`(N, width)`: random ids, none of them the filler's, then filler."""
+    """`(N, width)`: random ids other than the filler, then filler."""
     ids = torch.randint(10, 262, (len(lengths), width), generator=torch.Generator().manual_seed(7))
     return ids.masked_fill(torch.arange(width) >= torch.tensor(lengths).unsqueeze(1), FILLER)
 
@@ -42,7 +42,7 @@ def whole(encoder: CharacterCNN, ids: Tensor) -> Tensor:
     [[3, 11, 0, 4, 4, 10, 1], [5], [0, 0], [11, 11, 8]],
     ids=["ragged", "one word", "all filler", "no filler"],
 )
-def test_blocks_and_missing_filler_change_neither_vectors_nor_gradients(
+def test_blocks_and_omitted_filler_change_neither_vectors_nor_gradients(
     block_characters: int, lengths: list[int], tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", block_characters)
@@ -51,11 +51,11 @@ def test_blocks_and_missing_filler_change_neither_vectors_nor_gradients(
     for vectors in (encoder(ids), whole(encoder, ids)):
         weights = torch.arange(vectors.numel()).view_as(vectors).cos()
         results.append([vectors, *torch.autograd.grad((vectors * weights).sum(), list(encoder.parameters()))])
-    # Sums over another number of equal places round otherwise; gradients are as large as 40.
+    # Sums over more equal positions round differently; gradients are as large as 40.
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-6)
 
 
-def test_word_vectors_beside_characters_follow_their_words(
+def test_word_vectors_beside_characters_stay_with_their_words(
     tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", 14)
@@ -66,7 +66,7 @@ def test_word_vectors_beside_characters_follow_their_words(
     assert_outputs_close(encoder(ids), whole(encoder, ids), tolerance=1e-5)
 
 
-def test_convolutions_read_no_more_positions_than_the_longest_word_of_a_block_takes(
+def test_convolutions_read_only_the_positions_that_the_longest_word_of_a_block_needs(
     tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", 14)
@@ -74,11 +74,11 @@ def test_convolutions_read_no_more_positions_than_the_longest_word_of_a_block_ta
     shapes: list[tuple[int, ...]] = []
     encoder.convolutions[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape)))
     encoder(rows_of([3, 11, 0, 4, 2], 11))
-    # The widest filter has 3 places.
+    # The widest filter spans 3 positions.
     assert shapes == [(1, 5, 11), (2, 5, 7), (2, 5, 5)]
 
 
-def test_a_traced_encoder_takes_words_of_every_length(tiny_config: ElmoConfig) -> None:
+def test_a_traced_encoder_accepts_words_of_every_length(tiny_config: ElmoConfig) -> None:
     encoder = encoder_of(tiny_config).eval()
     traced = torch.jit.trace(encoder, (rows_of([3, 1], 11),))
     ids = rows_of([9, 11, 2], 11)

@@ -1,4 +1,4 @@
-"""`ElmoConfig`: defaults, what it can express, what it refuses, and its JSON."""
+"""`ElmoConfig`: defaults, legal and illegal values, and its JSON."""
 
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,122 @@ CONFIG_KEYS = {
 }
 WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
 ADAPTIVE = {"softmax": "adaptive", "num_softmax_words": 50}
+ILLEGAL: list[tuple[dict[str, Any], str]] = [
+    ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
+    ({"alphabet": "letters"}, r"`alphabet` must be one of 'bytes', 'code_points', found 'letters'"),
+    ({"num_input_words": -1}, r"`num_input_words` must be a whole number of at least 0, found -1"),
+    ({"word_embedding_size": 0}, r"`word_embedding_size` must be a whole number of at least 1, found 0"),
+    ({"num_input_words": 8}, r"`num_input_words` and `word_embedding_size` go together .*, found 8 and None"),
+    ({"word_embedding_size": 6}, r"`num_input_words` and `word_embedding_size` go together .*, found 0 and 6"),
+    (
+        {"num_input_words": 262, "word_embedding_size": 6},
+        r"`num_input_words` must be below `vocab_size` = 262, found 262",
+    ),
+    (
+        {"token_encoder": "word_embedding", "num_input_words": 8, "word_embedding_size": 6},
+        r"`num_input_words` is for character models, found 8 for word input",
+    ),
+    ({"char_activation": "gelu"}, r"`char_activation` must be one of 'relu', 'tanh', found 'gelu'"),
+    ({"scalar_mix_layer_norm": "yes"}, r"`scalar_mix_layer_norm` must be one of 'none', 'batch', 'word'"),
+    ({"vocab_size": 0}, r"`vocab_size` must be a whole number of at least 1, found 0"),
+    ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
+    ({"char_embedding_size": 1.5}, r"`char_embedding_size` must be a whole number of at least 1, found 1\.5"),
+    ({"num_highway_layers": -1}, r"`num_highway_layers` must be a whole number of at least 0, found -1"),
+    ({"projection_size": "8"}, r"`projection_size` must be a whole number of at least 1, found '8'"),
+    ({"cell_size": True}, r"`cell_size` must be a whole number of at least 1, found True"),
+    ({"num_hidden_layers": 0}, r"`num_hidden_layers` must be a whole number of at least 1, found 0"),
+    ({"num_output_representations": 0}, r"`num_output_representations` must be a whole number of at least 1"),
+    ({"cell_clip": 0}, r"`cell_clip` must be a positive number, or None to switch it off, found 0"),
+    ({"projection_clip": -3}, r"`projection_clip` must be a positive number, or None to switch it off, found -3"),
+    ({"cell_clip": float("nan")}, r"`cell_clip` must be a positive number"),
+    ({"use_skip_connections": 1}, r"`use_skip_connections` must be True or False, found 1"),
+    ({"scalar_mix_trainable": "no"}, r"`scalar_mix_trainable` must be True or False, found 'no'"),
+    ({"forget_bias": None}, r"`forget_bias` must be a finite number, found None"),
+    ({"representation_dropout": 1.0}, r"`representation_dropout` must be in \[0, 1\), found 1\.0"),
+    ({"representation_dropout": -0.1}, r"`representation_dropout` must be in \[0, 1\), found -0\.1"),
+    ({"forget_bias": float("inf")}, r"`forget_bias` must be a finite number, found inf"),
+    ({"cell_clip": float("inf")}, r"`cell_clip` must be a positive number, or None to switch it off, found inf"),
+    ({"cell_clip": True}, r"`cell_clip` must be a positive number, or None to switch it off, found True"),
+    ({"forget_bias": True}, r"`forget_bias` must be a finite number, found True"),
+    ({"scalar_mix_weights": [0.3, 0.3, 0.41]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
+    ({"char_filters": "12"}, r"`char_filters` must be a list of \[width, count\] pairs, found '12'"),
+    ({"char_filters": []}, r"`char_filters` must be a list of \[width, count\] pairs, found \[\]"),
+    ({"char_filters": [[1, 2], [3]]}, r"`char_filters` must be \[width, count\] pairs, found \[3\] at index 1"),
+    ({"char_filters": [[0, 2]]}, r"`char_filters` must be \[width, count\] pairs, found \[0, 2\] at index 0"),
+    (
+        {"max_word_length": 4, "char_filters": [[5, 2]]},
+        r"`char_filters` may be at most `max_word_length` = 4 characters wide, found \[5, 2\] at index 0",
+    ),
+    (
+        {"cell_projection": False},
+        r"`cell_projection` can be False only where its input is as wide as `projection_size` = 512, found 4096",
+    ),
+    ({"char_projection": "off"}, r"`char_projection` must be True or False, found 'off'"),
+    ({"hidden_size": 512}, r"`hidden_size` must be left out, or 2 \* `projection_size` = 1024, found 512"),
+    ({"pad_token_id": 1}, r"`pad_token_id` must be 0, found 1"),
+    ({"bos_token_id": -1}, r"`bos_token_id` must be a whole number of at least 0, found -1"),
+    ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
+    ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
+    ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
+    ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', 'adaptive', found 'hierarchical'"),
+    ({"num_softmax_words": 2}, r"`num_softmax_words` must be a whole number of at least 3, found 2"),
+    ({"num_softmax_samples": 0}, r"`num_softmax_samples` must be a whole number of at least 1, found 0"),
+    (
+        {"softmax": "sampled", "num_softmax_words": 20, "num_softmax_samples": 21},
+        r"`num_softmax_samples` must be at most `num_softmax_words` = 20, found 21",
+    ),
+    ({"lm_dropout": 1}, r"`lm_dropout` must be in \[0, 1\), found 1"),
+    ({"share_embedding_softmax": 1}, r"`share_embedding_softmax` must be True or False, found 1"),
+    (
+        {"share_embedding_softmax": True},
+        r"`share_embedding_softmax` needs `token_encoder` 'word_embedding' .* found 'char_cnn' and 'full'",
+    ),
+    (
+        WORDS | {"share_embedding_softmax": True, "softmax": "adaptive", "softmax_cutoffs": [4]},
+        r"a `softmax` that is not 'adaptive', found 'word_embedding' and 'adaptive'",
+    ),
+    (
+        WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
+        r"`num_softmax_words` must be `vocab_size` - 1 = 9 with `share_embedding_softmax`, found 10",
+    ),
+    (
+        WORDS | {"share_embedding_softmax": True, "word_embedding_size": 6},
+        r"`word_embedding_size` must be None with `share_embedding_softmax`, .* width `projection_size`, found 6",
+    ),
+    (ADAPTIVE, r"rising whole numbers between 0 and `num_softmax_words` = 50, found None"),
+    (ADAPTIVE | {"softmax_cutoffs": []}, r"rising whole numbers between 0 and .* found \[\]"),
+    (ADAPTIVE | {"softmax_cutoffs": [0, 4]}, r"rising whole numbers between 0 and .* found \[0, 4\]"),
+    (ADAPTIVE | {"softmax_cutoffs": [9, 4]}, r"rising whole numbers between 0 and .* found \[9, 4\]"),
+    (ADAPTIVE | {"softmax_cutoffs": [4, 4]}, r"rising whole numbers between 0 and .* found \[4, 4\]"),
+    (ADAPTIVE | {"softmax_cutoffs": [4, 50]}, r"rising whole numbers between 0 and .* found \[4, 50\]"),
+    (ADAPTIVE | {"softmax_cutoffs": "49"}, r"rising whole numbers between 0 and .* found '49'"),
+    (
+        ADAPTIVE | {"softmax_cutoffs": [5, 20], "projection_size": 7},
+        r"`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, .* found 7",
+    ),
+    ({"scalar_mix_l2": -0.1}, r"`scalar_mix_l2` must be a number of at least 0, found -0\.1"),
+    ({"scalar_mix_l2": float("nan")}, r"`scalar_mix_l2` must be a number of at least 0, found nan"),
+    ({"layer_mix": "mean"}, r"`layer_mix` must be one of 'scalar', 'linear', found 'mean'"),
+    (
+        {"layer_mix": "linear", "scalar_mix_trainable": False},
+        r"`scalar_mix_trainable` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`",
+    ),
+    ({"layer_mix": "linear", "scalar_mix_l2": 0.1}, r"`scalar_mix_l2` belongs to `layer_mix='scalar'`"),
+    ({"layer_mix": "linear", "scalar_mix_weights": [0.0, 0.0, 1.0]}, r"`scalar_mix_weights` belongs to"),
+    ({"layer_mix": "linear", "scalar_mix_layer_norm": "word"}, r"`scalar_mix_layer_norm` belongs to"),
+    (
+        {"freeze_bilm": ["layer_0"]},
+        r"`freeze_bilm` must be True, False or a list of 'token_encoder', 'layer_1', 'layer_2', found \['layer_0'",
+    ),
+    ({"freeze_bilm": "layer_1"}, r"`freeze_bilm` must be True, False or a list of .*, found 'layer_1'"),
+    ({"freeze_bilm": 1}, r"`freeze_bilm` must be True, False or a list of .*, found 1"),
+    ({"task_encoder": "gru"}, r"`task_encoder` must be one of 'none', 'lstm', found 'gru'"),
+    ({"task_hidden_size": 0}, r"`task_hidden_size` must be a whole number of at least 1, found 0"),
+    ({"classifier_dropout": 1}, r"`classifier_dropout` must be in \[0, 1\), found 1"),
+    ({"pooling": "last"}, r"`pooling` must be one of 'mean', 'max', 'attention', found 'last'"),
+    ({"text_pairs": "yes"}, r"`text_pairs` must be True or False, found 'yes'"),
+    ({"use_crf": None}, r"`use_crf` must be True or False, found None"),
+]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +230,7 @@ def test_json_keys_are_the_promised_ones() -> None:
         "task",
     ],
 )
-def test_a_config_comes_back_from_json_equal(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_a_config_survives_json_unchanged(fields: dict[str, Any], tmp_path: Path) -> None:
     config = ElmoConfig(**fields)
     config.save_pretrained(tmp_path)
     assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
@@ -125,7 +241,7 @@ def test_configs_of_different_sizes_are_not_equal() -> None:
     assert ElmoConfig(cell_size=8) != ElmoConfig(cell_size=9)
 
 
-def test_projections_are_present_exactly_where_sizes_differ_unless_said_otherwise() -> None:
+def test_projections_exist_exactly_where_sizes_differ_unless_set() -> None:
     config = ElmoConfig(projection_size=6, cell_size=6, char_filters=[[1, 2], [2, 4]])
     assert (config.char_projection, config.cell_projection) == (False, False)
     config = ElmoConfig(projection_size=6, cell_size=7, char_filters=[[1, 2], [2, 5]])
@@ -141,7 +257,7 @@ def test_a_word_embedding_has_the_vocabularys_boundary_ids() -> None:
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 257, 258)
 
 
-def test_code_points_have_no_boundary_ids_of_their_own() -> None:
+def test_code_points_have_no_default_boundary_ids() -> None:
     with pytest.raises(ValueError, match="`bos_token_id` depends on the vocabulary where `alphabet` is 'code_points'"):
         ElmoConfig(alphabet="code_points", vocab_size=90)
 
@@ -160,142 +276,21 @@ def test_word_vectors_count_as_features_before_the_projection() -> None:
 
 
 def test_every_config_names_every_auto_class() -> None:
-    assert ElmoConfig().auto_map == {
-        "AutoConfig": "configuration_elmo.ElmoConfig",
-        "AutoModel": "modeling_elmo.ElmoModel",
-        "AutoModelForSequenceClassification": "sequence_classification.ElmoForSequenceClassification",
-        "AutoModelForTokenClassification": "token_classification.ElmoForTokenClassification",
-        "AutoModelForQuestionAnswering": "question_answering.ElmoForQuestionAnswering",
-        "AutoModelForPreTraining": "pretraining.ElmoForPreTraining",
-    }
+    heads = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
+    expected = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}
+    expected |= {f"AutoModelFor{head}": f"modeling_elmo.ElmoFor{head}" for head in heads}
+    assert ElmoConfig().auto_map == expected
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
-        ({"alphabet": "letters"}, r"`alphabet` must be one of 'bytes', 'code_points', found 'letters'"),
-        ({"num_input_words": -1}, r"`num_input_words` must be a whole number of at least 0, found -1"),
-        ({"word_embedding_size": 0}, r"`word_embedding_size` must be a whole number of at least 1, found 0"),
-        ({"num_input_words": 8}, r"`num_input_words` and `word_embedding_size` go together .*, found 8 and None"),
-        ({"word_embedding_size": 6}, r"`num_input_words` and `word_embedding_size` go together .*, found 0 and 6"),
-        (
-            {"num_input_words": 262, "word_embedding_size": 6},
-            r"`num_input_words` must be below `vocab_size` = 262, found 262",
-        ),
-        (
-            {"token_encoder": "word_embedding", "num_input_words": 8, "word_embedding_size": 6},
-            r"`num_input_words` is for character models, found 8 for word input",
-        ),
-        ({"char_activation": "gelu"}, r"`char_activation` must be one of 'relu', 'tanh', found 'gelu'"),
-        ({"scalar_mix_layer_norm": "yes"}, r"`scalar_mix_layer_norm` must be one of 'none', 'batch', 'word'"),
-        ({"vocab_size": 0}, r"`vocab_size` must be a whole number of at least 1, found 0"),
-        ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
-        ({"char_embedding_size": 1.5}, r"`char_embedding_size` must be a whole number of at least 1, found 1\.5"),
-        ({"num_highway_layers": -1}, r"`num_highway_layers` must be a whole number of at least 0, found -1"),
-        ({"projection_size": "8"}, r"`projection_size` must be a whole number of at least 1, found '8'"),
-        ({"cell_size": True}, r"`cell_size` must be a whole number of at least 1, found True"),
-        ({"num_hidden_layers": 0}, r"`num_hidden_layers` must be a whole number of at least 1, found 0"),
-        ({"num_output_representations": 0}, r"`num_output_representations` must be a whole number of at least 1"),
-        ({"cell_clip": 0}, r"`cell_clip` must be a positive number, or None to switch it off, found 0"),
-        ({"projection_clip": -3}, r"`projection_clip` must be a positive number, or None to switch it off, found -3"),
-        ({"cell_clip": float("nan")}, r"`cell_clip` must be a positive number"),
-        ({"use_skip_connections": 1}, r"`use_skip_connections` must be True or False, found 1"),
-        ({"scalar_mix_trainable": "no"}, r"`scalar_mix_trainable` must be True or False, found 'no'"),
-        ({"forget_bias": None}, r"`forget_bias` must be a finite number, found None"),
-        ({"representation_dropout": 1.0}, r"`representation_dropout` must be in \[0, 1\), found 1\.0"),
-        ({"representation_dropout": -0.1}, r"`representation_dropout` must be in \[0, 1\), found -0\.1"),
-        ({"forget_bias": float("inf")}, r"`forget_bias` must be a finite number, found inf"),
-        ({"cell_clip": float("inf")}, r"`cell_clip` must be a positive number, or None to switch it off, found inf"),
-        ({"cell_clip": True}, r"`cell_clip` must be a positive number, or None to switch it off, found True"),
-        ({"forget_bias": True}, r"`forget_bias` must be a finite number, found True"),
-        ({"scalar_mix_weights": [0.3, 0.3, 0.41]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
-        ({"char_filters": "12"}, r"`char_filters` must be a list of \[width, count\] pairs, found '12'"),
-        ({"char_filters": []}, r"`char_filters` must be a list of \[width, count\] pairs, found \[\]"),
-        ({"char_filters": [[1, 2], [3]]}, r"`char_filters` must be \[width, count\] pairs, found \[3\] at index 1"),
-        ({"char_filters": [[0, 2]]}, r"`char_filters` must be \[width, count\] pairs, found \[0, 2\] at index 0"),
-        (
-            {"max_word_length": 4, "char_filters": [[5, 2]]},
-            r"`char_filters` may be at most `max_word_length` = 4 characters wide, found \[5, 2\] at index 0",
-        ),
-        (
-            {"cell_projection": False},
-            r"`cell_projection` can be False only where its input is as wide as `projection_size` = 512, found 4096",
-        ),
-        ({"char_projection": "off"}, r"`char_projection` must be True or False, found 'off'"),
-        ({"hidden_size": 512}, r"`hidden_size` is always 2 \* `projection_size` = 1024, found 512; leave it out"),
-        ({"pad_token_id": 1}, r"`pad_token_id` is always 0, found 1"),
-        ({"bos_token_id": -1}, r"`bos_token_id` must be a whole number of at least 0, found -1"),
-        ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
-        ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
-        ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
-        ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', 'adaptive', found 'hierarchical'"),
-        ({"num_softmax_words": 2}, r"`num_softmax_words` must be a whole number of at least 3, found 2"),
-        ({"num_softmax_samples": 0}, r"`num_softmax_samples` must be a whole number of at least 1, found 0"),
-        (
-            {"softmax": "sampled", "num_softmax_words": 20, "num_softmax_samples": 21},
-            r"`num_softmax_samples` may be at most `num_softmax_words` = 20, found 21",
-        ),
-        ({"lm_dropout": 1}, r"`lm_dropout` must be in \[0, 1\), found 1"),
-        ({"share_embedding_softmax": 1}, r"`share_embedding_softmax` must be True or False, found 1"),
-        (
-            {"share_embedding_softmax": True},
-            r"`share_embedding_softmax` needs `token_encoder` 'word_embedding' .* found 'char_cnn' and 'full'",
-        ),
-        (
-            WORDS | {"share_embedding_softmax": True, "softmax": "adaptive", "softmax_cutoffs": [4]},
-            r"a `softmax` that is not 'adaptive', found 'word_embedding' and 'adaptive'",
-        ),
-        (
-            WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
-            r"with `share_embedding_softmax`, `num_softmax_words` is `vocab_size` - 1 = 9, found 10",
-        ),
-        (
-            WORDS | {"share_embedding_softmax": True, "word_embedding_size": 6},
-            r"`share_embedding_softmax` needs .*: `word_embedding_size` must be None, found 6",
-        ),
-        (ADAPTIVE, r"rising whole numbers between 0 and `num_softmax_words` = 50, found None"),
-        (ADAPTIVE | {"softmax_cutoffs": []}, r"rising whole numbers between 0 and .* found \[\]"),
-        (ADAPTIVE | {"softmax_cutoffs": [0, 4]}, r"rising whole numbers between 0 and .* found \[0, 4\]"),
-        (ADAPTIVE | {"softmax_cutoffs": [9, 4]}, r"rising whole numbers between 0 and .* found \[9, 4\]"),
-        (ADAPTIVE | {"softmax_cutoffs": [4, 4]}, r"rising whole numbers between 0 and .* found \[4, 4\]"),
-        (ADAPTIVE | {"softmax_cutoffs": [4, 50]}, r"rising whole numbers between 0 and .* found \[4, 50\]"),
-        (ADAPTIVE | {"softmax_cutoffs": "49"}, r"rising whole numbers between 0 and .* found '49'"),
-        (
-            ADAPTIVE | {"softmax_cutoffs": [5, 20], "projection_size": 7},
-            r"`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, .* found 7",
-        ),
-        ({"scalar_mix_l2": -0.1}, r"`scalar_mix_l2` must be a number of at least 0, found -0\.1"),
-        ({"scalar_mix_l2": float("nan")}, r"`scalar_mix_l2` must be a number of at least 0, found nan"),
-        ({"layer_mix": "mean"}, r"`layer_mix` must be one of 'scalar', 'linear', found 'mean'"),
-        (
-            {"layer_mix": "linear", "scalar_mix_trainable": False},
-            r"`scalar_mix_trainable` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`",
-        ),
-        ({"layer_mix": "linear", "scalar_mix_l2": 0.1}, r"`scalar_mix_l2` belongs to `layer_mix='scalar'`"),
-        ({"layer_mix": "linear", "scalar_mix_weights": [0.0, 0.0, 1.0]}, r"`scalar_mix_weights` belongs to"),
-        ({"layer_mix": "linear", "scalar_mix_layer_norm": "word"}, r"`scalar_mix_layer_norm` belongs to"),
-        (
-            {"freeze_bilm": ["layer_0"]},
-            r"`freeze_bilm` must be True, False or a list of 'token_encoder', 'layer_1', 'layer_2', found \['layer_0'",
-        ),
-        ({"freeze_bilm": "layer_1"}, r"`freeze_bilm` must be True, False or a list of .*, found 'layer_1'"),
-        ({"freeze_bilm": 1}, r"`freeze_bilm` must be True, False or a list of .*, found 1"),
-        ({"task_encoder": "gru"}, r"`task_encoder` must be one of 'none', 'lstm', found 'gru'"),
-        ({"task_hidden_size": 0}, r"`task_hidden_size` must be a whole number of at least 1, found 0"),
-        ({"classifier_dropout": 1}, r"`classifier_dropout` must be in \[0, 1\), found 1"),
-        ({"pooling": "last"}, r"`pooling` must be one of 'mean', 'max', 'attention', found 'last'"),
-        ({"text_pairs": "yes"}, r"`text_pairs` must be True or False, found 'yes'"),
-        ({"use_crf": None}, r"`use_crf` must be True or False, found None"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+    ("fields", "message"), ILLEGAL, ids=lambda value: next(iter(value)) if isinstance(value, dict) else ""
 )
 def test_an_illegal_field_is_named_with_its_legal_values(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ElmoConfig(**fields)
 
 
-def test_a_field_overridden_at_loading_is_validated_too(tmp_path: Path) -> None:
+def test_a_field_replaced_at_loading_is_validated_too(tmp_path: Path) -> None:
     config = ElmoConfig(projection_size=4, cell_size=5, char_filters=[[1, 3]])
     ElmoModel(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"`num_output_representations` must be a whole number of at least 1, found 0"):
@@ -317,7 +312,7 @@ def test_the_defaults_are_the_original_models() -> None:
     assert (config.forget_bias, config.char_activation, config.representation_dropout) == (1, "relu", 0.5)
 
 
-def test_models_for_a_task_are_the_papers_by_default() -> None:
+def test_task_models_are_the_papers_by_default() -> None:
     config = ElmoConfig()
     assert (config.freeze_bilm, config.scalar_mix_l2, config.layer_mix, config.task_encoder) == (
         True,
@@ -328,7 +323,7 @@ def test_models_for_a_task_are_the_papers_by_default() -> None:
     assert (config.pooling, config.text_pairs, config.use_crf) == ("mean", False, False)
 
 
-def test_the_state_is_no_prediction() -> None:
+def test_the_state_is_not_a_prediction() -> None:
     assert ElmoConfig().keys_to_ignore_at_inference == ["state"]
 
 
@@ -338,5 +333,5 @@ def test_a_config_without_language_models_has_their_defaults() -> None:
     assert (config.lm_dropout, config.share_embedding_softmax, config.softmax_cutoffs) == (0.1, False, None)
 
 
-def test_clusters_of_an_adaptive_softmax_may_become_one_number_wide() -> None:
+def test_clusters_of_an_adaptive_softmax_may_be_one_wide() -> None:
     assert ElmoConfig(**ADAPTIVE, softmax_cutoffs=[5, 20], projection_size=16).softmax_cutoffs == [5, 20]

@@ -1,4 +1,4 @@
-"""What a new model starts from, and what a checkpoint lacks."""
+"""Initial weights of new models, and of parameters that a checkpoint lacks."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_biases_of_the_character_cnn_start_at_zero(tiny_config: ElmoConfig) -> N
         assert linear.bias.abs().max() == 0
 
 
-def test_a_word_table_starts_as_glorots_with_a_row_of_zeros_for_padding_that_learns_nothing() -> None:
+def test_a_word_table_starts_with_glorots_weights_and_its_zeros_for_padding_never_learn() -> None:
     table = ElmoModel(word_config()).token_encoder.embedding
     limit = (6 / (19 + 7)) ** 0.5
     assert table.weight[0].abs().max() == 0
@@ -67,7 +67,7 @@ def test_weights_missing_from_a_checkpoint_are_initialised(tiny_model: ElmoModel
     assert torch.equal(model.elmo.token_encoder.embedding.weight, tiny_model.token_encoder.embedding.weight)
 
 
-def test_a_loaded_padding_row_stays_as_it_was_saved(tiny_model: ElmoModel, tmp_path: Path) -> None:
+def test_a_loaded_padding_vector_stays_unchanged(tiny_model: ElmoModel, tmp_path: Path) -> None:
     tiny_model.token_encoder.embedding.weight.data[0] = 0.25
     tiny_model.save_pretrained(tmp_path)
     model = ElmoModel.from_pretrained(tmp_path)

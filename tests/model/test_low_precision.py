@@ -1,4 +1,4 @@
-"""Linears in eight bits: near to float32, by the modules that are there and not past them."""
+"""Linears in eight bits run as the modules they are, and stay close to float32."""
 
 import copy
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def inputs() -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(("quantise", "most"), [(with_torch, 0.1), (with_torchao, 0.05)])
-def test_quantised_linears_are_what_runs_and_every_layer_stays_near(
+def test_quantised_linears_run_and_every_layer_stays_close(
     quantise: Callable[[ElmoModel], ElmoModel], most: float, model: ElmoModel, inputs: dict[str, Tensor]
 ) -> None:
     expected = model(**inputs, output_hidden_states=True).hidden_states
@@ -49,7 +49,7 @@ def test_quantised_linears_are_what_runs_and_every_layer_stays_near(
         assert 1e-4 < errors.max() < most
 
 
-def test_a_model_loads_quantised_is_saved_so_and_a_text_has_the_same_vectors_in_any_batch(
+def test_a_quantised_model_loads_and_saves_and_a_text_has_the_same_vectors_in_any_batch(
     model: ElmoModel, inputs: dict[str, Tensor], tmp_path: Path
 ) -> None:
     config = TorchAoConfig(Int8DynamicActivationInt8WeightConfig())

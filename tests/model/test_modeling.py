@@ -2,40 +2,11 @@
 
 import pytest
 import torch
+from state_dict_keys import STATE_DICT_KEYS
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoModelOutput
 from elmo_hf.model.modeling_elmo import masked_mean
-
-# Promises: renaming a key breaks every saved folder.
-STATE_DICT_KEYS = {
-    "token_encoder.embedding.weight": (262, 5),
-    "token_encoder.convolutions.0.weight": (3, 5, 1),
-    "token_encoder.convolutions.0.bias": (3,),
-    "token_encoder.convolutions.1.weight": (4, 5, 2),
-    "token_encoder.convolutions.1.bias": (4,),
-    "token_encoder.convolutions.2.weight": (6, 5, 3),
-    "token_encoder.convolutions.2.bias": (6,),
-    "token_encoder.highways.0.transform.weight": (13, 13),
-    "token_encoder.highways.0.transform.bias": (13,),
-    "token_encoder.highways.0.gate.weight": (13, 13),
-    "token_encoder.highways.0.gate.bias": (13,),
-    "token_encoder.projection.weight": (7, 13),
-    "token_encoder.projection.bias": (7,),
-    **{
-        f"bilm.layers.{layer}.{direction}_lstm.{name}": shape
-        for layer in (0, 1)
-        for direction in ("forward", "backward")
-        for name, shape in {
-            "input_linear.weight": (36, 7),
-            "input_linear.bias": (36,),
-            "recurrent_linear.weight": (36, 7),
-            "projection.weight": (7, 9),
-        }.items()
-    },
-    "scalar_mixes.0.logits": (3,),
-    "scalar_mixes.0.scale": (),
-}
 
 
 def test_state_dict_keys_and_shapes_are_the_promised_ones(tiny_model: ElmoModel) -> None:
@@ -70,14 +41,14 @@ def test_outputs_have_the_promised_shapes_and_are_zero_on_padding(tiny_config: E
         assert (tensor[~padding].abs().sum(dim=-1) > 0).all()
 
 
-def test_a_tuple_comes_back_on_request_and_hidden_states_only_when_asked_for(tiny_model: ElmoModel) -> None:
+def test_a_tuple_and_hidden_states_come_back_only_on_request(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [3, 2])
     assert tiny_model(**inputs).hidden_states is None
     as_tuple = tiny_model(**inputs, return_dict=False, output_hidden_states=True)
     assert_outputs_close(as_tuple, tiny_model(**inputs, output_hidden_states=True).to_tuple())
 
 
-def test_pooling_takes_the_mean_over_words_without_boundaries_and_padding(tiny_model: ElmoModel) -> None:
+def test_pooling_is_the_mean_over_words_without_boundaries_and_padding(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [5, 3, 2])
     ids = inputs["input_ids"]
     for row, length in enumerate((5, 3, 2)):
@@ -91,7 +62,7 @@ def test_pooling_takes_the_mean_over_words_without_boundaries_and_padding(tiny_m
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_padding_does_not_change_words_nor_state(tiny_model: ElmoModel, side: str) -> None:
+def test_padding_changes_neither_words_nor_state(tiny_model: ElmoModel, side: str) -> None:
     lengths = [2, 6, 1, 4]
     tiny_model.double()
     inputs = random_inputs(tiny_model.config, lengths)
@@ -110,20 +81,20 @@ def test_padding_does_not_change_words_nor_state(tiny_model: ElmoModel, side: st
         assert_outputs_close(output.state.cell[:, row], alone.state.cell[:, 0], 1e-12)
 
 
-def test_what_stands_under_padding_is_never_read(tiny_model: ElmoModel) -> None:
+def test_ids_under_padding_are_never_read(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     expected = tiny_model(**inputs)
     inputs["input_ids"][1, 2:] = 77
     assert_outputs_close(tiny_model(**inputs).to_tuple(), expected.to_tuple())
 
 
-def test_the_mask_follows_from_the_ids_where_none_is_given(tiny_model: ElmoModel) -> None:
+def test_without_a_mask_it_follows_from_the_ids(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     assert_outputs_close(tiny_model(inputs["input_ids"]).to_tuple(), tiny_model(**inputs).to_tuple())
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
-def test_the_same_text_has_the_same_vectors_at_any_place_of_any_batch_and_on_any_call(
+def test_a_text_has_the_same_vectors_anywhere_in_any_batch_and_in_any_call(
     tiny_config: ElmoConfig, dtype: torch.dtype, tolerance: float
 ) -> None:
     model = ElmoModel(tiny_config).eval().to(dtype)
@@ -151,21 +122,21 @@ def test_equal_words_go_through_the_token_encoder_once(tiny_model: ElmoModel) ->
     assert_outputs_close(vectors.flatten(0, 1), tiny_model.token_encoder(flat))
 
 
-def test_a_text_in_two_calls_with_state_is_the_text_in_one_going_forward(tiny_model: ElmoModel) -> None:
+def test_two_calls_with_state_equal_one_call_in_the_forward_direction(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [7, 7])["input_ids"]
     whole = tiny_model(inputs).last_hidden_state
     first = tiny_model(inputs[:, :3])
     second = tiny_model(inputs[:, 3:], state=first.state)
     forward_half = torch.cat([first.last_hidden_state, second.last_hidden_state], dim=1)[..., :7]
     assert_outputs_close(forward_half, whole[..., :7])
-    # Backwards, the state that comes in stands after the text's last word.
+    # Backwards, the state passed in belongs after the text's last word.
     last = tiny_model(inputs[:, 3:])
     before = tiny_model(inputs[:, :3], state=last.state)
     backward_half = torch.cat([before.last_hidden_state, last.last_hidden_state], dim=1)[..., 7:]
     assert_outputs_close(backward_half, whole[..., 7:])
 
 
-def test_the_state_is_cut_off_from_the_graph_but_gradients_reach_a_state_passed_in(tiny_model: ElmoModel) -> None:
+def test_the_returned_state_is_detached_but_gradients_reach_a_state_passed_in(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [3, 2])
     state = tiny_model(**inputs).state
     assert not state.hidden.requires_grad
@@ -212,7 +183,7 @@ def test_an_empty_batch_gives_empty_outputs(tiny_model: ElmoModel) -> None:
     assert output.pooler_output.shape == (0, 14)
 
 
-def test_word_vectors_or_embedded_characters_go_in_instead_of_ids(tiny_model: ElmoModel) -> None:
+def test_word_vectors_or_embedded_characters_replace_ids(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     expected = tiny_model(**inputs)
     mask = inputs["attention_mask"]
@@ -225,12 +196,12 @@ def test_word_vectors_or_embedded_characters_go_in_instead_of_ids(tiny_model: El
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
-def test_ids_of_any_integer_type_are_read(tiny_model: ElmoModel, dtype: torch.dtype) -> None:
+def test_ids_of_any_integer_type_are_accepted(tiny_model: ElmoModel, dtype: torch.dtype) -> None:
     ids = random_inputs(tiny_model.config, [4, 2])["input_ids"]
     assert_outputs_close(tiny_model(ids.to(dtype)).to_tuple(), tiny_model(ids).to_tuple())
 
 
-def test_wrong_inputs_are_named(tiny_model: ElmoModel) -> None:
+def test_errors_name_wrong_inputs(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     with pytest.raises(ValueError, match=r"give exactly one of `input_ids` and `inputs_embeds`"):
         tiny_model()
@@ -253,7 +224,7 @@ def test_wrong_inputs_are_named(tiny_model: ElmoModel) -> None:
         words(inputs["input_ids"])
 
 
-def test_pooling_takes_the_first_of_several_representations(tiny_config: ElmoConfig) -> None:
+def test_pooling_uses_the_first_of_several_representations(tiny_config: ElmoConfig) -> None:
     tiny_config.num_output_representations = 2
     model = ElmoModel(tiny_config).eval()
     model.scalar_mixes[1].set_weights([0, 0, 1], scale=3.0)
@@ -267,7 +238,7 @@ def test_a_mean_over_a_long_text_in_half_precision_does_not_overflow() -> None:
     assert mean.tolist() == [[30, 30]]
 
 
-def test_hidden_states_come_back_where_the_config_asks_for_them(tiny_model: ElmoModel) -> None:
+def test_the_config_can_ask_for_hidden_states(tiny_model: ElmoModel) -> None:
     tiny_model.config.output_hidden_states = True
     inputs = random_inputs(tiny_model.config, [3])
     assert len(tiny_model(**inputs).hidden_states) == 3
@@ -280,12 +251,12 @@ def test_the_table_can_be_replaced(tiny_model: ElmoModel) -> None:
     assert tiny_model.get_input_embeddings() is tiny_model.token_encoder.embedding is table
 
 
-def test_a_word_model_takes_no_embedded_characters() -> None:
+def test_a_word_model_refuses_embedded_characters() -> None:
     with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape .*found \(2, 4, 50, 16\)"):
         ElmoModel(word_config())(inputs_embeds=torch.zeros(2, 4, 50, 16))
 
 
-def test_a_state_is_read_in_the_models_precision(tiny_model: ElmoModel) -> None:
+def test_a_state_is_cast_to_the_models_precision(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     state = tiny_model(**inputs).state
     output = tiny_model.double()(**inputs, state=state)

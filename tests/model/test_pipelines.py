@@ -22,7 +22,7 @@ WORDS = ["Ada", "Lovelace", "'s", "letters", ",", "kept", "."]
 
 
 @pytest.mark.parametrize("is_split", [False, True], ids=["raw text", "words"])
-def test_token_classification_gives_one_label_a_word_with_its_place(
+def test_token_classification_gives_each_word_one_label_and_its_place(
     tiny_folder: Path, labeller: ElmoForTokenClassification, is_split: bool
 ) -> None:
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
@@ -69,7 +69,7 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
 def test_the_stock_token_classification_pipeline_still_fails(
     tiny_folder: Path, labeller: ElmoForTokenClassification
 ) -> None:
-    """When this one runs, `pipeline_elmo.py` is needed for aggregation only."""
+    """If the stock pipeline stops failing, `pipeline_elmo.py` is needed only for aggregation."""
     label = pipeline(
         "token-classification",
         model=labeller,

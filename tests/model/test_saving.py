@@ -1,4 +1,4 @@
-"""Saving, loading, and the precisions a model can be loaded in."""
+"""Saving and loading, in every precision that a model loads in."""
 
 import json
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def test_a_learned_mix_is_loaded_frozen_or_replaced_as_asked(
     assert mix_of() == ([0.7, 0.2, 0.1], 1, True)
 
 
-def test_more_representations_and_other_start_weights_can_be_asked_for_at_loading(
+def test_loading_can_ask_for_more_representations_and_other_initial_weights(
     tiny_model: ElmoModel, tmp_path: Path
 ) -> None:
     bilm_only = {name: tensor for name, tensor in tiny_model.state_dict().items() if "scalar_mixes" not in name}
@@ -74,5 +74,5 @@ def test_more_representations_and_other_start_weights_can_be_asked_for_at_loadin
 def test_a_saved_config_names_the_pipeline_of_the_class_that_saved_it(tiny_model: ElmoModel, tmp_path: Path) -> None:
     tiny_model.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["custom_pipelines"] == {
-        "feature-extraction": {"impl": "pipeline_elmo.ElmoFeatureExtractionPipeline", "pt": ["AutoModel"]}
+        "feature-extraction": {"impl": "modeling_elmo.ElmoFeatureExtractionPipeline", "pt": ["AutoModel"]}
     }

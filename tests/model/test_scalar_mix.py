@@ -23,7 +23,7 @@ def test_scalar_mixes_are_equation_1(tiny_config: ElmoConfig) -> None:
     np.testing.assert_allclose(mix.weights.detach(), softmax, atol=1e-7)
 
 
-def test_a_picked_layer_is_that_layer_exactly_and_other_layers_get_no_gradient(tiny_config: ElmoConfig) -> None:
+def test_a_single_layer_is_picked_exactly_with_finite_gradients(tiny_config: ElmoConfig) -> None:
     layers, mask = mix_inputs(tiny_config)
     mix = ScalarMix(tiny_config)
     mix.set_weights([0, 1, 0])
@@ -34,7 +34,7 @@ def test_a_picked_layer_is_that_layer_exactly_and_other_layers_get_no_gradient(t
     assert torch.isfinite(mix.logits.grad).all()
 
 
-def test_given_weights_are_where_a_mix_starts(tiny_config: ElmoConfig) -> None:
+def test_a_mix_starts_from_the_given_weights(tiny_config: ElmoConfig) -> None:
     tiny_config.scalar_mix_weights = [0.2, 0.3, 0.5]
     model = ElmoModel(tiny_config)
     torch.testing.assert_close(model.scalar_mixes[0].weights.detach(), torch.tensor([0.2, 0.3, 0.5]))
@@ -58,7 +58,7 @@ def test_batch_normalisation_of_a_large_batch_in_half_precision_is_that_in_float
     torch.testing.assert_close(normalise_batch(layer.to(dtype), mask).float(), expected, atol=3e-2, rtol=2e-2)
 
 
-def test_word_normalisation_looks_at_each_word_alone(tiny_config: ElmoConfig) -> None:
+def test_word_normalisation_treats_each_word_by_itself(tiny_config: ElmoConfig) -> None:
     layers, mask = mix_inputs(tiny_config)
     tiny_config.scalar_mix_layer_norm = "word"
     stacked = np.stack([layer.numpy() for layer in layers])
@@ -68,7 +68,7 @@ def test_word_normalisation_looks_at_each_word_alone(tiny_config: ElmoConfig) ->
     np.testing.assert_allclose(actual, expected * mask.unsqueeze(-1).numpy(), atol=1e-5)
 
 
-def test_batch_normalisation_takes_one_mean_and_variance_over_all_words(tiny_config: ElmoConfig) -> None:
+def test_batch_normalisation_uses_one_mean_and_variance_for_all_words(tiny_config: ElmoConfig) -> None:
     layers, mask = mix_inputs(tiny_config)
     tiny_config.scalar_mix_layer_norm = "batch"
     expected = np.zeros(layers[0].shape)

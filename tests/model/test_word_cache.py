@@ -1,4 +1,4 @@
-"""Words kept from call to call: not computed again, and never used when they are no longer what would be computed."""
+"""Words kept from call to call: not computed again, and never used once they are out of date."""
 
 import copy
 import io
@@ -35,14 +35,14 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def without_cache(model: ElmoModel, inputs: dict[str, Tensor]) -> Tensor:
-    """The token vectors of the model as it is now, from weights of its own."""
+    """The token vectors of a fresh model with the same weights."""
     fresh = ElmoModel(model.config).to(model.dtype)
     fresh.load_state_dict(model.state_dict())
     return fresh(**inputs).token_embeddings
 
 
 @torch.no_grad()
-def test_words_that_are_kept_are_not_computed_again(tiny_model: ElmoModel, computed: list[int]) -> None:
+def test_kept_words_are_not_computed_again(tiny_model: ElmoModel, computed: list[int]) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2, 5])
     expected = tiny_model(**inputs, output_hidden_states=True)
     tiny_model.cache_words(inputs["input_ids"][:2])
@@ -55,7 +55,7 @@ def test_words_that_are_kept_are_not_computed_again(tiny_model: ElmoModel, compu
 
 
 @torch.no_grad()
-def test_the_same_words_have_the_same_bits_whatever_came_between(tiny_model: ElmoModel) -> None:
+def test_the_same_words_have_the_same_bits_whatever_was_computed_in_between(tiny_model: ElmoModel) -> None:
     first, second = (random_inputs(tiny_model.config, [4, 2, 5], seed) for seed in (1, 2))
     tiny_model.cache_words(first["input_ids"])
     before = tiny_model(**first).last_hidden_state
@@ -64,7 +64,7 @@ def test_the_same_words_have_the_same_bits_whatever_came_between(tiny_model: Elm
 
 
 @torch.no_grad()
-def test_other_words_take_the_place_of_those_kept_and_none_ends_it(tiny_model: ElmoModel, computed: list[int]) -> None:
+def test_new_words_replace_the_kept_ones_and_none_clears_the_cache(tiny_model: ElmoModel, computed: list[int]) -> None:
     first, second = (random_inputs(tiny_model.config, [4, 3], seed) for seed in (1, 2))
     tiny_model.cache_words(first["input_ids"].to(torch.int16))
     tiny_model.cache_words(second["input_ids"])
@@ -78,7 +78,7 @@ def test_other_words_take_the_place_of_those_kept_and_none_ends_it(tiny_model: E
 
 
 @torch.no_grad()
-def test_word_ids_may_be_kept_too(computed: list[int]) -> None:
+def test_word_ids_can_be_kept_too(computed: list[int]) -> None:
     model = ElmoModel(word_config(word_embedding_size=3)).eval()
     ids = torch.tensor([[1, 5, 6, 5, 2], [1, 7, 2, 0, 0]])
     expected = model(ids).token_embeddings
@@ -120,7 +120,7 @@ def set_one(model: ElmoModel) -> None:
     [step, load, assign, replace_data, replace_embedding, set_one, ElmoModel.double, ElmoModel.bfloat16],
     ids=lambda change: change.__name__,
 )
-def test_other_weights_are_seen_at_once(
+def test_changed_weights_are_noticed_at_once(
     change: Callable[[ElmoModel], object], tiny_model: ElmoModel, computed: list[int]
 ) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
@@ -135,7 +135,7 @@ def test_other_weights_are_seen_at_once(
     assert_outputs_close(found, without_cache(tiny_model, inputs))
 
 
-def test_a_gradient_goes_past_words_that_are_kept(tiny_model: ElmoModel, computed: list[int]) -> None:
+def test_kept_words_are_not_used_when_a_gradient_is_needed(tiny_model: ElmoModel, computed: list[int]) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     tiny_model.cache_words(inputs["input_ids"])
     tiny_model.train()(**inputs).last_hidden_state.sum().backward()
@@ -143,7 +143,7 @@ def test_a_gradient_goes_past_words_that_are_kept(tiny_model: ElmoModel, compute
     assert tiny_model.token_encoder.projection.weight.grad.abs().max() > 0
 
 
-def test_what_learns_on_top_of_a_frozen_encoder_may_use_words_kept_in_inference_mode(
+def test_training_on_a_frozen_encoder_can_use_words_kept_in_inference_mode(
     tiny_model: ElmoModel, computed: list[int]
 ) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
@@ -159,7 +159,7 @@ def test_what_learns_on_top_of_a_frozen_encoder_may_use_words_kept_in_inference_
 
 
 @torch.no_grad()
-def test_under_autocast_words_are_those_of_autocast(tiny_model: ElmoModel, computed: list[int]) -> None:
+def test_under_autocast_words_are_computed_with_it(tiny_model: ElmoModel, computed: list[int]) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     with torch.autocast("cpu", torch.bfloat16):
         expected = tiny_model(**inputs).token_embeddings
@@ -192,7 +192,7 @@ def put_module(model: ElmoModel) -> None:
     "change", [add_hook, add_pre_hook, put_forward, put_module], ids=lambda change: change.__name__
 )
 @torch.no_grad()
-def test_nothing_is_kept_or_used_of_an_encoder_with_something_on_it(
+def test_a_modified_encoder_neither_keeps_nor_uses_words(
     change: Callable[[ElmoModel], None], tiny_model: ElmoModel, computed: list[int]
 ) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
@@ -207,7 +207,7 @@ def test_nothing_is_kept_or_used_of_an_encoder_with_something_on_it(
     assert computed == [6, 6, 6, 6]
 
 
-def test_nothing_is_kept_of_weights_whose_changes_torch_does_not_count(tiny_model: ElmoModel) -> None:
+def test_nothing_is_kept_from_weights_whose_changes_torch_does_not_count(tiny_model: ElmoModel) -> None:
     ids = random_inputs(tiny_model.config, [4, 2])["input_ids"]
     with torch.inference_mode():
         model = ElmoModel(tiny_model.config).eval()
@@ -251,11 +251,11 @@ def test_copies_pickles_and_saved_folders_hold_no_words(tiny_model: ElmoModel, t
 
 @pytest.mark.parametrize("multiplier", [word_cache.MULTIPLIER, 0, 1], ids=["the one used", "all equal", "sums"])
 @torch.no_grad()
-def test_words_with_one_number_are_told_apart(
+def test_words_with_equal_hashes_are_distinguished(
     multiplier: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = random_inputs(tiny_model.config, [5, 3, 4])
-    # Two words of the same ids in another order.
+    # Two words with the same ids in another order.
     inputs["input_ids"][0, 1] = inputs["input_ids"][0, 0].flip(0)
     inputs["input_ids"][2, 1] = inputs["input_ids"][0, 0]
     expected = tiny_model(**inputs).token_embeddings
@@ -269,7 +269,7 @@ def test_words_with_one_number_are_told_apart(
 
 
 @torch.no_grad()
-def test_a_text_without_words_keeps_none(tiny_model: ElmoModel) -> None:
+def test_a_text_without_words_keeps_nothing(tiny_model: ElmoModel) -> None:
     ids = torch.zeros(2, 3, 11, dtype=torch.long)
     tiny_model.cache_words(ids)
     assert len(tiny_model.word_cache) == 0

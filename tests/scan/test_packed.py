@@ -4,37 +4,34 @@ from typing import Any
 
 import pytest
 import torch
+from scan_layers import (
+    LENGTHS,
+    SHAPES,
+    TEXTS,
+    B,
+    H,
+    P,
+    T,
+    Tensors,
+    arguments_of,
+    layer_of,
+    mask_of,
+    run,
+    with_gradients,
+)
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.model.lstmp import LSTMP, BiLMLayer
-from elmo_hf.scan import packed
+from elmo_hf.model.bilm import BiLMLayer
+from elmo_hf.model.lstmp import LSTMP
+from elmo_hf.scan import packed_steps
 from elmo_hf.scan.path import scan_path
 
-B, T, P, H = 4, 6, 10, 7
-LENGTHS = {"full": [6, 6, 6, 6], "padded": [6, 3, 1, 0], "without words": [0, 0, 0, 0]}
-# Lengths, side of the padding, and whether states are reset on the way.
-TEXTS = [
-    ("full", "right", False),
-    ("full", "right", True),
-    ("padded", "right", True),
-    ("padded", "left", False),
-    ("without words", "right", False),
-]
-SHAPES = {
-    "as it is": {},
-    "no cell clip": {"cell_clip": None},
-    "no projection clip": {"projection_clip": None},
-    "no clips": {"cell_clip": None, "projection_clip": None},
-    "no projection": {"cell_size": P},
-    "square projection": {"cell_size": P, "cell_projection": True},
-    "no forget bias": {"forget_bias": 0.0},
-}
 # Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
 WAYS = {
     "small": {},
-    "one direction at a time": {"packed.JOINT_BYTES": 0, "packed.BLOCK_WORDS": 5},
+    "one direction at a time": {"packed.JOINT_BYTES": 0, "packed_steps.BLOCK_WORDS": 5},
     "blocks of columns": {
         "packed.JOINT_BYTES": 0,
         "column_products.BLOCK_BYTES": 16,
@@ -49,48 +46,14 @@ WAYS = {
         "packed.JOINT_BYTES": 0,
         "column_products.BLOCK_BYTES": 16,
         "column_products.FEW_COLUMNS": 3,
-        "packed.BLOCK_WORDS": 5,
+        "packed_steps.BLOCK_WORDS": 5,
     },
 }
-Tensors = tuple[Tensor, ...]
-
-
-def layer_of(dtype: torch.dtype = torch.float64, has_skip_connection: bool = False, **fields: Any) -> BiLMLayer:
-    """A layer whose weights are large enough for both clips to act."""
-    fields = {"projection_size": P, "cell_size": H, "cell_clip": 0.4, "projection_clip": 0.3} | fields
-    layer = BiLMLayer(ElmoConfig(**fields), has_skip_connection).to(dtype)
-    for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -0.9, 0.9)
-    return layer
-
-
-def mask_of(lengths: list[int], side: str = "right") -> Tensor:
-    places = torch.arange(T) if side == "right" else torch.arange(T).flip(0)
-    return places < torch.tensor(lengths).unsqueeze(1)
-
-
-def arguments_of(layer: BiLMLayer, length: int = T) -> Tensors:
-    """Inputs and the state before them, all of which want a gradient."""
-    weight = layer.forward_lstm.input_linear.weight
-    cell_size = weight.shape[0] // 4
-    shapes = [(B, length, 2 * P), (B, 2 * P), (B, 2 * cell_size)]
-    return tuple(torch.randn(shape, dtype=weight.dtype, requires_grad=True) for shape in shapes)
-
-
-def run(layer: BiLMLayer, arguments: Tensors, mask: Tensor, *resets: Tensor) -> Tensors:
-    """Outputs and last state."""
-    inputs, hidden, cell = arguments
-    return layer(inputs, mask, hidden, cell, *resets)
 
 
 def run_with_gradients(layer: BiLMLayer, arguments: Tensors, mask: Tensor, *resets: Tensor) -> Tensors:
     """Outputs, last state, and the gradients of a projection of them."""
-    outputs = run(layer, arguments, mask, *resets)
-    generator = torch.Generator().manual_seed(3)
-    loss = sum(
-        (output * torch.randn(output.shape, dtype=output.dtype, generator=generator)).sum() for output in outputs
-    )
-    return (*outputs, *torch.autograd.grad(loss, [*arguments, *layer.parameters()]))
+    return with_gradients(run(layer, arguments, mask, *resets), [*arguments, *layer.parameters()])
 
 
 def assert_fast_is_reference(
@@ -134,7 +97,7 @@ def test_values_states_and_gradients_are_the_references(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in way.items():
-        monkeypatch.setattr(f"elmo_hf.{name}", value)
+        monkeypatch.setattr(f"elmo_hf.scan.{name}", value)
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4) if has_resets else ()
     assert_fast_is_reference(layer_of(**fields), mask_of(LENGTHS[lengths], side), *resets)
 
@@ -171,7 +134,7 @@ def test_blocks_of_a_text_are_the_whole(words: int, monkeypatch: pytest.MonkeyPa
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
     expected = run(layer, arguments, mask, *resets)
-    monkeypatch.setattr(packed, "BLOCK_WORDS", words)
+    monkeypatch.setattr(packed_steps, "BLOCK_WORDS", words)
     with torch.no_grad():
         actual = run(layer, arguments, mask, *resets)
     assert not any(tensor.requires_grad for tensor in actual)
@@ -184,7 +147,7 @@ def test_values_with_and_without_gradients_are_bit_equal(
     way: dict[str, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in way.items():
-        monkeypatch.setattr(f"elmo_hf.{name}", value)
+        monkeypatch.setattr(f"elmo_hf.scan.{name}", value)
     layer = layer_of(dtype)
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     with torch.no_grad():
@@ -196,7 +159,7 @@ def test_values_with_and_without_gradients_are_bit_equal(
 def test_what_needs_no_gradient_gets_none() -> None:
     layer = layer_of()
     inputs, hidden, cell = (tensor.detach() for tensor in arguments_of(layer))
-    outputs, _, _ = layer(inputs, mask_of(LENGTHS["padded"]), hidden, cell)
+    outputs, _, _ = run(layer, (inputs, hidden, cell), mask_of(LENGTHS["padded"]))
     outputs.sum().backward()
     assert inputs.grad is hidden.grad is cell.grad is None
     assert all(parameter.grad.abs().sum() > 0 for parameter in layer.parameters())
@@ -255,7 +218,7 @@ def test_gradients_pass_a_clip_exactly_at_its_limit_and_not_beyond(
         for lstm in (layer.forward_lstm, layer.backward_lstm):
             lstm.projection.weight.data.fill_((limit + excess) / start[0, 0].tanh().item())
     cell = start.clone().requires_grad_()
-    outputs, _, last_cell = layer(inputs, torch.ones(1, 1, dtype=torch.bool), hidden, cell)
+    outputs, _, last_cell = run(layer, (inputs, hidden, cell), torch.ones(1, 1, dtype=torch.bool))
     (gradient,) = torch.autograd.grad(outputs.sum() if clip == "projection_clip" else last_cell.sum(), cell)
     passes = clip is None or excess == 0
     if clip == "cell_clip":
@@ -341,7 +304,7 @@ def test_autocast_is_near_the_reference_in_single_precision(
     way: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in way.items():
-        monkeypatch.setattr(f"elmo_hf.{name}", value)
+        monkeypatch.setattr(f"elmo_hf.scan.{name}", value)
     layer = layer_of(torch.float32)
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)

@@ -11,15 +11,15 @@ import pytest
 import torch
 from checkpoints import run_python
 from fake_graphs import FakeGraphs
-from test_packed import arguments_of, layer_of, mask_of, run
+from scan_layers import arguments_of, layer_of, mask_of, run
 from torch import Tensor
 
-from elmo_hf.model import lstmp
+from elmo_hf.scan import layer as scan_layer_module
 from elmo_hf.scan import step_graphs, triton_scan
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.step_graphs import StepGraphs
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 needs_triton = pytest.mark.skipif(triton_scan.triton is None, reason="triton is not installed")
 GPU = torch.device("cuda", 0)
 
@@ -33,7 +33,15 @@ GPU = torch.device("cuda", 0)
 def test_every_case_passes(is_interpreted: bool) -> None:
     """In a process of its own, because kernels are interpreted or not from their import on."""
     environment = {**os.environ, "TRITON_INTERPRET": str(int(is_interpreted)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / "triton_scan_cases.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(TESTS / "helpers" / "triton_scan_cases.py"),
+    ]
     result = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert int(re.search(r"(\d+) passed", result.stdout)[1]) >= 41
@@ -87,7 +95,7 @@ def test_where_triton_does_not_run_the_portable_scan_does(monkeypatch: pytest.Mo
         tried.append(inputs.device)
         raise RuntimeError("Failed to find C compiler.")
 
-    monkeypatch.setattr(triton_scan, "scan", compile_kernels)
+    monkeypatch.setattr(triton_scan, "scan_triton", compile_kernels)
     monkeypatch.setattr(triton_scan.logger, "warning", warnings.append)
     device = torch.device("cpu")
     triton_scan._runs_on.cache_clear()
@@ -108,12 +116,13 @@ def test_a_layer_takes_it_where_it_is_available_and_no_other_is_asked_for(monkey
         asked.append((device.type, dtype))
         return len(asked) < 3
 
-    def scan_layer(inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, *others: Any) -> tuple[Tensor, ...]:
-        taken.append(others[1][0].recurrent.dtype)
+    def scan_triton(inputs: Tensor, is_word: Tensor, keeps: Tensor, *others: Any) -> tuple[Tensor, ...]:
+        hidden, cell, weights, _ = others
+        taken.append(weights[0].recurrent.dtype)
         return inputs, hidden, cell
 
-    monkeypatch.setattr(lstmp, "is_available", is_available)
-    monkeypatch.setattr(lstmp, "scan_layer", scan_layer)
+    monkeypatch.setattr(scan_layer_module, "is_available", is_available)
+    monkeypatch.setattr(scan_layer_module, "scan_triton", scan_triton)
     for path in ("packed", "reference"):
         with scan_path(path):
             run(layer, arguments, mask)
@@ -130,12 +139,7 @@ def test_a_layer_takes_it_where_it_is_available_and_no_other_is_asked_for(monkey
 REFUSE = """
 import sys
 
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "triton":
-            raise ImportError("triton is not to be had here")
-
-sys.meta_path.insert(0, Refuse())
+sys.modules["triton"] = None
 import torch
 from elmo_hf.scan import triton_kernels, triton_scan
 from transformers.dynamic_module_utils import check_imports
@@ -147,7 +151,7 @@ print(*sorted({name for module in (triton_kernels, triton_scan) for name in chec
 def test_without_triton_its_files_import_and_the_hub_does_not_ask_for_it(tmp_path: Path) -> None:
     first, second = run_python(REFUSE, tmp_path).splitlines()
     assert first == "None False"
-    assert second.split() == ["bilm_scan", "step_graphs", "triton_kernels", "triton_steps"]
+    assert second.split() == ["parameters", "step_graphs", "triton_kernels", "triton_steps"]
 
 
 class Work:

@@ -1,7 +1,9 @@
 """Exported files give the model's numbers, for any number of texts and words, by name, and stand there whole or not."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnxruntime
 import pytest
@@ -15,7 +17,7 @@ from typer.testing import CliRunner, Result
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 from elmo_hf.loading import TINY_FOLDER, load_complete
-from elmo_hf.share import export
+from elmo_hf.share import export, export_arguments
 from elmo_hf.share.export import example_inputs, export_model, load_for_export
 
 # What ONNX Runtime's float32 may differ by in models as small as these.
@@ -39,9 +41,11 @@ def ragged(config: ElmoConfig, lengths: list[int], **options: Any) -> dict[str, 
     return inputs
 
 
-def assert_gives_the_models_numbers(path: Path, model: ElmoModel) -> None:
+def assert_gives_the_models_numbers(path: Path, model: ElmoModel, has_state: bool = False) -> None:
+    """With a state, from zero."""
+    config = model.config
     for lengths in SHAPES:
-        inputs = ragged(model.config, lengths)
+        inputs = ragged(config, lengths)
         output = model(**inputs, output_hidden_states=True)
         expected = {
             "last_hidden_state": output.last_hidden_state,
@@ -50,6 +54,11 @@ def assert_gives_the_models_numbers(path: Path, model: ElmoModel) -> None:
             "token_embeddings": output.token_embeddings,
             **{f"hidden_states.{k}": tensor for k, tensor in enumerate(output.hidden_states)},
         }
+        if has_state:
+            sizes = {"hidden": 2 * config.projection_size, "cell": 2 * config.cell_size}
+            shape = (config.num_hidden_layers, len(lengths))
+            inputs |= {name: torch.zeros(*shape, size) for name, size in sizes.items()}
+            expected |= {"next_hidden": output.state.hidden, "next_cell": output.state.cell}
         assert_outputs_close(run_onnx(path, inputs), {k: v.detach() for k, v in expected.items()}, TOLERANCE)
 
 
@@ -57,51 +66,91 @@ def axes(values: list[Any]) -> dict[str, list[Any]]:
     return {value.name: value.shape for value in values}
 
 
-def test_the_graph_takes_and_gives_named_tensors_of_any_batch_size_and_length(
-    tiny_model: ElmoModel, tmp_path: Path
-) -> None:
-    difference = export_model(tiny_model, tmp_path / "elmo.onnx")
+def test_the_command_writes_a_graph_of_named_tensors_that_embeds_english(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.splitlines()
+    difference = re.fullmatch(r"Largest difference from the model, all outputs: (\S+) \(float32\)\.", first)
     assert difference is not None
-    assert 0 < difference <= TOLERANCE
-    session = onnxruntime.InferenceSession(tmp_path / "elmo.onnx", providers=["CPUExecutionProvider"])
-    assert axes(session.get_inputs()) == {"input_ids": ["batch", "words", 11], "attention_mask": ["batch", "words"]}
-    assert axes(session.get_outputs()) == {
-        "last_hidden_state": ["batch", "words", 14],
-        "pooler_output": ["batch", 14],
-        "elmo_representations.0": ["batch", "words", 14],
-        "token_embeddings": ["batch", "words", 7],
-        **{f"hidden_states.{k}": ["batch", "words", 14] for k in range(3)},
-    }
-    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", tiny_model)
+    assert 0 < float(difference[1]) <= TOLERANCE
+    assert second == f"Wrote {tmp_path / 'elmo.onnx'}."
     assert [path.name for path in tmp_path.iterdir()] == ["elmo.onnx"]
-
-
-def test_a_graph_with_state_goes_on_where_the_batch_before_ended(tiny_config: ElmoConfig, tmp_path: Path) -> None:
-    tiny_config.num_output_representations = 2
-    model = ElmoModel(tiny_config)
-    export_model(model, tmp_path / "elmo.onnx", has_state=True)
+    model = load_complete("tiny")
+    size = model.config.hidden_size
     session = onnxruntime.InferenceSession(tmp_path / "elmo.onnx", providers=["CPUExecutionProvider"])
+    assert axes(session.get_inputs()) == {"input_ids": ["batch", "words", 50], "attention_mask": ["batch", "words"]}
+    assert axes(session.get_outputs()) == {
+        "last_hidden_state": ["batch", "words", size],
+        "pooler_output": ["batch", size],
+        "elmo_representations.0": ["batch", "words", size],
+        "token_embeddings": ["batch", "words", size // 2],
+        **{f"hidden_states.{k}": ["batch", "words", size] for k in range(3)},
+    }
+    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
+    tokenizer = ElmoTokenizer.from_pretrained(TINY_FOLDER)
+    inputs = dict(tokenizer(["The ferry left at noon.", "Yes"], padding=True, return_tensors="pt"))
+    expected = model(**inputs).elmo_representations[0].detach()
+    assert_outputs_close(run_onnx(tmp_path / "elmo.onnx", inputs)["elmo_representations.0"], expected, TOLERANCE)
+
+
+class Exported(NamedTuple):
+    """A model, its file, and what torch made of it, which takes seconds."""
+
+    model: ElmoModel
+    path: Path
+    program: Any
+    graph: Any
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A model with state, with word vectors beside characters, and with weights large enough for both clips to act."""
+    config = ElmoConfig(
+        **{"max_word_length": 11, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4], [3, 6]]},
+        **{"num_highway_layers": 1, "projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4},
+        **{"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4, "layer_mix": "linear"},
+        num_output_representations=2,
+    )
+    torch.manual_seed(20180608)
+    model = ElmoModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.bilm.parameters():
+            parameter.mul_(3)
+    made: list[Any] = []
+
+    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments, **options: made.append(function(*arguments, **options)) or made[-1]
+
+    path = tmp_path_factory.mktemp("exported") / "elmo.onnx"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "_program", keep(export._program))
+        patch.setattr(torch.onnx, "export", keep(torch.onnx.export))
+        export_model(model, path, has_state=True)
+    return Exported(model, path, *made)
+
+
+def test_a_graph_with_state_goes_on_where_the_batch_before_ended(exported: Exported) -> None:
+    session = onnxruntime.InferenceSession(exported.path, providers=["CPUExecutionProvider"])
     assert axes(session.get_inputs())["hidden"] == [2, "batch", 14]
     assert axes(session.get_outputs())["next_cell"] == [2, "batch", 18]
     state = {"hidden": torch.zeros(2, 3, 14), "cell": torch.zeros(2, 3, 18)}
     expected_state = None
     for lengths in ([4, 2, 3], [2, 7, 5]):
-        inputs = example_inputs(tiny_config, lengths)
-        found = run_onnx(tmp_path / "elmo.onnx", inputs | state)
-        expected = model.eval()(**inputs, state=expected_state)
+        inputs = example_inputs(exported.model.config, lengths)
+        found = run_onnx(exported.path, inputs | state)
+        expected = exported.model(**inputs, state=expected_state)
         expected_state = expected.state
         state = {"hidden": found["next_hidden"], "cell": found["next_cell"]}
         assert_outputs_close(tuple(state.values()), tuple(expected.state), TOLERANCE)
         assert_outputs_close(found["elmo_representations.1"], expected.elmo_representations[1].detach(), TOLERANCE)
 
 
-@pytest.mark.parametrize("kind", ["word input", "word vectors beside characters"])
-def test_models_that_read_words_can_be_exported(kind: str, tiny_config: ElmoConfig, tmp_path: Path) -> None:
-    if kind == "word input":
-        config = word_config()
-    else:
-        fields = {"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4, "layer_mix": "linear"}
-        config = ElmoConfig(**tiny_config.to_diff_dict() | fields)
+def test_models_that_read_words_beside_characters_can_be_exported(exported: Exported) -> None:
+    assert_gives_the_models_numbers(exported.path, exported.model, has_state=True)
+
+
+def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
+    config = word_config()
     config.num_hidden_layers = 1
     model = ElmoModel(config).eval()
     export_model(model, tmp_path / "elmo.onnx")
@@ -120,7 +169,8 @@ def test_models_that_read_words_can_be_exported(kind: str, tiny_config: ElmoConf
     ids=list(TASKS),
 )
 def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tmp_path: Path) -> None:
-    make_task_model(task, num_hidden_layers=1, **fields).save_pretrained(tmp_path / "model")
+    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[1, 3], [2, 4]]}
+    make_task_model(task, **sizes, **fields).save_pretrained(tmp_path / "model")
     model = load_for_export(tmp_path / "model")
     assert type(model) is TASKS[task][0]
     export_model(model, tmp_path / "task.onnx")
@@ -134,10 +184,11 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
 
 
 def test_a_program_for_torch_runs_where_neither_this_package_nor_transformers_is(
-    tiny_model: ElmoModel, tmp_path: Path
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert export_model(tiny_model, tmp_path / "elmo.pt2", has_state=True) is not None
-    inputs = ragged(tiny_model.config, [2, 9, 4], has_state=True)
+    monkeypatch.setattr(export, "_program", lambda module: exported.program)
+    assert export_model(exported.model, tmp_path / "elmo.pt2", has_state=True) is not None
+    inputs = ragged(exported.model.config, [2, 9, 4], has_state=True)
     torch.save(inputs, tmp_path / "inputs")
     code = """
 import sys
@@ -155,7 +206,7 @@ torch.save(dict(outputs), "outputs")
     run_python(code, tmp_path)
     found = torch.load(tmp_path / "outputs", weights_only=True)
     state = BiLMState(inputs.pop("hidden"), inputs.pop("cell"))
-    expected = tiny_model(**inputs, state=state)
+    expected = exported.model(**inputs, state=state)
     assert_outputs_close(found["last_hidden_state"], expected.last_hidden_state.detach(), 1e-6)
     assert_outputs_close((found["next_hidden"], found["next_cell"]), tuple(expected.state), 1e-6)
 
@@ -165,25 +216,15 @@ def test_a_folder_of_language_models_is_exported_as_its_bilm() -> None:
     assert load_for_export("tiny").dtype == torch.float32
 
 
-def test_the_command_writes_a_graph_that_embeds_english(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
-    assert result.exit_code == 0, result.output
-    first, second = result.stdout.splitlines()
-    assert first.startswith("Largest difference from the model, all outputs: ")
-    assert second == f"Wrote {tmp_path / 'elmo.onnx'}."
-    tokenizer = ElmoTokenizer.from_pretrained(TINY_FOLDER)
-    inputs = dict(tokenizer(["The ferry left at noon.", "Yes"], padding=True, return_tensors="pt"))
-    expected = load_complete("tiny")(**inputs).elmo_representations[0].detach()
-    assert_outputs_close(run_onnx(tmp_path / "elmo.onnx", inputs)["elmo_representations.0"], expected, TOLERANCE)
-
-
 def test_weights_that_do_not_fit_into_one_file_lie_beside_it(
-    tiny_model: ElmoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "LARGEST_FILE", 10)
-    export_model(tiny_model, tmp_path / "elmo.onnx")
+    monkeypatch.setattr(export, "_program", lambda module: exported.program)
+    monkeypatch.setattr(torch.onnx, "export", lambda program, **options: exported.graph)
+    export_model(exported.model, tmp_path / "elmo.onnx", has_state=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elmo.onnx", "elmo.onnx.data"]
-    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", tiny_model)
+    assert_gives_the_models_numbers(tmp_path / "elmo.onnx", exported.model, has_state=True)
 
 
 def assert_fails(result: Result, text: str) -> None:
@@ -205,7 +246,7 @@ def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    monkeypatch.setattr(export_arguments, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
     assert_fails(result, "this needs onnx, onnxscript, not installed here: pip install 'elmo-hf[export]'")
 

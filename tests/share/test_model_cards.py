@@ -1,7 +1,9 @@
-"""The cards of published checkpoints: up to date, with metadata that the Hub takes, and snippets that run."""
+"""The cards of published checkpoints are up to date, their metadata is valid on the Hub, and their snippets run."""
 
+import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from elmo_hf.conversion.published_cards import CARDS, facts_of, published_card, 
 from elmo_hf.share.model_card import Facts, render_card
 
 FOLDER = Path(__file__).parents[2] / "model_cards"
-# Of https://huggingface.co/docs/hub/repositories-licenses, those that our cards use.
+# The licences of https://huggingface.co/docs/hub/repositories-licenses that our cards use.
 LICENCES = {"other", "unknown", "bsd-2-clause", "mit"}
 
 
@@ -55,7 +57,7 @@ def test_metadata_is_complete_and_legal(name: str) -> None:
     assert data["language"]
     assert all(re.fullmatch("[a-z]{2,3}", code) for code in data["language"])
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", dataset) for dataset in data.get("datasets", []))
-    # What the authors measured is told in the text; in the metadata it would count as measured on this very folder.
+    # The authors' scores are in the text; in the metadata they would count as measured on this folder.
     assert "model-index" not in data
 
 
@@ -77,7 +79,7 @@ def test_text_says_all_that_a_card_must(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_the_conversion_command_is_one_of_ours_and_makes_the_snippets_folder(name: str) -> None:
+def test_the_conversion_command_exists_and_makes_the_snippets_folder(name: str) -> None:
     text = card_file(name).read_text(encoding="utf-8")
     (commands,) = re.findall(r"```bash\n(.*?)\n```", text, flags=re.DOTALL)
     command, *checks = [shlex.split(line, comments=True) for line in commands.splitlines()]
@@ -93,10 +95,16 @@ def test_the_conversion_command_is_one_of_ours_and_makes_the_snippets_folder(nam
 
 
 def test_the_snippet_of_every_card_runs_on_a_tiny_model(tiny_folder: Path, tmp_path: Path) -> None:
-    """In one process, from the folder that the tiny model has under every card's name."""
-    for card in CARDS.values():
-        (tmp_path / card.folder).symlink_to(tiny_folder)
-    code = "\n".join(python_of(card_file(name).read_text(encoding="utf-8")) for name in CARDS)
+    """In one process; only the first folder carries its code, because the package's own classes load faster."""
+    plain = shutil.copytree(tiny_folder, tmp_path / "plain")
+    for name in ("config.json", "tokenizer_config.json"):
+        settings = json.loads((plain / name).read_text(encoding="utf-8"))
+        del settings["auto_map"]
+        (plain / name).write_text(json.dumps(settings), encoding="utf-8")
+    for index, card in enumerate(CARDS.values()):
+        (tmp_path / card.folder).symlink_to(tiny_folder if index == 0 else plain)
+    snippets = [python_of(card_file(name).read_text(encoding="utf-8")) for name in CARDS]
+    code = "\n".join([snippets[0], "import elmo_hf", "elmo_hf.ElmoModel  # registers ELMo", *snippets[1:]])
     shapes = run_python(code, tmp_path).splitlines()
     assert len(shapes) == 2 * len(CARDS)
     assert all(re.fullmatch(r"torch\.Size\(\[2, (\d+, )?16\]\)", shape) for shape in shapes)

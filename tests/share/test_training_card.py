@@ -1,6 +1,7 @@
-"""A Trainer run fills its card, and pushes it with the model."""
+"""A Trainer run fills its card and pushes it with the model."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ TEXTS = ["The ferry left.", "Yes.", "It isn't late, is it?"]
 
 
 class MixTrainer(ElmoTrainer):
-    """Teaches the mix to be the top layer, for want of a task."""
+    """Trains the mix to equal the top layer, in place of a task."""
 
     def compute_loss(
         self, model: ElmoModel, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any
@@ -137,7 +138,8 @@ assert pipeline(model="org/trained", trust_remote_code=True)("Yes.")
 def test_a_run_with_push_to_hub_pushes_model_tokenizer_and_card(
     hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
 ) -> None:
-    path = {"PYTHONPATH": str(Path(__file__).parent)}
+    here = Path(__file__).parent
+    path = {"PYTHONPATH": os.pathsep.join([str(here), str(here.parent / "helpers")])}
     trained = run_online(PUSH, hub, tmp_path / "home", tiny_folder, tmp_path / "run", **path).splitlines()[-1]
     assert len(set(json.loads(trained))) > 1
     assert run_online(LOAD, hub, tmp_path / "user", HF_TOKEN="").splitlines() == [trained]

@@ -113,6 +113,16 @@ def test_an_answer_is_the_best_span_that_is_short_enough(
     assert answer.score == pytest.approx(torch.tensor(max(scores)).exp().item())
 
 
+@pytest.mark.parametrize("max_words", [1, 2, 3, 4])
+def test_an_answer_may_have_max_answer_words_but_not_one_more(max_words: int) -> None:
+    """The best two spans from the first word have `max_words` + 1 and `max_words` words."""
+    start, end = logits({4: 9.0}), logits({4 + max_words: 9.0, 3 + max_words: 6.0})
+    (answer,) = extract_answers(start[None], end[None], [OFFSETS], [CONTEXT], max_words)
+    assert (answer.start, answer.end) == (OFFSETS[4][0], OFFSETS[3 + max_words][1])
+    (longer,) = extract_answers(start[None], end[None], [OFFSETS], [CONTEXT], max_words + 1)
+    assert (longer.start, longer.end) == (OFFSETS[4][0], OFFSETS[4 + max_words][1])
+
+
 def test_a_context_without_words_has_no_answer() -> None:
     nothing = torch.full((1, 4), torch.finfo(torch.float32).min)
     answer = extract_answers(nothing, nothing, [[(0, 0), (0, 3), (0, 0), (0, 0)]], [" "])[0]

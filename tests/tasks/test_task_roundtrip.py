@@ -18,12 +18,7 @@ VARIED = {"seed": 7, **LSTM}
 SCRIPT = """
 import sys
 
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"elmo_hf", "conversion", "h5py"}:
-            raise ImportError(f"{name} is not to be had here")
-
-sys.meta_path.insert(0, Refuse())
+sys.modules |= dict.fromkeys(["elmo_hf", "conversion", "h5py"])  # None: importing one raises ImportError
 import json
 import torch
 import transformers

@@ -1,59 +1,19 @@
 """Training models for a task with the stock Trainer, collators, datasets and adapters."""
 
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 import torch
 from checkpoints import run_python
-from task_models import FIRST, LSTM, SECOND, TASKS, C, logits_of, make_batch, make_task_model
+from launching import LOOPBACK
+from task_models import LSTM, logits_of, make_batch, make_task_model
+from task_training import each_task, make_trainer, train_on_two_texts
 from tiny_inputs import assert_outputs_close
-from transformers import (
-    DataCollatorForTokenClassification,
-    DataCollatorWithPadding,
-    EvalPrediction,
-    Trainer,
-    TrainingArguments,
-)
-
-from elmo_hf import ElmoTokenizer
-from elmo_hf.tasks.task_model import ElmoTaskModel
-
-each_task = pytest.mark.parametrize("task", list(TASKS))
-TOKENIZER = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
-
-
-def make_dataset(task: str) -> datasets.Dataset:
-    """The texts of `make_batch`, tokenized by `map`, without padding, with labels."""
-    batch = make_batch(task)
-    texts = {"text": FIRST, "text_pair": SECOND} if task in ("pairs", "questions") else {"text": FIRST}
-    dataset = datasets.Dataset.from_dict(texts).map(lambda rows: TOKENIZER(**rows), batched=True)
-    dataset = dataset.remove_columns(list(texts))
-    for key in ("labels", "start_positions", "end_positions"):
-        if key in batch:
-            values = batch[key].tolist()
-            if batch[key].dim() == 2:
-                values = [row[: len(ids)] for row, ids in zip(values, dataset["input_ids"], strict=True)]
-            dataset = dataset.add_column(key, values)
-    return dataset
-
-
-def make_trainer(model: ElmoTaskModel, task: str, folder: Path, **options: Any) -> Trainer:
-    collator = DataCollatorForTokenClassification if task in ("labelling", "crf") else DataCollatorWithPadding
-    defaults: dict[str, Any] = {"max_steps": 30, "learning_rate": 3e-2, "per_device_train_batch_size": 2}
-    defaults |= {"report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1}
-    dataset, metric = make_dataset(task), options.pop("compute_metrics", None)
-    arguments = TrainingArguments(str(folder), **defaults | options)
-    return Trainer(
-        model,
-        arguments,
-        data_collator=collator(TOKENIZER),
-        train_dataset=dataset,
-        eval_dataset=dataset,
-        processing_class=TOKENIZER,
-        compute_metrics=metric,
-    )
+from transformers import EvalPrediction
 
 
 @each_task
@@ -63,7 +23,7 @@ def make_trainer(model: ElmoTaskModel, task: str, folder: Path, **options: Any) 
 def test_the_stock_trainer_fits_every_task(task: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = make_task_model(task, representation_dropout=0.0, **LSTM)
     frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
-    trainer = make_trainer(model, task, tmp_path, max_steps=80, learning_rate=0.05, **options)
+    trainer = make_trainer(model, task, tmp_path, max_steps=30, learning_rate=0.1, logging_strategy="no", **options)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < 0.5 * before
@@ -167,30 +127,39 @@ def test_a_model_loaded_in_half_precision_gives_the_same_answers(task: str, dtyp
 
 
 DISTRIBUTED = """
+import os
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import torch
-from test_task_training import LSTM, make_task_model, make_trainer
 
-model = make_task_model("crf", representation_dropout=0.0, **LSTM)
-trainer = make_trainer(
-    model, "crf", Path("run"), optim="sgd", learning_rate=0.1, max_steps=2, per_device_train_batch_size=int(sys.argv[2])
-)
-trainer.train_dataset = trainer.train_dataset.select([0, 2])
-trainer.train()
+helpers, folder, rank, port = sys.argv[1:]
+os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+sys.path.insert(0, helpers)
+import torch
+from task_training import train_on_two_texts
+
+trainer = train_on_two_texts(Path(folder), per_device_train_batch_size=1)
+assert trainer.args.world_size == 2
 if trainer.is_world_process_zero():
-    torch.save({name: p.detach() for name, p in model.named_parameters()}, sys.argv[3])
+    torch.save({name: p.detach() for name, p in trainer.model.named_parameters()}, "two")
+torch.distributed.destroy_process_group()
 """
 
 
-def test_two_processes_learn_what_one_does_from_batches_twice_as_large(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(DISTRIBUTED, encoding="utf-8")
-    here = str(Path(__file__).parent)
-    launch = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__')"
-    run_python(
-        launch, tmp_path, "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py", here, 1, "two"
-    )
-    run_python(launch, tmp_path, "train", here, 2, "one")
-    one, two = (torch.load(tmp_path / name, weights_only=True) for name in ("one", "two"))
-    assert_outputs_close(two, one, 1e-5)
+def test_two_processes_learn_what_one_does_from_batches_twice_as_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.platform in LOOPBACK:
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    helpers = Path(__file__).parents[1] / "helpers"
+    with ThreadPoolExecutor() as pool:
+        ranks = [
+            pool.submit(run_python, DISTRIBUTED, tmp_path, helpers, tmp_path / "run", rank, port) for rank in (0, 1)
+        ]
+        one = train_on_two_texts(tmp_path / "one", per_device_train_batch_size=2).model
+        for rank in ranks:
+            rank.result()
+    two = torch.load(tmp_path / "two", weights_only=True)
+    assert_outputs_close(two, {name: p.detach() for name, p in one.named_parameters()}, 1e-5)

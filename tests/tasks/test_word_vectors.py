@@ -28,6 +28,7 @@ def model() -> ElmoModel:
         num_highway_layers=1,
         projection_size=7,
         cell_size=10,
+        num_hidden_layers=1,
     )
     return ElmoModel(config).eval()
 

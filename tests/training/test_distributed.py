@@ -1,4 +1,4 @@
-"""Two processes train as one does that has the rows of both, and go on where they were killed."""
+"""Two processes train as one process with the rows of both, and resume where they were killed."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkpoints import bits
+from commands import run
 from language_models import state_of
-from launching import launch
+from launching import fork_two
 from pretraining_runs import FIELDS, make_sentences, write_text
 from safetensors.numpy import load_file
-from test_cli import run
 from two_ranks import EXACT, arguments
 
 
@@ -24,9 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.json").write_text(json.dumps(FIELDS | {"lm_dropout": dropout}))
     alone = run(*arguments(folder, "alone", f"{EXACT} --rows 4"))
     assert alone.exit_code == 0, alone.output
-    code, output = launch("two_ranks.py", folder)
-    (folder / "output").write_text(output)
-    assert code == 0, output[-5000:]
+    (folder / "output").write_text(fork_two("two_ranks", folder))
     return folder
 
 
@@ -54,14 +52,14 @@ def test_each_process_keeps_its_own_state_and_random_numbers(folder: Path) -> No
     assert generators[0] != generators[1]
 
 
-def test_two_processes_go_on_bit_for_bit(folder: Path) -> None:
+def test_two_processes_resume_bit_for_bit(folder: Path) -> None:
     assert bits(state_of(folder / "resumed")) == bits(state_of(folder / "random"))
     for rank in (0, 1):
         states = [folder / name / "checkpoint-8" / f"bilm_state_{rank}.safetensors" for name in ("resumed", "random")]
         assert states[0].read_bytes() == states[1].read_bytes()
 
 
-def test_one_process_alone_speaks(folder: Path) -> None:
+def test_only_one_process_prints(folder: Path) -> None:
     output = (folder / "output").read_text()
     assert output.count(f"Wrote {folder / 'exact'}.") == 1
     assert output.count("training text: 20 sentences,") == 3

@@ -1,17 +1,14 @@
-"""A pretraining run goes on where it was killed: the final weights are those of an undisturbed run, bit for bit.
+"""A pretraining run resumes where it was killed: the final weights are those of an undisturbed run, bit for bit.
 
-Runs here have what could differ: dropout, a sampled softmax, resets, held-out text, several checkpoints, two passes.
+Runs here use all that could differ: dropout, a sampled softmax, resets, held-out text, several checkpoints, two passes.
 """
 
 import gc
 import json
-import os
 import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +18,7 @@ import pytest
 import torch
 from checkpoints import bits
 from language_models import state_of, words_file
+from launching import fork_command
 from pretraining_runs import (
     FIELDS,
     VOCABULARY,
@@ -40,7 +38,7 @@ from elmo_hf.training import trainer as pretrainer
 from elmo_hf.training.run import pretrain
 from elmo_hf.training.trainer import ElmoPretrainer, last_complete_checkpoint
 
-# Two passes of 9 steps, a checkpoint after steps 4, 8, 12, 16 and 18, the newest and the best of which are kept.
+# Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best are kept.
 SETTINGS: dict[str, Any] = {
     "num_train_epochs": 2,
     "reset_probability": 0.4,
@@ -57,7 +55,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True, scope="module")
 def _spared_time() -> Iterator[None]:
-    """Two things that take most of a tiny run's time: curves, and collecting the garbage of all that is imported."""
+    """Skips what takes most of a tiny run's time: drawing curves, and collecting the garbage of all imports."""
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pretrain_module, "draw_curve", lambda log, path: None)
@@ -66,20 +64,20 @@ def _spared_time() -> Iterator[None]:
 
 
 class Interrupt(Exception):
-    """Stands for a power cut."""
+    """A power cut."""
 
 
 def run(
-    folder: Path, *, number: int = 20, held_out_seed: int | None = 2, lm_dropout: float = 0.3, **settings: Any
+    folder: Path, *, num_sentences: int = 16, held_out_seed: int | None = 2, lm_dropout: float = 0.3, **settings: Any
 ) -> ElmoPretrainer:
-    """Begins or continues the run in `folder / "out"`, as a new process would."""
+    """Starts or resumes the run in `folder / "out"`, as a new process would."""
     folder.mkdir(exist_ok=True)
     tokenizer = make_tokenizer(folder)
     model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
     held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
     args = make_arguments(folder / "out", **SETTINGS | settings)
     torch.manual_seed(random.randrange(1 << 30))
-    return pretrain(model, tokenizer, make_corpus(tokenizer, number), held_out, args)
+    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args)
 
 
 def interrupt(folder: Path, owner: Any, name: str, call: int, **settings: Any) -> None:
@@ -111,32 +109,40 @@ def assert_same_model(folder: Path, expected: Path) -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
     trainer = run(folder)
-    assert trainer.state.global_step == 18
+    assert trainer.state.global_step == 14
     return folder
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that ended in its second pass, in step 11."""
+    """A run that was killed in its second pass, in step 11."""
     folder = tmp_path_factory.mktemp("stopped")
     interrupt(folder, ElmoPretrainer, "training_step", 11)
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["checkpoint-4", "checkpoint-8", "run.json"]
     return folder
 
 
-@pytest.mark.parametrize("step", [2, 6, 10, 15])
-def test_a_run_that_stops_at_a_step_goes_on(step: int, undisturbed: Path, tmp_path: Path) -> None:
-    interrupt(tmp_path, ElmoPretrainer, "training_step", step)
+@pytest.mark.parametrize(
+    ("step", "settings"),
+    # A run without a checkpoint may resume with other settings.
+    [(2, {"learning_rate": 0.7, "lm_dropout": 0.1}), (6, {}), (10, {}), (13, {})],
+)
+def test_a_run_that_stops_at_a_step_resumes(
+    step: int, settings: dict[str, Any], undisturbed: Path, tmp_path: Path
+) -> None:
+    interrupt(tmp_path, ElmoPretrainer, "training_step", step, **settings)
     trainer = run(tmp_path)
     assert_same_model(tmp_path, undisturbed)
     losses = [entry["loss"] for entry in json.loads((tmp_path / "out" / "log.json").read_text()) if "loss" in entry]
     assert losses == [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     expected = json.loads((undisturbed / "out" / "log.json").read_text())
     assert losses == [entry["loss"] for entry in expected if "loss" in entry]
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert record == json.loads((undisturbed / "out" / "run.json").read_text())
 
 
 @pytest.mark.parametrize("fused", [None, False])
-def test_a_checkpoint_of_another_kind_of_device_goes_on_in_the_one_pass_of_this(
+def test_a_checkpoint_of_another_kind_of_device_resumes_with_the_fused_optimiser_of_this(
     fused: bool | None, stopped: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
@@ -159,7 +165,7 @@ def test_a_run_may_stop_again_and_again(undisturbed: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("num_windows", [2, 4])
-def test_a_run_that_accumulates_windows_goes_on(num_windows: int, tmp_path: Path) -> None:
+def test_a_run_that_accumulates_windows_resumes(num_windows: int, tmp_path: Path) -> None:
     settings = {"gradient_accumulation_steps": num_windows, "save_steps": 2, "eval_steps": 2}
     run(tmp_path / "whole", **settings)
     interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 12, **settings)
@@ -167,13 +173,13 @@ def test_a_run_that_accumulates_windows_goes_on(num_windows: int, tmp_path: Path
     assert_same_model(tmp_path / "cut", tmp_path / "whole")
 
 
-@pytest.mark.parametrize("step", [3, 7])
-def test_a_run_with_a_frozen_encoder_goes_on(step: int, tmp_path: Path) -> None:
+def test_a_run_with_a_frozen_encoder_resumes(tmp_path: Path) -> None:
     settings = {"frozen_steps": 6, "save_steps": 2, "eval_steps": 2, "max_steps": 8}
     run(tmp_path / "whole", **settings)
-    interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", step, **settings)
-    run(tmp_path / "cut", **settings)
-    assert_same_model(tmp_path / "cut", tmp_path / "whole")
+    for step in (3, 7):
+        interrupt(tmp_path / f"cut-{step}", ElmoPretrainer, "training_step", step, **settings)
+        run(tmp_path / f"cut-{step}", **settings)
+        assert_same_model(tmp_path / f"cut-{step}", tmp_path / "whole")
 
 
 # The files of a checkpoint in the order in which they are written.
@@ -181,21 +187,23 @@ WRITTEN = ("model*.safetensors", "training_args.bin", "optimizer.pt", "scheduler
 WRITTEN += ("bilm_state_0.safetensors", "trainer_state.json")
 
 
-@pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "half"])
 @pytest.mark.parametrize("index", range(len(WRITTEN)), ids=WRITTEN)
-def test_a_half_written_checkpoint_is_left_out(
-    index: int, is_empty: bool, stopped: Path, undisturbed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_half_written_checkpoints_are_ignored(
+    index: int, stopped: Path, undisturbed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(stopped, folder)
-    newest = folder / "out" / "checkpoint-8"
-    broken, *missing = ([*newest.glob(pattern)] for pattern in WRITTEN[index:])
-    for path in broken:
-        path.write_bytes(b"" if is_empty else path.read_bytes()[: path.stat().st_size // 2])
-    for path in (path for paths in missing for path in paths):
-        path.unlink()
+    half, empty = (folder / "out" / f"checkpoint-{step}" for step in (8, 12))
+    shutil.copytree(half, empty)
+    for newest in (half, empty):
+        broken, *missing = ([*newest.glob(pattern)] for pattern in WRITTEN[index:])
+        for path in broken:
+            path.write_bytes(b"" if newest == empty else path.read_bytes()[: path.stat().st_size // 2])
+        for path in (path for paths in missing for path in paths):
+            path.unlink()
     assert last_complete_checkpoint(folder / "out") == folder / "out" / "checkpoint-4"
-    assert f"{newest} is incomplete and left out." in caplog.text
+    for newest in (half, empty):
+        assert f"{newest} is incomplete, so it is ignored." in caplog.text
     run(folder)
     assert_same_model(folder, undisturbed)
 
@@ -218,7 +226,7 @@ def test_the_file_that_makes_a_checkpoint_complete_is_written_last(
     assert {"optimizer.pt", "scheduler.pt", "rng_state.pth", "bilm_state_0.safetensors"} < set(there)
 
 
-def test_folders_that_are_no_checkpoints_are_passed_over(stopped: Path, tmp_path: Path) -> None:
+def test_folders_that_are_no_checkpoints_are_ignored(stopped: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     shutil.copytree(stopped / "out", folder)
     for name in ("checkpoint-best", "checkpoint-", "checkpoint-99-old"):
@@ -229,27 +237,27 @@ def test_folders_that_are_no_checkpoints_are_passed_over(stopped: Path, tmp_path
     assert last_complete_checkpoint(tmp_path / "nothing") is None
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_steps": 13}, {"num_train_epochs": 1.5}], ids=str)
-def test_a_run_that_stops_after_its_last_step_takes_no_further_one(settings: dict[str, Any], tmp_path: Path) -> None:
-    run(tmp_path / "whole", **settings)
+@pytest.mark.parametrize("settings", [{}, {"max_steps": 11}, {"num_train_epochs": 1.3}], ids=str)
+def test_a_run_that_stops_after_its_last_step_takes_no_further_one(
+    settings: dict[str, Any], undisturbed: Path, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole" if settings else undisturbed
+    if settings:
+        run(whole, **settings)
     interrupt(tmp_path / "cut", pretrain_module, "draw_curve", 1, **settings)
+    if not settings:
+        # The model was half written.
+        out = tmp_path / "cut" / "out"
+        (out / ".model.partial").mkdir()
+        (out / ".model.partial" / "config.json").write_text("{}")
+        (out / "tokenizer.json").write_text("{")
     trainer = run(tmp_path / "cut", **settings)
     assert trainer.state.global_step == trainer.state.max_steps
-    assert_same_model(tmp_path / "cut", tmp_path / "whole")
-
-
-def test_a_model_that_was_half_written_is_written_again(undisturbed: Path, tmp_path: Path) -> None:
-    interrupt(tmp_path, pretrain_module, "draw_curve", 1)
-    out = tmp_path / "out"
-    (out / ".model.partial").mkdir()
-    (out / ".model.partial" / "config.json").write_text("{}")
-    (out / "tokenizer.json").write_text("{")
-    run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
+    assert_same_model(tmp_path / "cut", whole)
 
 
 def perplexity_by_step(best: int) -> Callable[..., dict[str, float]]:
-    """Stands for the scores of held-out text: lowest after step `best`."""
+    """Replaces the scores of held-out text by some that are lowest after step `best`."""
     seen: list[int] = []
 
     def held_out_metrics(model: Any, corpus: Any) -> dict[str, float]:
@@ -266,13 +274,13 @@ def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     monkeypatch.setattr(pretrainer, "held_out_metrics", perplexity_by_step(best=4))
     run(tmp_path / "whole")
     monkeypatch.setattr(pretrainer, "held_out_metrics", perplexity_by_step(best=4))
-    interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 15)
+    interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 13)
     (tmp_path / "cut").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pretrainer, "held_out_metrics", perplexity_by_step(best=-99))
     trainer = run(Path("moved"))
     kept = sorted(path.name for path in Path("moved/out").glob("checkpoint-*"))
-    assert (trainer.state.best_global_step, kept) == (4, ["checkpoint-18", "checkpoint-4"])
+    assert (trainer.state.best_global_step, kept) == (4, ["checkpoint-14", "checkpoint-4"])
     assert_same_model(tmp_path / "moved", tmp_path / "whole")
     weights = {path.name: path.read_bytes() for path in Path("moved/out/checkpoint-4").glob("model*.safetensors")}
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
@@ -300,13 +308,13 @@ def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_run_does_not_go_on_with_other_settings(
+def test_a_run_does_not_resume_with_other_settings(
     settings: dict[str, Any], difference: str, stopped: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     message = (
-        f"{tmp_path / 'run' / 'out'} holds a run that was begun otherwise ({difference}). "
-        "Give the same settings to go on with it, or choose another folder."
+        f"{tmp_path / 'run' / 'out'} holds a run that was started with different settings ({difference}). "
+        "Give the same settings to resume it, or choose another folder."
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         run(tmp_path / "run", **settings)
@@ -315,37 +323,31 @@ def test_a_run_does_not_go_on_with_other_settings(
 @pytest.mark.parametrize(
     ("settings", "differences"),
     [
-        ({"number": 19}, r"corpora\.train was \{'sentences': 20, .*\}, now \{'sentences': 19, .*\}"),
+        ({"num_sentences": 15}, r"corpora\.train was \{'sentences': 16, .*\}, now \{'sentences': 15, .*\}"),
         ({"held_out_seed": 3}, r"corpora\.held_out was \{.*'sha256': '.*'\}, now \{.*'sha256': '.*'\}"),
     ],
 )
-def test_a_run_does_not_go_on_with_another_corpus(
+def test_a_run_does_not_resume_with_another_corpus(
     settings: dict[str, Any], differences: str, stopped: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(stopped, tmp_path / "run")
-    with pytest.raises(ValueError, match=rf"holds a run that was begun otherwise \({differences}\)\. Give the same"):
+    with pytest.raises(
+        ValueError, match=rf"holds a run that was started with different settings \({differences}\)\. Give the same"
+    ):
         run(tmp_path / "run", **settings)
 
 
-def test_a_run_goes_on_with_another_frequency_of_logs(stopped: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_with_another_frequency_of_logs(stopped: Path, undisturbed: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     run(tmp_path / "run", logging_steps=3)
     assert_same_model(tmp_path / "run", undisturbed)
-
-
-def test_a_run_that_has_no_checkpoint_yet_binds_nobody(undisturbed: Path, tmp_path: Path) -> None:
-    interrupt(tmp_path, ElmoPretrainer, "training_step", 2, learning_rate=0.7, lm_dropout=0.1)
-    run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
-    record = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert record == json.loads((undisturbed / "out" / "run.json").read_text())
 
 
 def test_checkpoints_of_an_unknown_run_are_refused(stopped: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     (tmp_path / "run" / "out" / "run.json").unlink()
     with pytest.raises(
-        ValueError, match=r"out holds checkpoints, but no record of how their run was begun \(.*\); choose"
+        ValueError, match=r"out holds checkpoints, but no record of how their run was started \(.*\); choose"
     ):
         run(tmp_path / "run")
 
@@ -354,7 +356,7 @@ def test_a_checkpoint_of_other_processes_is_refused(stopped: Path, tmp_path: Pat
     shutil.copytree(stopped, tmp_path / "run")
     path = tmp_path / "run" / "out" / "checkpoint-8" / "bilm_state_0.safetensors"
     path.unlink()
-    message = f"{path} is not there; a run goes on with as many processes as it was begun with."
+    message = f"{path} is missing; resume a run with the number of processes that started it."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         run(tmp_path / "run")
 
@@ -365,8 +367,8 @@ def test_a_finished_folder_is_refused(undisturbed: Path) -> None:
         run(undisturbed)
 
 
-def test_a_command_that_was_killed_goes_on_when_given_again(tmp_path: Path) -> None:
-    text = write_text(tmp_path / "corpus.txt", make_sentences(60))
+def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "corpus.txt", make_sentences(50))
     (tmp_path / "config.json").write_text(json.dumps(FIELDS | {"lm_dropout": 0.3}))
 
     def arguments(name: str) -> list[str]:
@@ -378,16 +380,15 @@ def test_a_command_that_was_killed_goes_on_when_given_again(tmp_path: Path) -> N
 
     undisturbed = CliRunner().invoke(app, arguments("undisturbed"))
     assert undisturbed.exit_code == 0, undisturbed.output
-    command = [sys.executable, "-m", "elmo_hf.cli", *arguments("killed")]
     number, delay = random.randint(1, 4), random.random() / 5
-    with open(tmp_path / "output", "w") as output:
-        process = subprocess.Popen(command, env=os.environ | {"HF_HUB_OFFLINE": "1"}, stdout=output, stderr=output)
+    process = fork_command(arguments("killed"), tmp_path / "output")
     mark, deadline = tmp_path / "killed" / f"checkpoint-{5 * number}" / "trainer_state.json", time.monotonic() + 300
-    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
+    while not mark.exists() and process.is_alive() and time.monotonic() < deadline:
         time.sleep(0.002)
     time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, (number, delay, (tmp_path / "output").read_text())
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, (number, delay, (tmp_path / "output").read_text())
     assert last_complete_checkpoint(tmp_path / "killed") is not None
     resumed = CliRunner().invoke(app, arguments("killed"))
     assert resumed.exit_code == 0, resumed.output

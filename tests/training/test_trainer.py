@@ -3,7 +3,6 @@
 import copy
 import pickle
 import re
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,119 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hand_written import adagrad_with_decay, descent, hand_written, logged, train, weights_of
 from language_models import words_file
 from pretraining_runs import (
     ROWS,
-    STEPS,
     VOCABULARY,
     make_arguments,
     make_corpus,
     make_model,
-    make_sentences,
-    make_tokenizer,
 )
 from tiny_inputs import assert_outputs_close, word_config
-from torch.utils.data import DataLoader
-from transformers import DataCollatorForTokenClassification, Trainer, TrainerCallback, TrainingArguments
+from transformers import TrainerCallback
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.scoring import score_carried, score_from_zero, stream_inputs
-from elmo_hf.language_model.streams import Stream
 from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments, Windows
-
-Weights = dict[str, torch.Tensor]
-Update = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
-
-
-def adagrad(weight: torch.Tensor, gradient: torch.Tensor, accumulator: torch.Tensor) -> None:
-    accumulator += gradient**2
-    weight -= 0.2 * gradient / accumulator.sqrt().clamp(min=1e-10)
-
-
-def adagrad_with_decay(weight: torch.Tensor, gradient: torch.Tensor, accumulator: torch.Tensor) -> None:
-    adagrad(weight, gradient + (0.1 * weight if weight.dim() > 1 else 0), accumulator)
-
-
-def descent(weight: torch.Tensor, gradient: torch.Tensor, accumulator: torch.Tensor) -> None:
-    weight -= 0.2 * gradient
-
-
-def hand_written(
-    model: ElmoForPreTraining,
-    corpus: Corpus,
-    num_updates: int,
-    *,
-    rows: int = ROWS,
-    steps: int = STEPS,
-    factor: float = STEPS,
-    start: float = 1.0,
-    clip: float = 10.0,
-    reset_probability: float = 0.0,
-    windows_per_update: tuple[int, ...] = (1,),
-    frozen_updates: int = 0,
-    update: Update = adagrad,
-) -> tuple[list[list[float]], list[float]]:
-    """Trains as bilm-tf does, in the plainest way; returns each update's losses of both directions, and its norm."""
-    model.train()
-    streams = [
-        Stream(corpus, rows, is_backward=is_backward, seed=11, reset_probability=reset_probability)
-        for is_backward in (False, True)
-    ]
-    named = {name: weight for name, weight in model.named_parameters() if "scalar_mixes" not in name}
-    accumulators = {name: torch.full_like(weight, start) for name, weight in named.items()}
-    state, losses, norms = None, [], []
-    for number in range(num_updates):
-        num_windows = windows_per_update[number % len(windows_per_update)]
-        gradients = {name: torch.zeros_like(weight) for name, weight in named.items()}
-        losses.append([0.0, 0.0])
-        for _ in range(num_windows):
-            forward, backward = (stream.take(steps) for stream in streams)
-            output = model(**stream_inputs(corpus, forward, backward), state=state)
-            state = output.state
-            model.zero_grad()
-            (factor * (output.forward_loss + output.backward_loss) / 2 / num_windows).backward()
-            for name, weight in named.items():
-                gradients[name] += weight.grad
-            for direction, loss in enumerate((output.forward_loss, output.backward_loss)):
-                losses[-1][direction] += loss.item() / num_windows
-        if number < frozen_updates:
-            gradients = {name: gradient for name, gradient in gradients.items() if name.startswith("softmax.")}
-        norms.append(float(sum(gradient.pow(2).sum() for gradient in gradients.values()).sqrt()))
-        with torch.no_grad():
-            for name, gradient in gradients.items():
-                update(named[name], gradient * clip / max(norms[-1], clip), accumulators[name])
-    return losses, norms
-
-
-def weights_of(model: torch.nn.Module) -> Weights:
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def logged(trainer: Trainer, name: str) -> list[float]:
-    return [entry[name] for entry in trainer.state.log_history if name in entry]
-
-
-@pytest.fixture
-def tokenizer(tmp_path: Path) -> ElmoTokenizer:
-    return make_tokenizer(tmp_path)
-
-
-@pytest.fixture
-def corpus(tokenizer: ElmoTokenizer) -> Corpus:
-    """137 predictions in each direction: 9 windows of 3 rows of 5 steps a pass."""
-    corpus = make_corpus(tokenizer)
-    assert corpus.num_predictions // (ROWS * STEPS) == 9
-    return corpus
-
-
-def train(corpus: Corpus, folder: Path, model: ElmoForPreTraining | None = None, **settings: Any) -> ElmoPretrainer:
-    trainer = ElmoPretrainer(
-        make_model() if model is None else model, make_arguments(folder, **settings), train_dataset=corpus
-    )
-    trainer.train()
-    return trainer
 
 
 @pytest.mark.parametrize(
@@ -239,75 +141,6 @@ def test_a_log_is_the_mean_since_the_last_one(corpus: Corpus, tmp_path: Path) ->
         )
 
 
-def test_sampled_losses_are_logged_under_their_own_names(corpus: Corpus, tmp_path: Path) -> None:
-    model = make_model(softmax="sampled", num_softmax_samples=4)
-    held_out = make_corpus(make_tokenizer(tmp_path), 4, seed=2)
-    trainer = ElmoPretrainer(
-        model,
-        make_arguments(tmp_path, max_steps=2, eval_strategy="steps", eval_steps=2),
-        train_dataset=corpus,
-        eval_dataset=held_out,
-    )
-    trainer.train()
-    sampled = np.array([logged(trainer, f"sampled_{name}_loss") for name in ("forward", "backward")])
-    assert_outputs_close(logged(trainer, "loss"), sampled.mean(axis=0).tolist(), 1e-4)
-    assert logged(trainer, "forward_loss") == []
-    assert logged(trainer, "eval_forward_perplexity") == [
-        pytest.approx(score_from_zero(model.eval(), held_out).forward_perplexity)
-    ]
-
-
-def test_evaluation_scores_each_direction_from_zero_and_carried_and_leaves_training_alone(
-    corpus: Corpus, tokenizer: ElmoTokenizer, tmp_path: Path
-) -> None:
-    held_out = make_corpus(tokenizer, 6, seed=2)
-    model, undisturbed = make_model(lm_dropout=0.3), make_model(lm_dropout=0.3)
-    args = make_arguments(tmp_path, max_steps=3, eval_strategy="steps", eval_steps=1)
-    trainer = ElmoPretrainer(model, args, train_dataset=corpus, eval_dataset=held_out)
-    trainer.train()
-    assert len(logged(trainer, "eval_perplexity")) == 3
-    assert_outputs_close(weights_of(model), weights_of(train(corpus, tmp_path, undisturbed, max_steps=3).model), 0)
-    metrics = trainer.evaluate()
-    zero, carried = score_from_zero(model.eval(), held_out), score_carried(model, held_out)
-    expected = {
-        "eval_forward_perplexity": zero.forward_perplexity,
-        "eval_backward_perplexity": zero.backward_perplexity,
-        "eval_perplexity": (zero.forward_perplexity * zero.backward_perplexity) ** 0.5,
-        "eval_carried_forward_perplexity": carried.forward_perplexity,
-        "eval_carried_backward_perplexity": carried.backward_perplexity,
-        "eval_carried_perplexity": (carried.forward_perplexity * carried.backward_perplexity) ** 0.5,
-        "eval_loss": float(-(np.nanmean(zero.forward) + np.nanmean(zero.backward)) / 2),
-    }
-    del metrics["epoch"]
-    assert metrics == pytest.approx(expected, rel=1e-6)
-    assert len({round(value, 6) for value in metrics.values()}) == len(metrics)
-
-
-def test_other_text_is_scored_under_another_prefix(corpus: Corpus, tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
-    trainer = ElmoPretrainer(make_model(), make_arguments(tmp_path), train_dataset=corpus)
-    other = make_corpus(tokenizer, 5, seed=3)
-    metrics = trainer.evaluate(other, metric_key_prefix="test")
-    assert metrics["test_forward_perplexity"] == score_from_zero(trainer.model.eval(), other).forward_perplexity
-    message = "there is no held-out text to score: give `eval_dataset`, a `Corpus`."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        trainer.evaluate()
-
-
-def test_a_model_that_diverges_is_logged_and_scored_as_such(
-    corpus: Corpus, tokenizer: ElmoTokenizer, tmp_path: Path
-) -> None:
-    model = make_model()
-    with torch.no_grad():
-        model.softmax.bias[0] = 5e4
-    trainer = train(corpus, tmp_path, model, max_steps=1, learning_rate=0)
-    metrics = trainer.evaluate(make_corpus(tokenizer, 4, seed=2))
-    names = ("eval_forward_perplexity", "eval_carried_backward_perplexity", "eval_perplexity", "eval_loss")
-    assert [metrics[name] for name in names] == [np.inf] * 4
-    with torch.no_grad():
-        model.softmax.bias[0] = np.nan
-    assert np.isnan(logged(train(corpus, tmp_path, model, max_steps=1, learning_rate=0), "loss")).all()
-
-
 def test_frozen_steps_train_the_softmax_alone_and_start_the_accumulators_late(corpus: Corpus, tmp_path: Path) -> None:
     before, seen, accumulators = weights_of(make_model()), [], []
 
@@ -397,41 +230,3 @@ def test_a_corpus_smaller_than_one_batch_is_refused(tokenizer: ElmoTokenizer, tm
     message = "the corpus has 5 predictions, fewer than the 3 x 5 of one batch; use fewer rows or steps."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         train(corpus, tmp_path, max_steps=1)
-
-
-@pytest.mark.parametrize("padding_side", ["right", "left"])
-def test_the_stock_trainer_trains_on_padded_sentences(padding_side: str, tmp_path: Path) -> None:
-    """AllenNLP's way: each batch as many sentences, from the zero state, its loss a mean over their words."""
-    tokenizer = make_tokenizer(tmp_path)
-    tokenizer.padding_side = padding_side
-    examples = []
-    for words in make_sentences(8):
-        example = tokenizer(words, is_split_into_words=True)
-        examples.append({**example, "labels": tokenizer.word_classes(["<S>", *words, "</S>"]).tolist()})
-    collator = DataCollatorForTokenClassification(tokenizer)
-    expected = make_model()
-    optimizer = torch.optim.SGD(expected.parameters(), lr=0.2)
-    for batch in DataLoader(examples, batch_size=4, collate_fn=collator):
-        assert (batch["labels"] == -100).any()
-        optimizer.zero_grad()
-        expected.train()(**batch).loss.backward()
-        optimizer.step()
-    args = TrainingArguments(
-        str(tmp_path / "out"),
-        per_device_train_batch_size=4,
-        num_train_epochs=1,
-        learning_rate=0.2,
-        lr_scheduler_type="constant",
-        max_grad_norm=0,
-        optim="sgd",
-        train_sampling_strategy="sequential",
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
-        use_cpu=True,
-    )
-    trainer = Trainer(make_model(), args, collator, examples, eval_dataset=examples)
-    assert not trainer.model_accepts_loss_kwargs
-    trainer.train()
-    assert_outputs_close(weights_of(trainer.model), weights_of(expected), 1e-6)
-    assert np.isfinite(trainer.evaluate()["eval_loss"])

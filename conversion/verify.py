@@ -1,4 +1,4 @@
-"""Whether a folder gives the numbers that were published for the official weights."""
+"""Compares a folder with the numbers that were published for the official weights."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..published_cards import CARDS, SIZES
-from .reference_outputs import STREAMS, TOLERANCE, Check, Stream
+from .published_cards import CARDS, SIZES
+from .witness.reference_outputs import STREAMS, TOLERANCE, Check, Stream
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check, with its worst number.
+    """The result of one check, given by its worst number.
 
     Attributes:
-        stream: what it belongs to.
-        check: what was compared.
-        expected: the published number that is furthest away.
-        found: what the folder gives in its place.
+        stream: the stream of the check.
+        check: the check.
+        expected: the published number with the largest difference.
+        found: the folder's number in its place.
     """
 
     stream: Stream
@@ -30,20 +30,20 @@ class Outcome:
 
     @property
     def difference(self) -> float:
-        """Absolute; NaN where the folder gives NaN."""
+        """The absolute difference; NaN if the folder gives NaN."""
         return abs(self.expected - self.found)
 
     @property
     def agrees(self) -> bool:
-        """Whether it is as small as float32 and the printed digits allow."""
+        """Whether float32 and the printed digits explain the difference."""
         return self.difference <= TOLERANCE
 
 
 def candidates(config: Any) -> list[str]:
-    """The published models of a config's sizes whose outputs are known.
+    """Lists the published models of a config's sizes that have published outputs.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there are none.
     """
     names = [name for name in dict.fromkeys(stream.model for stream in STREAMS) if _has_sizes(config, name)]
     if not names:
@@ -56,13 +56,13 @@ def candidates(config: Any) -> list[str]:
 
 
 def verify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Iterator[Outcome]:
-    """Compares a model with everything that is published for `name`, a key of `PUBLISHED`."""
+    """Compares a model with all numbers published for `name`, a key of `PUBLISHED`."""
     for stream in STREAMS:
         if stream.model == name:
             layers = embed_stream(model, tokenizer, stream.sentences)
             for check in stream.checks:
                 expected, found = np.array(check.expected), check.measure(layers)
-                worst = int(np.argmax(np.abs(expected - found)))  # of a NaN too
+                worst = int(np.argmax(np.abs(expected - found)))  # finds a NaN too
                 yield Outcome(stream, check, float(expected[worst]), float(found[worst]))
 
 
@@ -70,7 +70,7 @@ def verify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
 def embed_stream(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
 ) -> list[np.ndarray]:
-    """Embeds sentences one after another with the state carried: `(L+1, n, 2P)` each, without boundaries."""
+    """Embeds sentences in turn, passing the state on: `(L+1, n, 2P)` each, without boundaries."""
     state, layers = None, []
     for sentence in sentences:
         inputs = tokenizer([sentence.split(" ")], is_split_into_words=True, return_tensors="pt").to(model.device)
@@ -81,7 +81,7 @@ def embed_stream(
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """Lines of a table: each check with its worst number."""
+    """Formats one line for each check, with its worst number."""
     rows = [("check", "published", "found", "difference", "")]
     for outcome in outcomes:
         verdict = "agrees" if outcome.agrees else "differs"

@@ -1,0 +1,51 @@
+"""From a `Checkpoint` to a model, in memory or saved in a folder."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.model.modeling_elmo import ElmoModel
+
+from .checkpoint import Checkpoint
+
+
+def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
+    """The checkpoint's biLM in evaluation mode; scalar mixes that it lacks have equal weights."""
+    model = _new_model(checkpoint.config)
+    mixes = {name: tensor for name, tensor in model.state_dict().items() if is_of_a_mix(name)}
+    model.load_state_dict(mixes | _torch_tensors(checkpoint))
+    return (model.elmo if isinstance(model, ElmoForPreTraining) else model).eval()
+
+
+def save_model(checkpoint: Checkpoint, folder: Path) -> None:
+    """Writes config, weights and code; adds no scalar mix that the checkpoint lacks."""
+    with torch.device("meta"):
+        model = _new_model(checkpoint.config)
+    tensors = _torch_tensors(checkpoint)
+    has_mixes = any(map(is_of_a_mix, tensors))
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}
+    assert shapes == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
+    model.save_pretrained(folder, state_dict=tensors)
+
+
+def num_parameters(tensors: dict[str, np.ndarray]) -> int:
+    """Counts the numbers of the biLM and its softmax, without scalar mixes and without the tables' padding vectors."""
+    counted = {name: tensor for name, tensor in tensors.items() if not is_of_a_mix(name)}
+    padding = sum(tensor.shape[1] for name, tensor in counted.items() if name.endswith("embedding.weight"))
+    return sum(tensor.size for tensor in counted.values()) - padding
+
+
+def is_of_a_mix(name: str) -> bool:
+    """Whether a tensor belongs to a scalar mix."""
+    return name.removeprefix("elmo.").startswith("scalar_mixes.")
+
+
+def _new_model(config: ElmoConfig) -> ElmoModel | ElmoForPreTraining:
+    return ElmoModel(config) if config.num_softmax_words is None else ElmoForPreTraining(config)
+
+
+def _torch_tensors(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(tensor) for name, tensor in checkpoint.tensors.items()}

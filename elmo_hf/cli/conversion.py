@@ -1,0 +1,203 @@
+"""The commands `elmo-hf convert` and `elmo-hf verify`."""
+
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..files import refuse_existing
+from ..model_names import check_name
+from .errors import fail
+
+
+class Format(str, Enum):
+    """What `convert` writes."""
+
+    hf = "hf"
+    allennlp = "allennlp"
+
+
+class Splitter(str, Enum):
+    """How raw text is split."""
+
+    ptb = "ptb"
+    whitespace = "whitespace"
+
+
+SPLITTER_HELP = (
+    "How the tokenizer splits raw text: as the Treebank (default), or on white space (default for ELMoForManyLangs)."
+)
+
+
+def convert(
+    paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Source folder, and the new folder.")],
+    options: Annotated[
+        Path | None, typer.Option(help="AllenNLP's options file, if SOURCE lacks it, or with --weights.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="AllenNLP's hdf5 file, or a TensorFlow checkpoint's .index, in place of SOURCE.")
+    ] = None,
+    softmax: Annotated[Path | None, typer.Option(help="The language models' softmax, an hdf5 file.")] = None,
+    vocabulary: Annotated[Path | None, typer.Option(help="Words of word input and of the softmax, one a line.")] = None,
+    token_embeddings: Annotated[
+        Path | None, typer.Option(help="bilm-tf's dump of that vocabulary's vectors, in place of the character CNN.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Download a published model: small, medium, original, 5.5B, pt... (a wrong name lists all)"),
+    ] = None,
+    to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
+    word_splitter: Annotated[Splitter | None, typer.Option(help=SPLITTER_HELP)] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Embed sentences before and after; print the largest difference.")
+    ] = False,
+) -> None:
+    """Convert a checkpoint.
+
+    SOURCE is a folder, a file, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf (its TensorFlow
+    checkpoints too), simple_elmo or ELMoForManyLangs, or a trained AllenNLP model with ELMo inside; the format is
+    recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With a softmax,
+    found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such a
+    repository and DEST gets AllenNLP's files, bit for bit those that it was made from.
+    """
+    from elmo_hf.conversion.errors import ConversionError
+
+    source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
+    files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
+    splitter = None if word_splitter is None else word_splitter.value
+    _check_form(len(paths), options, weights, model)
+    if to is Format.allennlp and (source is None or check or splitter or any(files.values())):
+        raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
+    try:
+        refuse_existing(destination)
+        if to is Format.allennlp:
+            assert source is not None
+            _write_back(source, destination)
+            return
+        _check_sources(source, files | {"weights": weights}, model)
+        if source is not None:
+            _convert_source(source, destination, files, splitter, check)
+        else:
+            _convert_files(destination, files, weights, model, splitter, check)
+    except (ConversionError, OSError) as error:
+        fail(error)
+
+
+def verify(
+    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder or a Hub name of converted weights.")],
+) -> None:
+    """Compare FOLDER with numbers that were published for the official weights.
+
+    They are known for small, original and 5.5B; FOLDER is compared with the models of its sizes. Exits with 0 on a
+    match.
+    """
+    try:
+        check_name(model)
+    except ValueError as error:
+        fail(error)
+    from elmo_hf.conversion.verify import candidates, table
+    from elmo_hf.conversion.verify import verify as compare
+    from elmo_hf.loading import load_complete
+    from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+
+    try:
+        loaded, tokenizer = load_complete(model), ElmoTokenizer.from_pretrained(model)
+        names = candidates(loaded.config)
+    except (ValueError, OSError) as error:
+        fail(error)
+    for name in names:
+        outcomes = list(compare(loaded, tokenizer, name))
+        typer.echo(f"The published {name} model:")
+        for line in table(outcomes):
+            typer.echo(f"  {line}")
+        if all(outcome.agrees for outcome in outcomes if outcome.stream.is_decisive):
+            typer.echo(f"{model} gives the published numbers of {name}.")
+            return
+    fail(ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong."))
+
+
+def _check_form(num_paths: int, options: Path | None, weights: Path | None, model: str | None) -> None:
+    """Checks that there is one source: SOURCE, `--options` and `--weights`, or `--model`."""
+    has_files = weights is not None
+    if (has_files and options is None) or (options is not None and not has_files and num_paths == 1):
+        raise typer.BadParameter("--options and --weights go together.")
+    if num_paths != (1 if has_files or model is not None else 2) or (options is not None and model is not None):
+        raise typer.BadParameter("give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.")
+
+
+def _check_sources(source: Path | None, files: dict[str, Path | None], model: str | None) -> None:
+    """Checks that what is to be read exists."""
+    from elmo_hf.conversion import published
+
+    if model is not None:
+        published.check_name(model)
+    if source is not None and not source.exists():
+        raise FileNotFoundError(f"there is no file or folder {source}.")
+    for name, path in files.items():
+        if path is not None and not path.exists():
+            raise FileNotFoundError(f"there is no {name.replace('_', ' ')} file {path}.")
+
+
+def _write_back(source: Path, destination: Path) -> None:
+    """From a Hub repository to AllenNLP's files."""
+    try:
+        check_name(source)
+    except ValueError as error:
+        fail(error)
+    from elmo_hf.conversion.convert import folder_to_allennlp
+
+    for note in folder_to_allennlp(source, destination):
+        typer.echo(f"Note: {note}")
+    *written, last = sorted(destination.iterdir())
+    typer.echo(f"Wrote {', '.join(map(str, written))} and {last}.")
+
+
+def _convert_source(
+    source: Path, destination: Path, files: dict[str, Path | None], splitter: str | None, check: bool
+) -> None:
+    """From a checkpoint of any format to a Hub repository."""
+    from elmo_hf.conversion.checkpoint import Given
+    from elmo_hf.conversion.convert import convert_source
+
+    given = Given(**files, word_splitter=splitter)
+    _report(destination, convert_source(source, destination, given, check=check, tell=typer.echo))
+
+
+def _convert_files(
+    destination: Path,
+    files: dict[str, Path | None],
+    weights: Path | None,
+    model: str | None,
+    splitter: str | None,
+    check: bool,
+) -> None:
+    """From AllenNLP's two files, or a published model, to a Hub repository."""
+    from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+    from elmo_hf.conversion.published import download
+    from elmo_hf.conversion.published_cards import facts_of
+
+    options = files.pop("options")
+    if model is not None:
+        found, name = download(model), f"the published {model} model"
+    else:
+        assert options is not None
+        assert weights is not None
+        found, name = AllenNlpFiles(options, weights), weights.stem
+    difference = allennlp_to_folder(
+        replace(found, **{field: path for field, path in files.items() if path is not None}),
+        destination,
+        source_name=name,
+        word_splitter=splitter or "ptb",
+        check=check,
+        facts=None if model is None else facts_of(model),
+        tell=lambda note: typer.echo(f"Note: {note}"),
+    )
+    _report(destination, difference)
+
+
+def _report(destination: Path, difference: float | None) -> None:
+    if difference is not None:
+        typer.echo(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
+    typer.echo(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")

@@ -1,0 +1,190 @@
+"""The biLM: two stacks of LSTMPs, forward and backward, that never see each other (Peters et al. 2018, §3.1).
+
+    y_t = h_t + x_t  from the second layer on, with skip connections, else h_t      h_t of `lstmp.py`, x_t its input
+
+Glossary: B batch, T words, P projection, H cell, L layers. The forward direction is always the first half of the last
+axis, the backward direction the second.
+
+Deliberate difference from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute. As in
+theirs, the residual is not part of it.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import _register_namedtuple
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..scan.layer import BatchLayout, scan_layer
+from ..scan.parameters import Limits
+from ..scan.path import may_take
+from .configuration_elmo import ElmoConfig
+from .lstmp import LSTMP
+
+
+class BiLMState(NamedTuple):
+    """The biLM's memory after a batch: forward state after the last word, backward state after the first.
+
+    Attributes:
+        hidden: `(L, B, 2P)`, projected and clipped, forward half first.
+        cell: `(L, B, 2H)`, clipped, forward half first.
+    """
+
+    hidden: Tensor
+    cell: Tensor
+
+    def resize(self, batch_size: int) -> "BiLMState":
+        """Keeps the first `batch_size` rows and adds rows of zeros for missing ones.
+
+        Source: how AllenNLP's `_EncoderBase._get_initial_states` treats batches that shrink and grow.
+        """
+        missing = max(batch_size - self.hidden.shape[1], 0)
+        return BiLMState(
+            *(nn.functional.pad(tensor[:, :batch_size], (0, 0, 0, missing)) for tensor in (self.hidden, self.cell))
+        )
+
+    def update(self, newer: "BiLMState") -> "BiLMState":
+        """Replaces the first rows by those of `newer`, the state of a smaller batch, and keeps the rest.
+
+        Source: AllenNLP's `_EncoderBase._update_states`.
+        """
+        batch_size = newer.hidden.shape[1]
+        return BiLMState(
+            torch.cat([newer.hidden, self.hidden[:, batch_size:]], dim=1),
+            torch.cat([newer.cell, self.cell[:, batch_size:]], dim=1),
+        )
+
+
+# `torch.export.save` writes this name into `.pt2` files, so it must never change.
+_register_namedtuple(BiLMState, serialized_type_name="elmo_hf.lstmp.BiLMState")
+
+
+class BiLMLayer(GradientCheckpointingLayer):
+    """Both directions of one layer; each reads its own half of the layer below."""
+
+    def __init__(self, config: ElmoConfig, has_skip_connection: bool) -> None:
+        """Makes two `LSTMP`; `has_skip_connection` says whether the input is added to the output."""
+        super().__init__()
+        self.has_skip_connection = has_skip_connection
+        self.forward_lstm = LSTMP(config)
+        self.backward_lstm = LSTMP(config)
+
+    def forward(
+        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Maps inputs `(B, T, 2P)`, hidden `(B, 2P)` and cell `(B, 2H)` to outputs and last state, shaped the same."""
+        layout = layout.on(inputs.device)
+        scan = self._scan_fast if inputs.numel() > 0 and self.can_scan_fast() else self._scan_each
+        outputs, hidden, cell = scan(inputs, layout, hidden, cell)
+        return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
+
+    def can_scan_fast(self) -> bool:
+        """Whether the fast scans compute what the modules compute: nothing replaced or wrapped them.
+
+        Adapters, quantisation, hooks and offloading take the reference scan.
+        """
+        lstms = (self.forward_lstm, self.backward_lstm)
+        modules = [module for lstm in lstms for module in lstm.modules()]
+        return (
+            not torch.compiler.is_compiling()
+            and (may_take("packed") or may_take("triton"))
+            and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
+            # torchao keeps the modules and replaces their tensors.
+            and all(type(weight.data) is Tensor for lstm in lstms for weight in lstm.parameters())
+        )
+
+    def _scan_fast(
+        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        device, lstm = inputs.device.type, self.forward_lstm
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        weights = [lstm.weights(dtype), self.backward_lstm.weights(dtype)]
+        limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
+        return scan_layer(inputs, layout, hidden, cell, weights, limits)
+
+    def _scan_each(
+        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Each direction by itself, by `LSTMP.forward`."""
+        halves = zip(*(tensor.chunk(2, dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
+        lstms, resets = (self.forward_lstm, self.backward_lstm), layout.resets or (None, None)
+        results = [
+            lstm(half, layout.mask, *state, reverse, reset)
+            for lstm, (half, *state), reverse, reset in zip(lstms, halves, (False, True), resets, strict=True)
+        ]
+        outputs, hidden, cell = (torch.cat(pair, dim=-1) for pair in zip(*results, strict=True))
+        return outputs, hidden, cell
+
+
+class BiLM(nn.Module):
+    """The stack of layers over the token vectors.
+
+    Source: `_build_ops` of `BidirectionalLanguageModelGraph` in bilm-tf, `ElmoLstm` in AllenNLP.
+    """
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes `num_hidden_layers` layers; skip connections, if any, start at the second."""
+        super().__init__()
+        self.projection_size = config.projection_size
+        self.cell_size = config.cell_size
+        self.layers = nn.ModuleList(
+            BiLMLayer(config, has_skip_connection=config.use_skip_connections and index > 0)
+            for index in range(config.num_hidden_layers)
+        )
+
+    def forward(
+        self,
+        token_vectors: Tensor,
+        mask: Tensor,
+        state: BiLMState | None = None,
+        resets: tuple[Tensor, Tensor] | None = None,
+        dropout: float = 0.0,
+    ) -> tuple[list[Tensor], BiLMState]:
+        """Runs all layers.
+
+        Args:
+            token_vectors: `(B, T, P)`, zero where the mask is False; or `(B, T, 2P)` if each direction reads its own
+                text, both in text order.
+            mask: `(B, T)`, True on words.
+            state: from the batch before, or None for zeros.
+            resets: for each direction `(B, T)`, True on words before which its state is set to zero; None means never.
+            dropout: probability of dropping an element of each layer's input; a skip connection adds the dropped
+                input, as in bilm-tf.
+
+        Returns:
+            L+1 tensors `(B, T, 2P)`, the first being the token vector twice, and the state after this batch, detached
+            from the graph.
+
+        Raises:
+            ValueError: if the state has the wrong shape for this batch.
+        """
+        hidden, cell = self._initial_state(token_vectors, state)
+        is_shared = token_vectors.shape[-1] == self.projection_size
+        outputs = [torch.cat([token_vectors, token_vectors], dim=-1) if is_shared else token_vectors]
+        layout = BatchLayout(mask, resets)
+        last_states = []
+        for layer, *layer_state in zip(self.layers, hidden, cell, strict=True):
+            inputs = nn.functional.dropout(outputs[-1], dropout, training=dropout > 0)
+            output, *last_state = layer(inputs, layout, *layer_state)
+            outputs.append(output)
+            last_states.append(last_state)
+        return outputs, BiLMState(*(torch.stack(parts).detach() for parts in zip(*last_states, strict=True)))
+
+    def _initial_state(self, token_vectors: Tensor, state: BiLMState | None) -> BiLMState:
+        batch_size = token_vectors.shape[0]
+        shapes = [(len(self.layers), batch_size, 2 * size) for size in (self.projection_size, self.cell_size)]
+        if state is None:
+            return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
+        found = [tuple(tensor.shape) for tensor in state]
+        if found != shapes:
+            raise ValueError(
+                f"`state` must hold `hidden` {shapes[0]} and `cell` {shapes[1]} for this batch, found {found}; "
+                "`state.resize(batch_size)` fits it to another batch size."
+            )
+        return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # accelerate sets `forward` on the instance

@@ -1,0 +1,102 @@
+"""The steps of the packed scan backward; `packed.py` has the equations and the glossary."""
+
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .column_products import multiply_back, stored_as_rows
+from .packed_steps import Trace
+from .parameters import Limits
+
+
+class _Factors(NamedTuple):
+    """What the gradient of a run, all steps with b_t texts, needs besides incoming ones; each `(steps, D, ., b_t)`.
+
+    They are f_t; o_t (1 - tanh^2 c_t); 1[a_t] and 1[p_t], or None without a limit; the factors of dz_t, which each step
+    turns into dz_t in place; and m_t.
+    """
+
+    forget_gate: Tensor
+    to_cell: Tensor
+    inside_cell: Tensor | None
+    inside_hidden: Tensor | None
+    gates: Tensor
+    memories: Tensor
+
+
+def run_packed_back(
+    trace: Trace,
+    columns: list[int],
+    keeps: Tensor | None,
+    d_outputs: Tensor,
+    d_hidden: Tensor,
+    d_cell: Tensor,
+    recurrent: Tensor,
+    projection: Tensor | None,
+    limits: Limits,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Runs all steps, the last one first; returns dz `(D, 4H, N)`, dp `(D, P, N)` and m `(D, H, N)` of all words.
+
+    d_hidden `(D, P, B)` and d_cell `(D, H, B)`, the gradients of the last states, become those of the first ones.
+    """
+    (directions, stop, size), width = d_outputs.shape, d_cell.shape[1]
+    d_gates, d_projected, memories = (d_outputs.new_empty(directions, n, stop) for n in (4 * width, size, width))
+    for count, steps in reversed([(count, len(list(run))) for count, run in groupby(columns)]):
+        words = slice(stop - steps * count, stop)
+        stop = words.start
+        factors = _factors(trace, words, count, (directions, size, width), limits, projection is not None)
+        of_cell, of_output = factors.gates[:, :, : 3 * width].unflatten(2, (3, width)), factors.gates[:, :, 3 * width :]
+        for step in range(steps - 1, -1, -1):
+            here = slice(words.start + step * count, words.start + (step + 1) * count)
+            d_raw = d_hidden[..., :count] + d_outputs[:, here].transpose(1, 2)
+            if factors.inside_hidden is not None:
+                d_raw *= factors.inside_hidden[step]
+            d_projected[..., here] = d_raw
+            d_memory = d_raw if projection is None else multiply_back(projection, d_raw)
+            d_here = torch.addcmul(d_cell[..., :count], d_memory, factors.to_cell[step])
+            if factors.inside_cell is not None:
+                d_here *= factors.inside_cell[step]
+            of_cell[step] *= d_here.unsqueeze(1)
+            of_output[step] *= d_memory
+            torch.mul(d_here, factors.forget_gate[step], out=d_cell[..., :count])
+            d_hidden[..., :count] = multiply_back(recurrent, factors.gates[step].to(recurrent.dtype))
+            if keeps is not None:
+                d_hidden[..., :count] *= keeps[:, None, here]
+                d_cell[..., :count] *= keeps[:, None, here]
+        for of_words, of_steps in ((d_gates, factors.gates), (memories, factors.memories)):
+            of_words[..., words].unflatten(2, (steps, count)).copy_(of_steps.permute(1, 2, 0, 3))
+    return d_gates, d_projected, memories
+
+
+def _factors(
+    trace: Trace, words: slice, count: int, sizes: tuple[int, int, int], limits: Limits, is_projected: bool
+) -> _Factors:
+    """Computes the factors of a run; `sizes` are D, P and H."""
+    directions, size, width = sizes
+    gates = _steps_of(trace.gates, words, directions, 4 * width, count)
+    input_gate, forget_gate, candidate, output_gate = gates.split(width, dim=2)
+    raw_cells = _steps_of(trace.cells, words, directions, width, count)
+    tanh_cells = raw_cells.tanh() if limits.cell is None else raw_cells.clamp(-limits.cell, limits.cell).tanh_()
+    to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
+    inside_cell = None if limits.cell is None else raw_cells.abs() <= limits.cell
+    inside_hidden = None
+    if is_projected and limits.projection is not None:
+        inside_hidden = _steps_of(trace.projected, words, directions, size, count).abs() <= limits.projection
+    factors = torch.empty_like(gates)
+    of_input, of_forget, of_candidate, of_output = factors.split(width, dim=2)
+    torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=of_input).mul_(candidate)
+    previous_cells = _steps_of(trace.previous_cells, words, directions, width, count)
+    torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=of_forget).mul_(previous_cells)
+    torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=of_candidate)
+    torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=of_output).mul_(tanh_cells)
+    return _Factors(forget_gate, to_cell, inside_cell, inside_hidden, factors, tanh_cells.mul_(output_gate))
+
+
+def _steps_of(memory: Tensor, words: slice, directions: int, height: int, count: int) -> Tensor:
+    """The part of several steps, `(steps, D, height, count)`, of what the trace keeps of all words."""
+    of_steps = memory[words.start * directions * height : words.stop * directions * height]
+    if stored_as_rows(directions, count):
+        return of_steps.view(-1, directions, count, height).transpose(2, 3)
+    return of_steps.view(-1, directions, height, count)

@@ -1,0 +1,33 @@
+"""Checks of an export that need no model; a light module, so that the command line refuses at once."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+# The packages that each suffix needs beside torch.
+PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
+
+
+def check_output(path: Path) -> None:
+    """Checks that a model can be written to a file.
+
+    Raises:
+        FileExistsError: if the file or its file of weights exists.
+        FileNotFoundError: if the folder does not exist.
+        ImportError: if a package is missing.
+        ValueError: if the suffix is not in `PACKAGES`.
+    """
+    if path.suffix not in PACKAGES:
+        raise ValueError(f"the output's suffix must be .onnx or .pt2, found {path.name!r}.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}.")
+    for file in (path, weights_file(path)):
+        if file.exists():
+            raise FileExistsError(f"{file} exists already; remove it or choose another name.")
+    missing = [package for package in PACKAGES[path.suffix] if find_spec(package) is None]
+    if missing:
+        raise ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[export]'")
+
+
+def weights_file(path: Path) -> Path:
+    """The file beside an ONNX file that holds its weights if they do not fit into it."""
+    return path.with_name(path.name + ".data")

@@ -1,0 +1,101 @@
+"""The texts of a tokenizer call, and their words.
+
+A call takes one text or a batch. A text is a string or a list of words, alone or paired with a second text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import pre_tokenizers
+from transformers.tokenization_utils_base import TruncationStrategy
+
+from .word_encoding import Words
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether a value is a sequence other than a string."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def is_batch(text: Any, is_split_into_words: bool) -> bool:
+    """Whether a call's `text` is several texts; an empty list of words is one text without words."""
+    if is_split_into_words:
+        return is_sequence(text) and len(text) > 0 and is_sequence(text[0])
+    return is_sequence(text)
+
+
+def as_batch(
+    text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """First and second texts of a call, as two lists of one length; missing second texts are None.
+
+    A batch may also hold tuples of two texts.
+
+    Raises:
+        TypeError: if `text` is a batch and `text_pair` is one string.
+        ValueError: if the counts of first and second texts differ.
+    """
+    if not is_batched:
+        return [text], [text_pair]
+    if text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2:
+        holds_words = is_split_into_words and isinstance(text[0][0], str)
+        if not holds_words:
+            return [first for first, _ in text], [second for _, second in text]
+    if isinstance(text_pair, str):
+        raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
+    if text_pair is not None and len(text) != len(text_pair):
+        raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; they must be as many.")
+    return text, [None] * len(text) if text_pair is None else text_pair
+
+
+def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreTokenizer) -> Words:
+    """Splits one text into words with their offsets.
+
+    Raises:
+        ValueError: if a raw text is not a string, or a pre-split text is not a list of words.
+    """
+    if is_split_into_words:
+        if isinstance(text, str) or not all(isinstance(word, str) for word in text):
+            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r}.")
+        return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
+    if not isinstance(text, str):
+        raise ValueError(
+            f"a text must be a string, found {type(text).__name__}; for a list of words give "
+            "`is_split_into_words=True`."
+        )
+    try:
+        pieces = splitter.pre_tokenize_str(text)
+    except UnicodeEncodeError:
+        # Rust rejects lone surrogates. Any other character in their place gives the same offsets.
+        places = splitter.pre_tokenize_str(text.encode("utf-8", "replace").decode("utf-8"))
+        pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
+    return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
+
+
+def truncate(texts: tuple[Words, ...], room: int, strategy: TruncationStrategy, side: str) -> tuple[Words, ...]:
+    """Drops words from the `"left"` or `"right"` side of one or two texts until `room` words remain.
+
+    Raises:
+        ValueError: if the only text to shorten has too few words.
+    """
+    lengths = [len(text.words) for text in texts]
+    excess = sum(lengths) - room
+    if excess <= 0:
+        return texts
+    if len(texts) == 1:
+        kept = [room]
+    elif strategy == TruncationStrategy.LONGEST_FIRST:
+        # The longer text loses words until both are equally long; then they take turns.
+        shorter = int(lengths[1] < lengths[0])
+        kept = [room, room]
+        kept[shorter] = min(lengths[shorter], room // 2)
+        kept[1 - shorter] -= kept[shorter]
+    else:
+        cut = 0 if strategy == TruncationStrategy.ONLY_FIRST else 1
+        if lengths[cut] < excess:
+            raise ValueError(
+                f"`truncation='{strategy.value}'` cannot shorten {lengths[cut]} words by {excess}; "
+                "the other text alone is too long for `max_length`."
+            )
+        kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
+    return tuple(text.drop(length - keep, side) for text, length, keep in zip(texts, lengths, kept, strict=True))

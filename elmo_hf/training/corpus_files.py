@@ -1,0 +1,28 @@
+"""Which files a corpus refers to; a light module, so that the command line refuses a missing corpus at once."""
+
+import re
+from glob import glob, has_magic
+from pathlib import Path
+
+JSON_SUFFIXES = (".jsonl", ".json")
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def corpus_files(source: str) -> list[str]:
+    """The files of a corpus: the file itself, or those that match a pattern; empty for a dataset.
+
+    Args:
+        source: a file, a pattern, a folder with a dataset, or the name of a Hub dataset.
+
+    Raises:
+        ValueError: if a pattern matches nothing, or `source` is neither a file nor a dataset's name.
+    """
+    paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
+    if not paths:
+        raise ValueError(f"{source} matches no file.")
+    if Path(paths[0]).is_file():
+        return paths
+    is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", *JSON_SUFFIXES))
+    if not is_name and not Path(source).is_dir():
+        raise ValueError(f"there is no file {source}.")
+    return []

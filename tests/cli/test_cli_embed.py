@@ -1,0 +1,164 @@
+"""`elmo-hf embed`: its options, and errors without a traceback."""
+
+import inspect
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import assert_fails, read_hdf5, run
+from safetensors.numpy import load_file, save_file
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.cli.app import Dtype, Layers
+from elmo_hf.cli.app import embed as embed_command
+from elmo_hf.cli.conversion import Splitter
+from elmo_hf.embedding.arguments import SUFFIXES
+from elmo_hf.embedding.embed import BATCH_WORDS, DTYPES, LAYERS
+from elmo_hf.embedding.vector_files import WRITERS
+from elmo_hf.tokenizer.word_splitter import WORD_SPLITTERS
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "sentences.txt"
+    path.write_text("The ferry left.\n\nIt isn't late.\n", encoding="utf-8")
+    return path
+
+
+@torch.no_grad()
+def layers_of(folder: Path, sentence: str | list[str]) -> np.ndarray:
+    """`(L+1, words, 2P)`, the vectors of one sentence without boundaries."""
+    tokenizer, model = ElmoTokenizer.from_pretrained(folder), ElmoModel.from_pretrained(folder).eval()
+    inputs = tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
+    return torch.stack(model(**inputs, output_hidden_states=True).hidden_states)[:, 0, 1:-1].numpy()
+
+
+def test_embed_writes_a_file_of_vectors(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    result = run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5")
+    assert result.exit_code == 0
+    assert result.stdout == f"Wrote 3 sentences to {tmp_path / 'vectors.hdf5'}.\n"
+    found = read_hdf5(tmp_path / "vectors.hdf5")
+    assert [vectors.shape for vectors in found] == [(3, 4, 16), (3, 0, 16), (3, 5, 16)]
+    for vectors, sentence in zip(found, ("The ferry left.", "", "It isn't late."), strict=True):
+        np.testing.assert_allclose(vectors, layers_of(tiny_folder, sentence), rtol=0, atol=1e-6)
+
+
+def test_embed_reads_standard_input(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    text = corpus.read_text(encoding="utf-8") + "Größe 日本\n"
+    corpus.write_text(text, encoding="utf-8")
+    assert run("embed", tiny_folder, corpus, "-o", tmp_path / "file.hdf5").exit_code == 0
+    result = run("embed", tiny_folder, "-", "-o", tmp_path / "stream.hdf5", stdin=text)
+    assert result.exit_code == 0
+    assert result.stdout == f"Wrote 4 sentences to {tmp_path / 'stream.hdf5'}.\n"
+    assert (tmp_path / "stream.hdf5").read_bytes() == (tmp_path / "file.hdf5").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("layers", "choose"),
+    [
+        ("all", lambda layers: layers),
+        ("top", lambda layers: layers[-1]),
+        ("average", lambda layers: layers.mean(axis=0)),
+        ("mix", lambda layers: layers.mean(axis=0)),
+        ("pooled", lambda layers: layers.mean(axis=(0, 1))),
+    ],
+)
+def test_embed_keeps_the_layers_asked_for(
+    layers: str, choose: object, tiny_folder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    assert callable(choose)
+    result = run("embed", tiny_folder, corpus, "--output", tmp_path / "vectors.hdf5", "--layers", layers)
+    assert result.exit_code == 0
+    found = read_hdf5(tmp_path / "vectors.hdf5")
+    np.testing.assert_allclose(found[2], choose(layers_of(tiny_folder, "It isn't late.")), rtol=0, atol=1e-6)
+
+
+def test_embed_takes_its_other_options(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    options = ("--dtype", "float16", "--split-into-words", "--batch-words", 1, "--device", "cpu", "--layers", "top")
+    assert run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5", *options).exit_code == 0
+    found = read_hdf5(tmp_path / "vectors.hdf5")
+    assert [vectors.shape for vectors in found] == [(3, 16), (0, 16), (3, 16)]
+    expected = layers_of(tiny_folder, ["It", "isn't", "late."])[-1]
+    np.testing.assert_allclose(found[2], expected.astype(np.float16), rtol=0, atol=1e-3)
+    assert found[2].dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--layers", "second"), "Invalid value for '--layers'"),
+        (("--dtype", "int8"), "Invalid value for '--dtype'"),
+        (("--batch-words", 0), "Invalid value for '--batch-words'"),
+    ],
+    ids=["layers", "dtype", "batch words"],
+)
+def test_embed_refuses_an_illegal_option(
+    options: tuple, text: str, tiny_folder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    assert_fails(run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5", *options), 2, text)
+    assert not (tmp_path / "vectors.hdf5").exists()
+
+
+def test_embed_needs_an_output(tiny_folder: Path, corpus: Path) -> None:
+    assert_fails(run("embed", tiny_folder, corpus), 2, "Missing option '--output' / '-o'.")
+
+
+def test_embed_names_an_unknown_suffix(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    text = "the output's suffix must be one of .hdf5, .safetensors, .npz, .parquet, found 'vectors.txt'."
+    assert_fails(run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.txt"), 1, text)
+
+
+def test_embed_names_a_model_that_is_not_there(corpus: Path, tmp_path: Path) -> None:
+    result = run("embed", tmp_path / "nowhere", corpus, "-o", tmp_path / "vectors.hdf5")
+    assert_fails(result, 1, "nowhere")
+
+
+def test_embed_names_an_input_that_is_not_there(tiny_folder: Path, tmp_path: Path) -> None:
+    result = run("embed", tiny_folder, tmp_path / "nowhere.txt", "-o", tmp_path / "vectors.hdf5")
+    assert_fails(result, 1, "nowhere.txt.")
+
+
+def test_embed_names_the_line_that_it_cannot_read(tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('"fine"\n{"sentence": 1}\n', encoding="utf-8")
+    result = run("embed", tiny_folder, tmp_path / "bad.jsonl", "-o", tmp_path / "vectors.hdf5")
+    assert_fails(result, 1, "Error: bad.jsonl, line 2: must be a string, a list of words, or an object with")
+
+
+def test_embed_leaves_an_existing_output(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "vectors.hdf5").write_bytes(b"precious")
+    result = run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5")
+    assert_fails(result, 1, "vectors.hdf5 exists already; remove it or choose another name.")
+    assert (tmp_path / "vectors.hdf5").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
+def test_embed_names_a_device_that_is_not_there(device: str, tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    result = run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5", "--device", device)
+    assert_fails(result, 1, "Error: ")
+
+
+def test_embed_refuses_a_model_that_lacks_weights(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "broken")
+    weights = load_file(tmp_path / "broken" / "model.safetensors")
+    weights.pop("bilm.layers.1.forward_lstm.projection.weight")
+    save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
+    result = run("embed", tmp_path / "broken", corpus, "-o", tmp_path / "out.npz")
+    assert result.exit_code == 1
+    assert "lacks bilm.layers.1.forward_lstm.projection.weight, which would be random numbers." in result.stderr
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_embed_names_a_folder_that_is_not_there(corpus: Path, tmp_path: Path) -> None:
+    result = run("embed", "nosuch", corpus, "-o", tmp_path / "out.npz")
+    assert result.exit_code == 1
+    assert "Error: there is no folder nosuch, and a Hub name looks like org/name." in result.stderr
+
+
+def test_choices_of_the_command_line_are_those_of_the_package() -> None:
+    assert [layer.value for layer in Layers] == list(LAYERS)
+    assert [dtype.value for dtype in Dtype] == list(DTYPES)
+    assert [splitter.value for splitter in Splitter] == list(WORD_SPLITTERS)
+    assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
+    assert list(SUFFIXES) == list(WRITERS)

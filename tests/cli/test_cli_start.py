@@ -1,0 +1,144 @@
+"""Help and refusals come at once: a command imports torch and transformers only after the checks that need no model."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+# Runs the commands of a JSON list in a process that refuses heavy imports; prints what each gave.
+PROGRAM = """
+import contextlib, io, json, runpy, sys
+from importlib.machinery import ModuleSpec
+
+class Refuse:
+    heavy = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "h5py", "pyarrow", "datasets", "accelerate"}
+
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name in self.heavy else None
+
+    def create_module(self, spec):
+        raise AssertionError(f"{spec.name} was imported")
+
+sys.meta_path.insert(0, Refuse())
+results = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["elmo-hf", *arguments]
+    code, outputs = None, (io.StringIO(), io.StringIO())
+    with contextlib.redirect_stdout(outputs[0]), contextlib.redirect_stderr(outputs[1]):
+        try:
+            runpy.run_module("elmo_hf.cli", run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            code = end.code
+        except AssertionError as error:
+            print(error, file=sys.stderr)
+    results.append([code, *(" ".join(output.getvalue().split()) for output in outputs)])
+print(json.dumps(results))
+"""
+HELP = {
+    "": "Commands:",
+    "convert": "Example: elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check",
+    "embed": "Example: elmo-hf embed tiny-elmo sentences.txt -o vectors.hdf5 --layers average",
+    "export": "Example: elmo-hf export tiny elmo.onnx",
+    "push": "Example: elmo-hf push elmo-small my-org/elmo-small --private",
+    "verify": "Example: elmo-hf verify elmo-small",
+    "vocab": "Example: elmo-hf vocab corpus.txt -o words.txt --size 50000",
+    "pretrain": "Example: elmo-hf pretrain corpus.txt -o my-elmo --vocabulary words.txt --config config.json "
+    "--held-out held-out.txt",
+    "score": "Example: elmo-hf score my-elmo text.txt --per-word surprisal.tsv",
+}
+NO_MODEL = "there is no folder nowhere, and a Hub name looks like org/name."
+EXISTS = "there exists already; remove it or choose another"
+FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone."
+REFUSALS: dict[str, tuple[int, str]] = {
+    "train": (2, "No such command 'train'."),
+    "convert": (2, "Missing argument"),
+    "convert there": (2, FORMS),
+    "convert --options file.txt new": (2, "--options and --weights go together."),
+    "convert folder new --to allennlp --check": (2, "--to allennlp takes SOURCE and DEST and no other option."),
+    "convert folder there": (1, f"{EXISTS} place. Nothing was written."),
+    "convert nowhere new": (1, "there is no file or folder nowhere."),
+    "convert nowhere new --to allennlp": (1, NO_MODEL),
+    "convert --model large new": (
+        1,
+        "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ",
+    ),
+    "convert --options none --weights file.txt new": (1, "there is no options file none."),
+    "convert --options file.txt --weights none new": (1, "there is no weights file none."),
+    "convert folder new --vocabulary none": (1, "there is no vocabulary file none."),
+    "convert folder new --softmax none": (1, "there is no softmax file none."),
+    "embed tiny file.txt": (2, "Missing option '--output' / '-o'."),
+    "embed tiny file.txt -o v.npz --layers second": (2, "Invalid value for '--layers'"),
+    "embed tiny file.txt -o v.csv": (
+        1,
+        "the output's suffix must be one of .hdf5, .safetensors, .npz, .parquet, found 'v.csv'.",
+    ),
+    "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
+    "embed tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
+    "embed nowhere file.txt -o v.npz": (1, NO_MODEL),
+    "export tiny elmo.pt": (1, "the output's suffix must be .onnx or .pt2, found 'elmo.pt'."),
+    "export tiny none/elmo.pt2": (1, "there is no folder none."),
+    "export tiny there.pt2": (1, "there.pt2 exists already; remove it or choose another name."),
+    "export nowhere elmo.pt2": (1, NO_MODEL),
+    "push folder elmo": (1, "a Hub repository is called org/name, found 'elmo'."),
+    "push folder org/--elmo": (1, "'org/--elmo' is no name of a Hub repository: "),
+    "push folder org/elmo": (1, "pushing needs a token: run `hf auth login`, or set HF_TOKEN"),
+    "verify nowhere": (1, NO_MODEL),
+    "vocab file.txt": (2, "Missing option '--output' / '-o'."),
+    "vocab none.txt -o words": (1, "there is no file none.txt."),
+    "vocab none-*.txt -o words": (1, "none-*.txt matches no file."),
+    "pretrain file.txt -o lm": (2, "give --vocabulary (and --config) for a new model, or --model to adapt one."),
+    "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
+    "pretrain file.txt -o lm --model tiny --held-out none.txt": (1, "there is no file none.txt."),
+    "pretrain file.txt -o lm --model nowhere": (1, NO_MODEL),
+    "pretrain file.txt -o lm --vocabulary none": (1, "No such file or directory: 'none'"),
+    "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "No such file or directory: 'none'"),
+    "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
+    "score tiny none.txt": (1, "No such file or directory: 'none.txt'"),
+    "score nowhere file.txt": (1, NO_MODEL),
+    "score tiny file.txt --per-word t.csv": (1, "t.csv must end in .tsv or .parquet."),
+    "score tiny file.txt --per-word no/t.tsv": (1, "no/t.tsv cannot be written: there is no folder no."),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Exit code, standard output and standard error of every command."""
+    work = tmp_path_factory.mktemp("work")
+    for folder in ("folder", "there"):
+        (work / folder).mkdir()
+    for file in ("file.txt", "there/file", "there.npz", "there.pt2"):
+        (work / file).write_text("text\n")
+    before = sorted(work.rglob("*"))
+    commands = [*(f"{verb} --help".strip() for verb in HELP), *REFUSALS]
+    completed = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps([command.split() for command in commands])],
+        cwd=work,
+        env=os.environ | {"HF_HOME": str(work / "home"), "HF_TOKEN": "", "HF_TOKEN_PATH": str(work / "token")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    assert sorted(work.rglob("*")) == before
+    return dict(zip(commands, json.loads(completed.stdout), strict=True))
+
+
+@pytest.mark.parametrize("verb", HELP, ids=lambda verb: verb or "elmo-hf")
+def test_help_imports_nothing_heavy(verb: str, results: dict[str, Any]) -> None:
+    code, output, errors = results[f"{verb} --help".strip()]
+    assert (code, errors) == (0, "")
+    assert HELP[verb] in output
+
+
+@pytest.mark.parametrize("command", REFUSALS)
+def test_what_needs_no_model_is_refused_before_anything_heavy_is_imported(
+    command: str, results: dict[str, Any]
+) -> None:
+    code, output, errors = results[command]
+    expected_code, text = REFUSALS[command]
+    assert (code, output) == (expected_code, "")
+    assert text in errors
+    assert "Error: " in errors

@@ -1,0 +1,30 @@
+"""Commands of `elmo-hf` run in this process, and what they wrote."""
+
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+from typer.testing import CliRunner, Result
+
+from elmo_hf.cli import app
+
+
+def run(*arguments: object, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def assert_fails(result: Result, code: int, text: str) -> None:
+    """The program ends with the code and the text on standard error, as a message and not as a traceback."""
+    assert isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exit_code == code
+    # Usage errors are wrapped to the width of the terminal.
+    assert text in " ".join(result.stderr.split())
+    assert re.search(r"^Error: ", result.stderr, re.MULTILINE)
+    assert "Traceback" not in result.output
+
+
+def read_hdf5(path: Path) -> list[np.ndarray]:
+    """The vectors that `elmo-hf embed` wrote, in the order of the sentences."""
+    with h5py.File(path, "r") as file:
+        return [file[str(index)][()] for index in range(len(file) - 1)]

@@ -1,0 +1,145 @@
+"""What a saved folder computes, as arrays: run by one process that has this package and by one that refuses it.
+
+    folder_numbers.py SAVED RESULT AGAIN auto|package
+
+Every folder in SAVED is loaded, with the Auto classes and its own code or with the package's classes; all that it
+computes is kept in RESULT; it is saved once more in AGAIN, loaded from there, and must compute the same.
+"""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+import transformers
+from transformers import AutoTokenizer, pipeline
+
+TEXTS = ["The ferry left at noon .", "Yes", "We waited on the quay ."]
+SECOND = ["It left early", "He said no , twice , and went", "All day"]
+
+
+def load(folder: Path, architecture: str) -> tuple[Any, Any]:
+    """A model in evaluation mode and its tokenizer."""
+    if sys.argv[4] == "package":
+        import elmo_hf
+
+        parts = getattr(elmo_hf, architecture).from_pretrained(folder), elmo_hf.ElmoTokenizer.from_pretrained(folder)
+    else:
+        auto_class = architecture.replace("ElmoFor", "AutoModelFor").replace("ElmoModel", "AutoModel")
+        parts = (
+            getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True),
+            AutoTokenizer.from_pretrained(folder, trust_remote_code=True),
+        )
+    home = "elmo_hf." if sys.argv[4] == "package" else "transformers_modules."
+    assert all(type(part).__module__.startswith(home) for part in parts), [type(part) for part in parts]
+    return parts[0].eval(), parts[1]
+
+
+def scan_path_of(model: Any) -> Any:
+    """`scan_path` of the code that the model runs."""
+    module = type(model).__module__
+    name = "elmo_hf.scan.path" if module.startswith("elmo_hf.") else f"{module.rpartition('.')[0]}.scan_elmo"
+    return import_module(name).scan_path
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    if torch.is_tensor(value):
+        return [value]
+    return [each for part in value for each in tensors(part)] if isinstance(value, (tuple, list)) else []
+
+
+def outputs(model: Any, inputs: dict[str, Any], **options: Any) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return tensors(model(**inputs, **options).to_tuple())
+
+
+def gradients(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
+    """Of every parameter, for the sum of squares of all that the model gives."""
+    model.requires_grad_(True)
+    model.zero_grad()
+    output = model(**inputs)
+    parts = [part for key, part in output.items() if key != "state"]
+    sum(part.double().square().sum() for part in tensors(parts) if part.requires_grad).backward()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def onnx_outputs(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> list[torch.Tensor]:
+    """By ONNX Runtime."""
+    torch.onnx.export(model, kwargs={**inputs, "return_dict": False}, f=path, dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(path)
+    feeds = {each.name: inputs[each.name].numpy() for each in session.get_inputs()}
+    return [torch.from_numpy(array) for array in session.run(None, feeds)]
+
+
+def piped(folder: Path, model: Any, tokenizer: Any, has_pairs: bool) -> str:
+    """What every pipeline that the config names gives, as text."""
+    found = {}
+    for task, entry in sorted(model.config.custom_pipelines.items()):
+        if sys.argv[4] == "package":
+            _, _, name = entry["impl"].partition(".")
+            kind = getattr(import_module("elmo_hf.model.pipeline_elmo"), name)
+            model = load(folder, "ElmoModel")[0] if task == "feature-extraction" else model
+            run = pipeline(task, model=model, tokenizer=tokenizer, pipeline_class=kind)
+        else:
+            run = pipeline(task, model=str(folder), trust_remote_code=True)
+        pairs = [{"text": one, "text_pair": other} for one, other in zip(TEXTS, SECOND, strict=True)]
+        found[task] = str(run(pairs if has_pairs and task == "text-classification" else TEXTS, batch_size=2))
+    return json.dumps(found)
+
+
+def main() -> None:
+    """Fills RESULT."""
+    saved, result, again = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+    arrays: dict[str, np.ndarray] = {}
+
+    def keep(name: str, found: list[torch.Tensor]) -> None:
+        assert found, name
+        arrays.update({f"{name}.{index}": part.detach().float().numpy() for index, part in enumerate(found)})
+
+    for folder in sorted(path for path in saved.iterdir() if path.is_dir()):
+        asked = json.loads((folder / "asked.json").read_text())
+        model, tokenizer = load(folder, asked["architecture"])
+        texts = [asked["sentences"]] if "sentences" in asked else [TEXTS, *[SECOND] * asked["has_pairs"]]
+        encoded = tokenizer(
+            *texts, is_split_into_words="sentences" in asked, padding=True, return_tensors="pt", return_length=False
+        )
+        inputs = dict(encoded)
+        if asked["architecture"] == "ElmoForPreTraining":
+            inputs["labels"] = inputs["attention_mask"] * 3
+        options = {"output_hidden_states": True} if asked["architecture"] == "ElmoModel" else {}
+        name = folder.name
+        keep(f"{name}.outputs", outputs(model, inputs, **options))
+        model.save_pretrained(again / name)
+        tokenizer.save_pretrained(again / name)
+        reloaded, _ = load(again / name, asked["architecture"])
+        for one, other in zip(outputs(reloaded, inputs, **options), outputs(model, inputs, **options), strict=True):
+            assert torch.equal(one, other), name
+        arrays[f"{name}.files"] = np.array(sorted(path.name for path in (again / name).glob("*.py")))
+        with scan_path_of(model)("triton" if asked.get("triton") else "reference"):
+            keep(f"{name}.scan", outputs(model, inputs, **options) + gradients(model, inputs))
+        if asked.get("triton"):
+            continue
+        keep(f"{name}.gradients", gradients(model, inputs))
+        model.gradient_checkpointing_enable()
+        # Heads have dropout, which no two processes draw alike.
+        compute = outputs if "sentences" not in asked else gradients
+        keep(f"{name}.checkpointed", compute(model.train("sentences" in asked), inputs))
+        model.gradient_checkpointing_disable()
+        model.eval()
+        keep(f"{name}.bfloat16", outputs(load(folder, asked["architecture"])[0].to(torch.bfloat16), inputs, **options))
+        if "sentences" not in asked:
+            arrays[f"{name}.pipelines"] = np.array(piped(folder, model, tokenizer, asked["has_pairs"]))
+        if asked.get("graphs"):
+            compiled = torch.compile(model, backend="aot_eager", dynamic=False)
+            keep(f"{name}.compiled", outputs(compiled, inputs))
+            program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False})
+            keep(f"{name}.exported", tensors(program.module()(**inputs, return_dict=False)))
+            keep(f"{name}.onnx", onnx_outputs(model, inputs, again / f"{name}.onnx"))
+    np.savez(result, **arrays)
+
+
+main()

@@ -1,0 +1,58 @@
+"""Datasets for the small models of each task, and a stock Trainer for them."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from task_models import FIRST, LSTM, SECOND, TASKS, C, make_batch, make_task_model
+from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, Trainer, TrainingArguments
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.tasks.task_model import ElmoTaskModel
+
+each_task = pytest.mark.parametrize("task", list(TASKS))
+TOKENIZER = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
+
+
+@functools.cache
+def make_dataset(task: str) -> datasets.Dataset:
+    """The texts of `make_batch`, tokenized by `map`, without padding, with labels."""
+    batch = make_batch(task)
+    texts = {"text": FIRST, "text_pair": SECOND} if task in ("pairs", "questions") else {"text": FIRST}
+    dataset = datasets.Dataset.from_dict(texts).map(lambda rows: TOKENIZER(**rows), batched=True)
+    dataset = dataset.remove_columns(list(texts))
+    for key in ("labels", "start_positions", "end_positions"):
+        if key in batch:
+            values = batch[key].tolist()
+            if batch[key].dim() == 2:
+                values = [row[: len(ids)] for row, ids in zip(values, dataset["input_ids"], strict=True)]
+            dataset = dataset.add_column(key, values)
+    return dataset
+
+
+def make_trainer(model: ElmoTaskModel, task: str, folder: Path, **options: Any) -> Trainer:
+    collator = DataCollatorForTokenClassification if task in ("labelling", "crf") else DataCollatorWithPadding
+    defaults: dict[str, Any] = {"max_steps": 30, "learning_rate": 3e-2, "per_device_train_batch_size": 2}
+    defaults |= {"report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1}
+    dataset, metric = make_dataset(task), options.pop("compute_metrics", None)
+    arguments = TrainingArguments(str(folder), **defaults | options)
+    return Trainer(
+        model,
+        arguments,
+        data_collator=collator(TOKENIZER),
+        train_dataset=dataset,
+        eval_dataset=dataset,
+        processing_class=TOKENIZER,
+        compute_metrics=metric,
+    )
+
+
+def train_on_two_texts(folder: Path, **options: Any) -> Trainer:
+    """Takes two steps with a CRF, without dropout, on a short and a long text."""
+    model = make_task_model("crf", representation_dropout=0.0, **LSTM)
+    trainer = make_trainer(model, "crf", folder, optim="sgd", learning_rate=0.1, max_steps=2, **options)
+    trainer.train_dataset = trainer.train_dataset.select([0, 2])
+    trainer.train()
+    return trainer

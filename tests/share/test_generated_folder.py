@@ -1,0 +1,129 @@
+"""The generated code in a saved folder computes what the package does, bit for bit, in every way a model is used."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import FIXTURES, GOLDEN_CASES, run_interpreter, run_python
+from task_models import LSTM, TASKS, C, make_task_model
+
+from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.hub_code import TABLE
+
+NUMBERS = (Path(__file__).parents[1] / "helpers" / "folder_numbers.py").read_text(encoding="utf-8")
+REFUSE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"elmo_hf", "conversion", "h5py"}:
+            raise ImportError(f"{name} is not to be had here")
+
+sys.meta_path.insert(0, Refuse())
+"""
+TINY = {"max_word_length": C, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4]], "num_highway_layers": 1}
+TINY |= {"projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4}
+
+
+def save(folder: Path, model: Any, **asked: Any) -> None:
+    model.save_pretrained(folder)
+    ElmoTokenizer(max_word_length=C, word_splitter="whitespace").save_pretrained(folder)
+    (folder / "asked.json").write_text(json.dumps({"architecture": type(model).__name__, "has_pairs": False} | asked))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of every golden case and of every Auto class."""
+    work = tmp_path_factory.mktemp("saved")
+    for case in GOLDEN_CASES:
+        allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / case), work / case, source_name=case)
+        sentences = json.loads((FIXTURES / case / "sentences.json").read_text())["call1"]
+        (work / case / "asked.json").write_text(json.dumps({"architecture": "ElmoModel", "sentences": sentences}))
+    for task in TASKS:
+        save(work / task, make_task_model(task, **LSTM), has_pairs=task in ("pairs", "questions"))
+    torch.manual_seed(20180608)
+    save(work / "language_models", ElmoForPreTraining(ElmoConfig(**TINY, num_softmax_words=6)))
+    save(work / "bilm", ElmoModel(ElmoConfig(**TINY, num_hidden_layers=1)), graphs=True)
+    return work
+
+
+def numbers(saved: Path, work: Path, which: str, run: Callable[..., str] = run_python) -> dict[str, np.ndarray]:
+    """What `folder_numbers.py` computes by the `package`, or by the folders' code (`auto`) alone."""
+    work.mkdir()
+    code = NUMBERS if which == "package" else REFUSE + NUMBERS
+    run(code, work, saved, work / "numbers.npz", work / "again", which)
+    return dict(np.load(work / "numbers.npz"))
+
+
+def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_a_folder_computes_what_the_package_does_bit_for_bit_and_so_does_its_copy(saved: Path, tmp_path: Path) -> None:
+    expected = numbers(saved, tmp_path / "package", "package")
+    found = numbers(saved, tmp_path / "auto", "auto")
+    assert {name.split(".")[0] for name in expected} == {path.name for path in saved.iterdir()}
+    files = {name: found.pop(name).tolist() for name in list(found) if name.endswith(".files")}
+    # transformers copies the files that the saved classes need: all of them.
+    assert all(names == sorted(f"{file}.py" for file in TABLE) for names in files.values()), files
+    assert_equal(found, {name: array for name, array in expected.items() if not name.endswith(".files")})
+
+
+def test_the_kernels_of_gpus_in_a_folder_compute_what_the_packages_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    torch.manual_seed(20180608)
+    save(tmp_path / "saved" / "bilm", ElmoModel(ElmoConfig(**TINY)), triton=True)
+    expected = numbers(tmp_path / "saved", tmp_path / "package", "package", run_interpreter)
+    found = numbers(tmp_path / "saved", tmp_path / "auto", "auto", run_interpreter)
+    assert len([name for name in expected if ".scan." in name]) > 20
+    assert_equal(found, expected)
+
+
+OLD = FIXTURES / "saved_by_0.1.0.zip"
+SAVED_NUMBERS = """
+import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+with torch.no_grad():
+    inputs = tokenizer(["The ferry left the harbour at 7:45.", "Yes."], padding=True, return_tensors="pt")
+    output = model(**inputs, output_hidden_states=True)
+np.savez(sys.argv[2], layers=torch.stack(output.hidden_states), representation=output.elmo_representations[0],
+         pooled=output.pooler_output)
+"""
+
+
+@pytest.fixture
+def old_folder(tmp_path: Path) -> Path:
+    """What `save_pretrained` of commit db6419b wrote: 37 code files."""
+    shutil.unpack_archive(OLD, tmp_path / "old")
+    assert len(list((tmp_path / "old").glob("*.py"))) == 37
+    return tmp_path / "old"
+
+
+def test_a_folder_saved_by_an_older_version_opens_with_its_own_code_and_is_renewed_by_saving(
+    old_folder: Path, tmp_path: Path
+) -> None:
+    expected = dict(np.load(old_folder / "expected.npz"))
+    run_python(REFUSE + SAVED_NUMBERS, tmp_path, old_folder, tmp_path / "old.npz")
+    assert_equal(dict(np.load(tmp_path / "old.npz")), expected)
+
+    (old_folder / "mine.py").write_text("# of the user\n")
+    ElmoModel.from_pretrained(old_folder).save_pretrained(old_folder)
+    code = {path.name for path in old_folder.glob("*.py")}
+    assert code == {"mine.py", *(f"{file}.py" for file in TABLE)}
+    run_python(REFUSE + SAVED_NUMBERS, tmp_path, old_folder, tmp_path / "new.npz")
+    assert_equal(dict(np.load(tmp_path / "new.npz")), expected)

@@ -1,0 +1,161 @@
+"""`ElmoTokenizer`: ids back to words, copies, saved folders, vocabularies and settings."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rows import C, rows
+from transformers import AutoTokenizer
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.tokenizer.word_codec import CharacterCodec
+
+
+def test_special_tokens_have_single_ids(tokenizer: ElmoTokenizer) -> None:
+    assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (0, 257, 258)
+    assert sorted(tokenizer.all_special_ids) == [0, 257, 258]
+    assert len(tokenizer) == tokenizer.vocab_size == 262
+    assert tokenizer.num_special_tokens_to_add() == 2
+    assert tokenizer.num_special_tokens_to_add(pair=True) == 4
+
+
+def test_words_and_ids_convert_both_ways(tokenizer: ElmoTokenizer) -> None:
+    words = ["<S>", "naïve", "", "<pad>", "猫", "</S>"]
+    ids = tokenizer.convert_tokens_to_ids(words)
+    assert ids == [CharacterCodec(C).encode([word])[0].tolist() for word in words]
+    assert tokenizer.convert_ids_to_tokens(ids) == words
+    assert tokenizer.convert_tokens_to_ids("naïve") == ids[1]
+    assert tokenizer.convert_ids_to_tokens(ids[1]) == "naïve"
+    assert [tokenizer.convert_tokens_to_ids(name) for name in ("<pad>", "<S>", "</S>")] == [0, 257, 258]
+    assert [tokenizer.convert_ids_to_tokens(number) for number in (0, 66, 257)] == ["<pad>", "<0x41>", "<S>"]
+    assert tokenizer.tokenize("Don't go.") == ["Do", "n't", "go", "."]
+    assert tokenizer.encode("a b") == rows("<S> a b </S>")
+
+
+def test_decoding_joins_words_by_blanks(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer(["Don't, 猫!", "", "a"], padding=True, return_tensors="pt")["input_ids"]
+    texts = ["Do n't , 猫 !", "", "a"]
+    assert tokenizer.batch_decode(encoded, skip_special_tokens=True) == texts
+    assert tokenizer.decode(encoded, skip_special_tokens=True) == texts
+    assert tokenizer.decode(encoded[2]) == "<S> a </S> <pad> <pad> <pad> <pad>"
+    assert tokenizer.decode(rows("<S> a </S>"), skip_special_tokens=True) == "a"
+
+
+def test_decoding_no_words_gives_no_text(tokenizer: ElmoTokenizer) -> None:
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.convert_ids_to_tokens([]) == []
+    assert tokenizer.batch_decode([[], []]) == ["", ""]
+
+
+def test_the_text_pad_is_a_word_and_no_padding(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer([["a", "<pad>"]], is_split_into_words=True, padding="max_length", max_length=5)
+    assert encoded["attention_mask"] == [[1, 1, 1, 1, 0]]
+    ids = encoded["input_ids"][0]
+    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == [1, 0, 0, 1, 1]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "a <pad>"
+
+
+def test_the_special_tokens_mask_of_ids_is_that_of_the_call(tokenizer: ElmoTokenizer) -> None:
+    encoded = tokenizer("a b", padding="max_length", max_length=6, return_special_tokens_mask=True)
+    ids = encoded["input_ids"]
+    assert encoded["special_tokens_mask"] == [1, 0, 0, 1, 1, 1]
+    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == [1, 0, 0, 1, 1, 1]
+    assert tokenizer.get_special_tokens_mask(rows("a b"), rows("c")) == [1, 0, 0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item))], ids=["deep", "pickle"]
+)
+def test_a_copy_encodes_the_same(tokenizer: ElmoTokenizer, word_tokenizer: ElmoTokenizer, copied: Any) -> None:
+    for original in (tokenizer, word_tokenizer):
+        twin = copied(original)
+        assert dict(twin(["The cat.", "the"], padding=True)) == dict(original(["The cat.", "the"], padding=True))
+        assert copied(original("the cat")).word_ids() == [None, 0, 1, None]
+
+
+def test_a_saved_tokenizer_loads_with_its_settings(tmp_path: Path) -> None:
+    options = {"max_word_length": 13, "word_splitter": "whitespace", "padding_side": "left", "truncation_side": "left"}
+    original = ElmoTokenizer(**options)
+    original.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
+    for load in (ElmoTokenizer.from_pretrained, AutoTokenizer.from_pretrained):
+        loaded = load(tmp_path)
+        assert {name: getattr(loaded, name) for name in options} == options
+        texts = ["Don't stop. extraordinarily", "a"]
+        assert loaded(texts, padding=True)["input_ids"] == original(texts, padding=True)["input_ids"]
+        assert loaded("Don't stop.").tokens() == ["<S>", "Don't", "stop.", "</S>"]
+        assert len(loaded) == 262
+
+
+def test_a_word_embedding_gets_one_id_per_word(word_tokenizer: ElmoTokenizer) -> None:
+    encoded = word_tokenizer(["the cat saß", "dog"], padding=True, return_tensors="pt")
+    assert encoded["input_ids"].dtype == torch.int64
+    assert encoded["input_ids"].tolist() == [[1, 6, 5, 7, 2], [1, 3, 2, 0, 0]]
+    assert encoded["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+    assert word_tokenizer(["<pad>"], is_split_into_words=True)["input_ids"] == [1, 3, 2]
+    assert word_tokenizer.batch_decode(encoded["input_ids"], skip_special_tokens=True)[0] == "the cat saß"
+    assert word_tokenizer.decode([]) == ""
+    assert word_tokenizer.convert_tokens_to_ids(["the", "dog"]) == [6, 3]
+    assert (word_tokenizer.pad_token_id, word_tokenizer.bos_token_id, word_tokenizer.unk_token_id) == (0, 1, 3)
+
+
+def test_a_saved_word_tokenizer_loads_without_its_vocabulary_file(
+    word_tokenizer: ElmoTokenizer, tmp_path: Path
+) -> None:
+    word_tokenizer.save_pretrained(tmp_path)
+    loaded = ElmoTokenizer.from_pretrained(tmp_path)
+    assert loaded.token_encoder == "word_embedding"
+    assert loaded.get_vocab() == word_tokenizer.get_vocab()
+    assert loaded("the saß dog cat")["input_ids"] == [1, 6, 7, 3, 5, 2]
+
+
+def test_a_vocabulary_file_without_boundaries_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("the\n<S>\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="the vocabulary lacks </S>, <UNK>"):
+        ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(tmp_path / "vocab.txt"))
+
+
+def test_lists_of_single_ids_become_their_names(tokenizer: ElmoTokenizer) -> None:
+    assert tokenizer.convert_ids_to_tokens(tokenizer.all_special_ids) == ["<S>", "</S>", "<pad>"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pad_token": "[PAD]"}, r"`pad_token` of an ELMo is always '<pad>', found '\[PAD\]'"),
+        ({"add_bos_token": False}, r"`add_bos_token=False` is not supported; .*`add_special_tokens=False`"),
+        ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
+        ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
+    ],
+    ids=["pad token", "no bos", "short words", "encoder"],
+)
+def test_settings_that_would_do_nothing_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ElmoTokenizer(**arguments)
+
+
+def test_added_tokens_get_single_ids_but_change_no_words_and_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = ElmoTokenizer(max_word_length=11)
+    before = tokenizer("a [M]")["input_ids"]
+    with caplog.at_level("WARNING"):
+        tokenizer.add_special_tokens({"mask_token": "[M]"})
+    assert "Added tokens change nothing in an ELMo's input ids, found [M]." in caplog.text
+    assert (tokenizer.mask_token_id, len(tokenizer)) == (262, 263)
+    tokenizer.save_pretrained(tmp_path)
+    reloaded = ElmoTokenizer.from_pretrained(tmp_path)
+    assert reloaded("a [M]")["input_ids"] == tokenizer("a [M]")["input_ids"] == before
+    assert reloaded.mask_token_id == 262
+
+
+def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> None:
+    with pytest.raises(ValueError, match="`pad` needs at least one encoded text, found an empty list"):
+        tokenizer.pad([])
+    with pytest.raises(NotImplementedError, match="an ELMo tokenizer is not trained"):
+        tokenizer.train_new_from_iterator(["text"], 300)
