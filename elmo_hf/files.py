@@ -22,7 +22,12 @@ def new_file(path: Path, folder: Path | None = None) -> Iterator[Path]:
     Args:
         path: the final name.
         folder: where the temporary file is, in the same file system; None: beside `path`.
+
+    Raises:
+        FileNotFoundError: if there is no folder for the file.
     """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
     partial = _partial(path if folder is None else folder / path.name)
     try:
         yield partial

@@ -33,19 +33,12 @@ class WordTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences as arrays.
+    """Sentences as arrays."""
 
-    Attributes:
-        words: `(W,)` int32, the index of each word of the text in the table.
-        starts: `(M + 1,)` int64, where each sentence starts in `words`, then W.
-        ids: `(U, C)` int16 or int32 character ids, or `(U,)` int64 word ids, of each distinct word.
-        classes: `(U,)` int64, the softmax class of each distinct word.
-    """
-
-    words: np.ndarray
-    starts: np.ndarray
-    ids: np.ndarray
-    classes: np.ndarray
+    words: np.ndarray  # `(W,)` int32, the index of each word of the text in the table
+    starts: np.ndarray  # `(M + 1,)` int64, where each sentence starts in `words`, then W
+    ids: np.ndarray  # `(U, C)` int16 or int32 character ids, or `(U,)` int64 word ids, of each distinct word
+    classes: np.ndarray  # `(U,)` int64, the softmax class of each distinct word
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: WordTokenizer) -> "Corpus":
@@ -59,14 +52,13 @@ class Corpus:
         distinct = list(index_of)
         ids = np.asarray(tokenizer.convert_tokens_to_ids(distinct))
         return cls(
-            np.frombuffer(words, dtype=np.int32) if words else np.zeros(0, dtype=np.int32),
+            np.asarray(words),
             np.frombuffer(starts, dtype=np.int64),
             ids.astype(np.int16 if ids.max() <= np.iinfo(np.int16).max else np.int32) if ids.ndim == 2 else ids,
             tokenizer.word_classes(distinct),
         )
 
     def __len__(self) -> int:
-        """M."""
         return len(self.starts) - 1
 
     @property

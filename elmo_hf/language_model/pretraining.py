@@ -7,13 +7,11 @@ w_{n+1} = `</S>` each predicts n+1 words:
     backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})
     loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
 
-There are two ways to call the model:
+There are two ways to call the model, always in text order (the backward language model reads the last column first):
 
     sentences  padded and masked, as from the tokenizer, with `labels`: for evaluation, scoring and fine-tuning
     streams    windows of T words of endless rows of sentences without padding, a forward and a backward window of
                their own texts, with the state after the window before: bilm-tf's training
-
-All tensors are in text order: the backward language model reads from the last column to the first.
 
 Glossary: B batch, T words, C characters per word, P projection, V words of the softmax.
 
@@ -48,16 +46,14 @@ class ElmoForPreTrainingOutput(ModelOutput):
 
     Attributes:
         loss: mean of both directions' losses, in nats per prediction: what training minimises.
-        forward_loss: mean cross-entropy of the forward language model; absent if the loss is sampled.
-        backward_loss: the same of the backward one. exp(loss) is bilm-tf's perplexity, the geometric mean of both.
-        sampled_forward_loss: replaces it in training with the sampled softmax; lower, and no perplexity.
-        sampled_backward_loss: the same of the backward one.
+        forward_loss, backward_loss: mean cross-entropies; absent if the loss is sampled. exp(loss) is bilm-tf's
+            perplexity, the geometric mean of both directions'.
+        sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; lower, and no
+            perplexities.
         state: the `BiLMState` after this batch, detached from the graph.
-        forward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for sentences of the word
-            at each position, for streams of each target; zero where nothing is predicted.
-        backward_log_probs: the same by the backward language model.
-        forward_logits: with `output_logits=True`, `(B, T, V)` for the word after each position.
-        backward_logits: `(B, T, V)` for the word before each position.
+        forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for
+            sentences of the word at each position, for streams of each target; zero where nothing is predicted.
+        forward_logits, backward_logits: if `output_logits=True`, `(B, T, V)` for the word after or before a position.
     """
 
     loss: Tensor | None = None
@@ -73,10 +69,7 @@ class ElmoForPreTrainingOutput(ModelOutput):
 
 
 class ElmoForPreTraining(ElmoPreTrainedModel):
-    """The biLM with one softmax over words on top of both directions.
-
-    Source: `LanguageModel` in bilm-tf's `training.py`.
-    """
+    """The biLM with one softmax over words on top of both directions (`LanguageModel` in bilm-tf's `training.py`)."""
 
     # A saved language model embeds too.
     pipelines = ElmoModel.pipelines
@@ -101,23 +94,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.post_init()
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves like every transformers model, but the softmax in shards of its own.
-
-        So loading the biLM does not read it; a released softmax is four times as large as its biLM.
-        """
+        """Saves the softmax, four times as large as its biLM if released, in shards that loading the biLM skips."""
         weights = kwargs.pop("state_dict", None) or self.state_dict()
         # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
         weights = dict(sorted(weights.items(), key=lambda item: item[0].startswith("softmax.")))
         encoder_bytes = sum(tensor.nbytes for name, tensor in weights.items() if not name.startswith("softmax."))
         super().save_pretrained(save_directory, state_dict=weights, **({"max_shard_size": encoder_bytes} | kwargs))
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """The character table, or the word table."""
-        return self.elmo.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replaces the character table, or the word table."""
-        self.elmo.set_input_embeddings(value)
 
     @can_return_tuple
     def forward(
@@ -175,7 +157,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         hidden = nn.functional.dropout(layers[-1], dropout, training=self.training).chunk(2, dim=-1)
         output = self._losses(hidden, targets, candidates, output_log_probs, int(backward_input_ids is None))
         if output_logits:
-            output |= zip(("forward_logits", "backward_logits"), map(self._logits, hidden), strict=True)
+            logits = [self.softmax.logits(half, self._shared_weight) for half in hidden]
+            output |= zip(("forward_logits", "backward_logits"), logits, strict=True)
         return ElmoForPreTrainingOutput(state=next_state, **output)
 
     def score(
@@ -188,12 +171,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     ) -> Scores:
         """Log-probabilities, surprisals and perplexities of a text, with the exact softmax and without dropout.
 
-        Args:
-            sentences: each a list of words, without boundaries.
-            tokenizer: an `ElmoTokenizer` with the softmax's vocabulary.
-            carries_state: whether the state is carried from sentence to sentence, as in bilm-tf's test, or each
-                sentence starts from the zero state.
-            num_rows: rows read side by side when the state is carried; 1 reads the text in its order.
+        Sentences are lists of words without boundaries. Each starts from the zero state, or with `carries_state` from
+        the state of the sentence before, as in bilm-tf's test; then `num_rows` rows are read side by side, and 1 reads
+        the text in its order. The tokenizer is an `ElmoTokenizer` with the softmax's vocabulary.
 
         Raises:
             ValueError: if the tokenizer has no vocabulary of predicted words.
@@ -218,11 +198,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 f"{tuple(forward_ids.shape)} and {tuple(backward_ids.shape)}."
             )
         vectors, mask = self.elmo.embed_words(torch.cat([forward_ids, backward_ids]))
-        forward, backward = vectors.chunk(2)
-        return torch.cat([forward, backward], dim=-1), torch.ones_like(mask[: len(forward_ids)])
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        return self.softmax.logits(hidden, self._shared_weight)
+        return torch.cat(vectors.chunk(2), dim=-1), torch.ones_like(mask[: len(forward_ids)])
 
     def _losses(
         self,

@@ -6,9 +6,9 @@
 The predictions of a sentence are its n words and the boundary read last: `</S>` forward, `<S>` backward. Words outside
 the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of both directions'.
 
-Each sentence starts from the *zero* state, as ELMo is used; or the state is *carried* from sentence to sentence along B
-rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that are unfinished when
-the first row ends.
+Each sentence starts from the *zero* state, as ELMo is used; or the state, zero at first, is *carried* from sentence to
+sentence along B rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that
+are unfinished when the first row ends.
 
 Glossary: B rows, T words, n words of a sentence, W words of the text, M sentences.
 """
@@ -25,10 +25,8 @@ from transformers import PreTrainedModel
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
 from .streams import Stream, Window
 
-# Positions of one batch, padding included.
-BATCH_WORDS = 4096
-# Steps of one window when the state is carried; scores do not depend on it.
-WINDOW_STEPS = 64
+BATCH_WORDS = 4096  # positions, padding included
+WINDOW_STEPS = 64  # when the state is carried; scores do not depend on it
 DEFAULT_ROWS = 32
 
 Progress = Callable[[int], object]
@@ -36,32 +34,26 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Scores:
-    """Natural log-probabilities of a corpus, NaN for words that were not scored.
+    """Natural log-probabilities of a corpus, NaN for words that were not scored."""
 
-    Attributes:
-        forward: `(W + M,)` float32: the words and `</S>` of each sentence.
-        backward: `(W + M,)` float32: `<S>` and the words of each sentence.
-        starts: `(M + 1,)`, where each sentence's predictions start, then W + M.
-    """
-
-    forward: np.ndarray
-    backward: np.ndarray
-    starts: np.ndarray
+    forward: np.ndarray  # `(W + M,)` float32: the words and `</S>` of each sentence
+    backward: np.ndarray  # `(W + M,)` float32: `<S>` and the words of each sentence
+    starts: np.ndarray  # `(M + 1,)`, where each sentence's predictions start, then W + M
 
     @property
     def forward_perplexity(self) -> float:
         """Perplexity of the forward language model."""
-        return _exp(-self._mean(self.forward))
+        return _perplexity(self.forward)
 
     @property
     def backward_perplexity(self) -> float:
         """Perplexity of the backward language model."""
-        return _exp(-self._mean(self.backward))
+        return _perplexity(self.backward)
 
     @property
     def perplexity(self) -> float:
         """Geometric mean of both directions' perplexities."""
-        return _exp(-(self._mean(self.forward) + self._mean(self.backward)) / 2)
+        return _perplexity(self.forward, self.backward)
 
     @property
     def num_scored(self) -> int:
@@ -73,41 +65,32 @@ class Scores:
         places = slice(self.starts[sentence], self.starts[sentence + 1])
         return -self.forward[places] / np.float32(math.log(2)), -self.backward[places] / np.float32(math.log(2))
 
-    @staticmethod
-    def _mean(log_probs: np.ndarray) -> float:
-        scored = log_probs[~np.isnan(log_probs)].astype(np.float64)
-        return float(scored.mean()) if len(scored) else math.nan
-
 
 @torch.no_grad()
 def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress = lambda count: None) -> Scores:
-    """Scores each sentence from the zero state.
+    """Scores each sentence from the zero state with an `ElmoForPreTraining` in evaluation mode.
 
-    Args:
-        model: an `ElmoForPreTraining` in evaluation mode.
-        corpus: the text.
-        progress: called after each batch with the number of its forward predictions.
+    After each batch `progress` gets the number of its forward predictions.
     """
     scores = _empty(corpus)
     for sentences in _batches(corpus):
         lengths = corpus.starts[sentences + 1] - corpus.starts[sentences]
         words = np.full((len(sentences), lengths.max() + 2), END_INDEX, dtype=np.int64)
-        mask = np.arange(words.shape[1]) < lengths[:, None] + 2
         words[:, 0] = BEGIN_INDEX
+        mask = np.arange(words.shape[1]) < lengths[:, None] + 2
         # Row by row, the mask takes the words in the order of the joined sentences.
-        is_word = np.arange(lengths.max()) < lengths[:, None]
-        words[:, 1:-1][is_word] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
+        words[:, 1:-1][mask[:, 2:]] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
         output = model(
-            _ids(corpus, words, model.device),
+            torch.from_numpy(corpus.ids[words]).to(model.device),
             attention_mask=torch.from_numpy(mask).to(model.device),
             labels=torch.from_numpy(np.where(mask, corpus.classes[words], -100)).to(model.device),
             output_log_probs=True,
         )
-        places = (corpus.starts[sentences] + sentences)[:, None] + np.arange(words.shape[1] - 1)
         is_prediction = mask[:, 1:]
-        scores.forward[places[is_prediction]] = _numpy(output.forward_log_probs)[:, 1:][is_prediction]
-        scores.backward[places[is_prediction]] = _numpy(output.backward_log_probs)[:, :-1][is_prediction]
-        progress(int(is_prediction.sum()))
+        places = (scores.starts[sentences, None] + np.arange(words.shape[1] - 1))[is_prediction]
+        scores.forward[places] = _numpy(output.forward_log_probs)[:, 1:][is_prediction]
+        scores.backward[places] = _numpy(output.backward_log_probs)[:, :-1][is_prediction]
+        progress(len(places))
     return scores
 
 
@@ -115,10 +98,7 @@ def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress =
 def score_carried(
     model: PreTrainedModel, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda count: None
 ) -> Scores:
-    """Scores the corpus with the state carried along `num_rows` rows, from zero at the start.
-
-    There are at most as many rows as sentences. The other arguments are those of `score_from_zero`.
-    """
+    """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences."""
     num_rows = max(min(num_rows, len(corpus)), 1)
     scores = _empty(corpus)
     streams = [Stream(corpus, num_rows, is_backward=is_backward) for is_backward in (False, True)]
@@ -138,20 +118,12 @@ def stream_inputs(
     corpus: Corpus, forward: Window, backward: Window, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
     """Turns a window of both directions into arguments of `ElmoForPreTraining`."""
-    inputs = {
-        "input_ids": _ids(corpus, forward.inputs, device),
-        "backward_input_ids": _ids(corpus, backward.inputs, device),
-        "forward_targets": torch.from_numpy(corpus.classes[forward.targets]).to(device),
-        "backward_targets": torch.from_numpy(corpus.classes[backward.targets]).to(device),
-    }
-    for name, window in (("forward_resets", forward), ("backward_resets", backward)):
+    arrays = {"input_ids": corpus.ids[forward.inputs], "backward_input_ids": corpus.ids[backward.inputs]}
+    for name, window in (("forward", forward), ("backward", backward)):
+        arrays[f"{name}_targets"] = corpus.classes[window.targets]
         if window.resets.any():
-            inputs[name] = torch.from_numpy(window.resets).to(device)
-    return inputs
-
-
-def _ids(corpus: Corpus, words: np.ndarray, device: torch.device | str) -> Tensor:
-    return torch.from_numpy(corpus.ids[words]).to(device)
+            arrays[f"{name}_resets"] = window.resets
+    return {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
 
 
 def _empty(corpus: Corpus) -> Scores:
@@ -163,20 +135,20 @@ def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
     """Indices of sentences of similar length, at most `BATCH_WORDS` positions per batch (but at least one sentence)."""
     lengths = np.diff(corpus.starts) + 2
     order = np.argsort(lengths, kind="stable")
-    begin = 0
-    while begin < len(order):
+    while len(order):
         # Lengths rise, so the last sentence of a batch determines its width.
-        next_lengths = lengths[order[begin : begin + BATCH_WORDS]]
-        widths = next_lengths * np.arange(1, len(next_lengths) + 1)
-        size = max(int(np.searchsorted(widths, BATCH_WORDS, side="right")), 1)
-        yield order[begin : begin + size]
-        begin += size
+        rising = lengths[order[:BATCH_WORDS]]
+        size = max(int((rising * np.arange(1, len(rising) + 1) <= BATCH_WORDS).sum()), 1)
+        yield order[:size]
+        order = order[size:]
 
 
-def _exp(value: float) -> float:
-    """exp(value), infinite if too large for a float, as after training diverged."""
+def _perplexity(*directions: np.ndarray) -> float:
+    """Infinite if too large for a float, as after training diverged; NaN if nothing was scored."""
+    scored = [log_probs[~np.isnan(log_probs)].astype(np.float64) for log_probs in directions]
+    means = [float(log_probs.mean()) if len(log_probs) else math.nan for log_probs in scored]
     try:
-        return math.exp(value)
+        return math.exp(-sum(means) / len(means))
     except OverflowError:
         return math.inf
 

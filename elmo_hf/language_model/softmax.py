@@ -31,18 +31,12 @@ from transformers import initialization as init
 
 from ..model.configuration_elmo import ElmoConfig
 
-# Logits of one block: they fit a processor's cache (8 MiB in float32) unless the vocabulary is very large.
-BLOCK_LOGITS = 2**21
+BLOCK_LOGITS = 2**21  # a block's logits fit a processor's cache (8 MiB in float32) unless the vocabulary is very large
 LEAST_BLOCK_SIZE = 128  # predictions
 
 
 class Candidates(NamedTuple):
-    """The words drawn for one batch of one direction.
-
-    Attributes:
-        words: `(S,)` distinct classes.
-        num_draws: n, a tensor `()`.
-    """
+    """The words drawn for one batch of one direction: `(S,)` distinct classes, and n, the draws made, `()`."""
 
     words: Tensor
     num_draws: Tensor
@@ -69,20 +63,19 @@ def draw_candidates(num_words: int, num_samples: int, device: torch.device | str
         uniform = torch.rand(2 * num_samples + 64, dtype=torch.float64, device=device)
         drawn = torch.exp(uniform * _log_of_all(num_words)).long() - 1
         draws = torch.cat([draws, drawn.clamp(max=num_words - 1)])
-        is_new = _first_occurrences(draws)
+        ordered, order = draws.sort(stable=True)
+        is_new = torch.ones_like(draws, dtype=torch.bool)
+        is_new[order[1:]] = ordered[1:] != ordered[:-1]
         num_distinct = is_new.cumsum(0)
         if num_distinct[-1] >= num_samples:
-            break
-    num_draws = torch.searchsorted(num_distinct, num_samples) + 1
-    return Candidates(draws[:num_draws][is_new[:num_draws]], num_draws.double())
+            num_draws = torch.searchsorted(num_distinct, num_samples) + 1
+            return Candidates(draws[:num_draws][is_new[:num_draws]], num_draws.double())
 
 
 class WordSoftmax(nn.Module):
-    """Full or sampled softmax over V words.
+    """Full or sampled softmax over V words (`_build_loss` of bilm-tf's `LanguageModel`).
 
     With `share_embedding_softmax` it has no matrix of its own: every method needs the word embedding's `shared_weight`.
-
-    Source: `_build_loss` of bilm-tf's `LanguageModel`.
     """
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -111,16 +104,9 @@ class WordSoftmax(nn.Module):
         return _FullCrossEntropy.apply(hidden, weight, self.bias, targets)
 
     def sampled(
-        self,
-        hidden: Tensor,
-        targets: Tensor,
-        shared_weight: Tensor | None = None,
-        candidates: Candidates | None = None,
+        self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None, candidates: Candidates | None = None
     ) -> Tensor:
-        """Sum of the sampled losses, for training only; lower than the cross-entropies, so never report it as one.
-
-        `candidates` None draws new ones.
-        """
+        """Sum of the sampled losses, for training only; lower than the cross-entropies, so never report it as one."""
         weight = self.weight if shared_weight is None else shared_weight
         if candidates is None:
             candidates = draw_candidates(len(self.bias), self.num_samples, hidden.device)
@@ -128,9 +114,9 @@ class WordSoftmax(nn.Module):
         classes = torch.cat([targets, candidates.words])
         vectors = nn.functional.embedding(classes, weight)
         offsets = self.bias[classes] - candidates.log_expected_counts(classes, len(self.bias))
-        num_targets = len(targets)
-        target_logits = (hidden * vectors[:num_targets]).sum(dim=-1).float() + offsets[:num_targets]
-        sampled_logits = nn.functional.linear(hidden, vectors[num_targets:]).float() + offsets[num_targets:]
+        size = len(targets)
+        target_logits = (hidden * vectors[:size]).sum(dim=-1).float() + offsets[:size]
+        sampled_logits = nn.functional.linear(hidden, vectors[size:]).float() + offsets[size:]
         is_target = targets.unsqueeze(1) == candidates.words
         sampled_logits = sampled_logits.masked_fill(is_target, torch.finfo(torch.float32).min)
         logits = torch.cat([target_logits.unsqueeze(1), sampled_logits], dim=1)  # (N, 1 + S)
@@ -187,10 +173,7 @@ class AdaptiveSoftmax(nn.Module):
 
 
 class _FullCrossEntropy(torch.autograd.Function):
-    """Sum of cross-entropies; the forward pass computes the gradient block by block, the backward pass scales it.
-
-    Reference: `torch.nn.functional.cross_entropy` of all logits at once, in the tests.
-    """
+    """Summed `cross_entropy` of all logits; the forward pass makes the gradient by blocks, the backward scales it."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
@@ -239,11 +222,3 @@ def _block_size(num_words: int) -> int:
 def _log_of_all(num_words: int) -> Tensor:
     """log(V + 1), in float64."""
     return torch.log(torch.tensor(num_words + 1.0, dtype=torch.float64))
-
-
-def _first_occurrences(values: Tensor) -> Tensor:
-    """`(n,)`, True at the first occurrence of each value."""
-    ordered, order = torch.sort(values, stable=True)
-    is_first = torch.ones_like(values, dtype=torch.bool)
-    is_first[order[1:]] = ordered[1:] != ordered[:-1]
-    return is_first

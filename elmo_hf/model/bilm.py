@@ -17,7 +17,7 @@ from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..scan.layer import BatchLayout, scan_layer
-from ..scan.parameters import Limits
+from ..scan.parameters import Limits, Scanned
 from ..scan.path import may_take
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP
@@ -39,21 +39,16 @@ class BiLMState(NamedTuple):
 
         Source: how AllenNLP's `_EncoderBase._get_initial_states` treats batches that shrink and grow.
         """
-        missing = max(batch_size - self.hidden.shape[1], 0)
-        return BiLMState(
-            *(nn.functional.pad(tensor[:, :batch_size], (0, 0, 0, missing)) for tensor in (self.hidden, self.cell))
-        )
+        padding = (0, 0, 0, max(batch_size - self.hidden.shape[1], 0))
+        return BiLMState(*(nn.functional.pad(tensor[:, :batch_size], padding) for tensor in self))
 
     def update(self, newer: "BiLMState") -> "BiLMState":
         """Replaces the first rows by those of `newer`, the state of a smaller batch, and keeps the rest.
 
         Source: AllenNLP's `_EncoderBase._update_states`.
         """
-        batch_size = newer.hidden.shape[1]
-        return BiLMState(
-            torch.cat([newer.hidden, self.hidden[:, batch_size:]], dim=1),
-            torch.cat([newer.cell, self.cell[:, batch_size:]], dim=1),
-        )
+        pairs = zip(newer, self, strict=True)
+        return BiLMState(*(torch.cat([new, old[:, new.shape[1] :]], dim=1) for new, old in pairs))
 
 
 # `torch.export.save` writes this name into `.pt2` files, so it must never change.
@@ -70,9 +65,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         self.forward_lstm = LSTMP(config)
         self.backward_lstm = LSTMP(config)
 
-    def forward(
-        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Maps inputs `(B, T, 2P)`, hidden `(B, 2P)` and cell `(B, 2H)` to outputs and last state, shaped the same."""
         layout = layout.on(inputs.device)
         scan = self._scan_fast if inputs.numel() > 0 and self.can_scan_fast() else self._scan_each
@@ -94,18 +87,14 @@ class BiLMLayer(GradientCheckpointingLayer):
             and all(type(weight.data) is Tensor for lstm in lstms for weight in lstm.parameters())
         )
 
-    def _scan_fast(
-        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
         weights = [lstm.weights(dtype), self.backward_lstm.weights(dtype)]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
         return scan_layer(inputs, layout, hidden, cell, weights, limits)
 
-    def _scan_each(
-        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Each direction by itself, by `LSTMP.forward`."""
         halves = zip(*(tensor.chunk(2, dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
         lstms, resets = (self.forward_lstm, self.backward_lstm), layout.resets or (None, None)
@@ -126,8 +115,7 @@ class BiLM(nn.Module):
     def __init__(self, config: ElmoConfig) -> None:
         """Makes `num_hidden_layers` layers; skip connections, if any, start at the second."""
         super().__init__()
-        self.projection_size = config.projection_size
-        self.cell_size = config.cell_size
+        self.projection_size, self.cell_size = config.projection_size, config.cell_size
         self.layers = nn.ModuleList(
             BiLMLayer(config, has_skip_connection=config.use_skip_connections and index > 0)
             for index in range(config.num_hidden_layers)
@@ -153,8 +141,7 @@ class BiLM(nn.Module):
                 input, as in bilm-tf.
 
         Returns:
-            L+1 tensors `(B, T, 2P)`, the first being the token vector twice, and the state after this batch, detached
-            from the graph.
+            L+1 tensors `(B, T, 2P)`, the first being the token vector twice, and the state after this batch, detached.
 
         Raises:
             ValueError: if the state has the wrong shape for this batch.

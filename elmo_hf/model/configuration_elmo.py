@@ -1,7 +1,7 @@
-"""Configuration of an ELMo biLM: every architectural field of Peters et al. (2018), validated in one place.
+"""Configuration of an ELMo biLM (Peters et al. 2018): one flat record for every checkpoint, validated in one place.
 
-One flat record describes every ELMo checkpoint: a token encoder (the character CNN of Kim et al. 2016, or a word
-embedding), L layers of LSTMP cells (Sak et al. 2014) in two directions that never mix, and scalar mixes on top.
+A model is a token encoder (the character CNN of Kim et al. 2016, or a word embedding), L layers of LSTMP cells (Sak et
+al. 2014) in two directions that never mix, and scalar mixes on top.
 
 Glossary of the whole package: B batch, T words of the longest sentence, C characters per word (`max_word_length`),
 E character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`),
@@ -14,7 +14,7 @@ assumes it; the 1.0 that TensorFlow adds to the forget gate at run time is `forg
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeGuard
 
@@ -55,13 +55,9 @@ FLAGS = ("use_skip_connections", "scalar_mix_trainable", "text_pairs", "use_crf"
 RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
 
 # Every class that can open a saved folder; transformers alone would record only the class that wrote it.
-AUTO_MAP = {
-    "AutoConfig": "configuration_elmo.ElmoConfig",
-    "AutoModel": "modeling_elmo.ElmoModel",
-    "AutoModelForSequenceClassification": "modeling_elmo.ElmoForSequenceClassification",
-    "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
-    "AutoModelForQuestionAnswering": "modeling_elmo.ElmoForQuestionAnswering",
-    "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
+AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
+    f"AutoModelFor{head}": f"modeling_elmo.ElmoFor{head}" for head in HEADS
 }
 
 
@@ -70,8 +66,7 @@ class ElmoConfig(PreTrainedConfig):
 
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
-        alphabet: what a character is: `"bytes"`, with the same ids in every model, or `"code_points"`, with the ids of
-            the tokenizer's vocabulary (ELMoForManyLangs).
+        alphabet: `"bytes"`, whose ids all models share, or `"code_points"`, with a vocabulary's ids (ELMoForManyLangs).
         vocab_size: number of input ids, padding id 0 included: 262 for characters, or words + 1, or both.
         num_input_words: with `"char_cnn"`, how many of the last ids are words. If above 0, a word's id follows its
             characters (ids of shape (B, T, C + 1)) and its vector precedes the CNN's features.
@@ -99,14 +94,10 @@ class ElmoConfig(PreTrainedConfig):
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
             makes a vector depend on its batch mates; `"word"`: each word vector by itself.
-        scalar_mix_l2: the paper's lambda: in training, lambda times the mixes' squared logits (from their mean) is
-            added to a task's loss, which pulls the weights towards equal ones.
-        layer_mix: how layers become a representation: `"scalar"`, the paper's mix, or `"linear"`, a learned linear
-            layer over the L+1 layers side by side, initially their mean.
-        freeze_bilm: what does not learn in task models: True for the whole biLM, False for nothing, or a list of its
-            parts, `"token_encoder"`, `"layer_1"` to `"layer_L"`.
-        task_encoder: between ELMo and a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM over [x; ELMo],
-            where x is the context-free word vector; a second representation is concatenated to its output.
+        scalar_mix_l2: the paper's lambda, which pulls the mixes' weights towards equal ones (see `scalar_mix.py`).
+        layer_mix: `"scalar"`, the paper's mix, or `"linear"`, a learned linear layer (see `scalar_mix.py`).
+        freeze_bilm: what does not learn in task models: all (True), nothing (False) or a list of `bilm_parts`.
+        task_encoder: before a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM (see `task_encoder.py`).
         task_hidden_size: width of each direction of the task's LSTM.
         classifier_dropout: dropout before a task's classifier, in training only.
         pooling: how `ElmoForSequenceClassification` combines a text's words: `"mean"`, `"max"` or `"attention"`.
@@ -180,36 +171,32 @@ class ElmoConfig(PreTrainedConfig):
         self.auto_map = dict(AUTO_MAP)
         self.validate_architecture()
 
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Saves like every transformers config, with the code that opens the folder elsewhere."""
         save_code(self, save_directory)
-        super().save_pretrained(save_directory, *args, **kwargs)
+        super().save_pretrained(save_directory, **({} if push_to_hub else kwargs))
+        if push_to_hub:  # transformers itself would push only what is written while it saves
+            self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
 
     def validate_architecture(self) -> None:
-        """Resolves the fields left None and checks all of them, raising the `ValueError` of an illegal one.
-
-        Models call it again, because `from_pretrained(..., field=value)` sets fields after construction.
-        """
+        """Resolves the fields left None and checks all of them."""
         for name, legal in CHOICES.items():
             self._require(name, getattr(self, name) in legal, f"one of {', '.join(map(repr, legal))}")
         for least, names in AT_LEAST.items():
             for name in names:
                 self._whole(name, least)
-        for name in CLIPS:
-            value = getattr(self, name)
-            is_legal = value is None or (_is_number(value) and value > 0)
-            self._require(name, is_legal, "a positive number, or None to switch it off")
-        for name in FLAGS:
-            self._flag(name)
-        for name in RATES:
-            value = getattr(self, name)
-            self._require(name, _is_number(value) and 0 <= value < 1, "in [0, 1)")
-        self._require("forget_bias", _is_number(self.forget_bias), "a finite number")
+        positive = "a positive number, or None to switch it off"
+        self._check(CLIPS, lambda value: value is None or (_is_number(value) and value > 0), positive)
+        self._check(FLAGS, lambda value: isinstance(value, bool), "True or False")
+        self._check(RATES, lambda value: _is_number(value) and 0 <= value < 1, "in [0, 1)")
+        self._check(["forget_bias"], _is_number, "a finite number")
         self._validate_filters()
         self._validate_word_vectors()
         self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
         self.cell_projection = self._projection("cell_projection", self.cell_size)
-        self._validate_hidden_size()
+        double = f"left out, or 2 * `projection_size` = {2 * self.projection_size}"
+        self._require("hidden_size", self.hidden_size in (None, 2 * self.projection_size), double)
+        self.hidden_size = 2 * self.projection_size
         self._validate_special_ids()
         self._validate_mixes()
         self._validate_frozen_parts()
@@ -228,21 +215,17 @@ class ElmoConfig(PreTrainedConfig):
     @property
     def id_shape(self) -> tuple[int, ...]:
         """Shape of one word's ids: `()`, `(C,)` or `(C + 1,)`."""
-        if self.token_encoder == "word_embedding":
-            return ()
-        return (self.max_word_length + (self.num_input_words > 0),)
+        return () if self.token_encoder == "word_embedding" else (self.max_word_length + (self.num_input_words > 0),)
 
     @property
     def bilm_parts(self) -> list[str]:
-        """The parts of the biLM that `freeze_bilm` can name."""
+        """The parts that `freeze_bilm` can name: `"token_encoder"`, `"layer_1"` to `"layer_L"`."""
         return ["token_encoder", *(f"layer_{layer}" for layer in range(1, self.num_hidden_layers + 1))]
 
     @property
     def frozen_parts(self) -> list[str]:
         """The parts of the biLM that do not learn in task models."""
-        if isinstance(self.freeze_bilm, bool):
-            return self.bilm_parts if self.freeze_bilm else []
-        return list(self.freeze_bilm)
+        return self.bilm_parts if self.freeze_bilm is True else list(self.freeze_bilm or ())
 
     def _require(self, name: str, is_legal: bool, legal: str) -> None:
         if not is_legal:
@@ -253,8 +236,9 @@ class ElmoConfig(PreTrainedConfig):
         is_legal = (may_be_none and getattr(self, name) is None) or _is_whole(getattr(self, name), least)
         self._require(name, is_legal, f"a whole number of at least {least}")
 
-    def _flag(self, name: str) -> None:
-        self._require(name, isinstance(getattr(self, name), bool), "True or False")
+    def _check(self, names: Sequence[str], is_legal: Callable[[Any], bool], legal: str) -> None:
+        for name in names:
+            self._require(name, is_legal(getattr(self, name)), legal)
 
     def _validate_filters(self) -> None:
         filters = self.char_filters
@@ -277,26 +261,18 @@ class ElmoConfig(PreTrainedConfig):
                 "`num_input_words` and `word_embedding_size` go together in a character model, found "
                 f"{self.num_input_words} and {self.word_embedding_size}."
             )
-        fits = self.num_input_words < self.vocab_size
-        self._require("num_input_words", fits, f"below `vocab_size` = {self.vocab_size}")
+        legal = f"below `vocab_size` = {self.vocab_size}"
+        self._require("num_input_words", self.num_input_words < self.vocab_size, legal)
 
     def _projection(self, name: str, input_size: int) -> bool:
         value = getattr(self, name)
         if value is None:
             return input_size != self.projection_size
-        self._flag(name)
+        self._require(name, isinstance(value, bool), "True or False")
         if not value and input_size != self.projection_size:
-            raise ValueError(
-                f"`{name}` can be False only where its input is as wide as `projection_size` = "
-                f"{self.projection_size}, found {input_size}."
-            )
+            width = f"`projection_size` = {self.projection_size}"
+            raise ValueError(f"`{name}` can be False only where its input is as wide as {width}, found {input_size}.")
         return value
-
-    def _validate_hidden_size(self) -> None:
-        expected = 2 * self.projection_size
-        is_legal = self.hidden_size in (None, expected)
-        self._require("hidden_size", is_legal, f"left out, or 2 * `projection_size` = {expected}")
-        self.hidden_size = expected
 
     def _validate_special_ids(self) -> None:
         defaults = {"bos_token_id": (BEGIN_SENTENCE_ID, 1), "eos_token_id": (END_SENTENCE_ID, 2)}
@@ -346,8 +322,7 @@ class ElmoConfig(PreTrainedConfig):
         if self.scalar_mix_weights is not None:
             num_layers = self.num_hidden_layers + 1
             self.scalar_mix_weights = checked_mix_weights("scalar_mix_weights", self.scalar_mix_weights, num_layers)
-        strength = self.scalar_mix_l2
-        self._require("scalar_mix_l2", _is_number(strength) and strength >= 0, "a number of at least 0")
+        self._check(["scalar_mix_l2"], lambda value: _is_number(value) and value >= 0, "a number of at least 0")
         if self.layer_mix == "linear":
             for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
                 if getattr(self, name) != getattr(type(self), name):
@@ -361,21 +336,15 @@ class ElmoConfig(PreTrainedConfig):
 
 
 def save_code(saved: Any, folder: str | os.PathLike) -> None:
-    """Writes this package's code into `folder`, where `saved`, a config, model or tokenizer, is being saved.
-
-    A class loaded from a folder has an `_auto_class`; transformers itself copies that folder's code.
-    """
+    """Writes this package's code into `folder`, where `saved`, a config, model or tokenizer, is being saved."""
+    # A class loaded from a folder has an `_auto_class`; transformers itself copies that folder's code.
     if saved._auto_class is None and __name__.startswith("elmo_hf."):
         # Imported by name, because a saved folder holds this function without that module.
         import_module("elmo_hf.hub_code").write_code(folder)
 
 
 def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:
-    """Returns the true weights of a scalar mix as a list.
-
-    Raises:
-        ValueError: if `weights` are not `num_layers` numbers of at least 0 that sum to 1.
-    """
+    """Lists a mix's true weights; a `ValueError` if they are not `num_layers` numbers of at least 0 that sum to 1."""
     if not _is_list(weights) or len(weights) != num_layers:
         raise ValueError(f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {weights!r}.")
     if not all(_is_number(weight) and weight >= 0 for weight in weights):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from ..scan.operator import State, Stepped, scan_words, uses_operator
-from ..scan.parameters import Weights
+from ..scan.parameters import Scanned, Weights
 from .configuration_elmo import ElmoConfig
 
 # Texts times words in one product of inputs and gate weights: enough to be fast, but few enough that the gates of a
@@ -63,20 +63,12 @@ class LSTMP(nn.Module):
 
     def forward(
         self, inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, reverse: bool, resets: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Scans the words one by one.
+    ) -> Scanned:
+        """Scans the words one by one, from the last to the first if `reverse`.
 
-        Args:
-            inputs: `(B, T, P)`.
-            mask: `(B, T)`, True on words.
-            hidden: `(B, P)`, the state before the first word read.
-            cell: `(B, H)`, also before the first word read.
-            reverse: whether to read from the last word to the first.
-            resets: `(B, T)`, True on words before which the state is set to zero; None means never.
-
-        Returns:
-            outputs `(B, T, P)` in text order, zero where the mask is False; then `hidden` and `cell` after the last
-            word read.
+        Maps inputs `(B, T, P)` and the state before the first word read, hidden `(B, P)` and cell `(B, H)`, to outputs
+        in text order, zero where the mask is False, and the state after the last word read, shaped the same. `mask`
+        `(B, T)` is True on words, `resets` `(B, T)` on words before which the state is set to zero; None means never.
         """
         keeps = torch.ones_like(mask) if resets is None else ~resets
         if uses_operator():
@@ -97,7 +89,7 @@ class LSTMP(nn.Module):
 
     def _scan_as_operator(
         self, inputs: Tensor, mask: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> Scanned:
         """The same as one operator of the graph, so that a compiled or exported model serves every length."""
 
         def step(state: State, word: State) -> Stepped:

@@ -29,17 +29,16 @@ from .word_cache import WordCache, distinct_rows
 
 @dataclass
 class ElmoModelOutput(ModelOutput):
-    """What `ElmoModel` returns.
+    """What `ElmoModel` returns; every output per word is zero on padding.
 
     Attributes:
-        last_hidden_state: `(B, T, 2P)`, the top biLM layer, zero on padding.
+        last_hidden_state: `(B, T, 2P)`, the top biLM layer.
         pooler_output: `(B, 2P)`, mean of the first representation over words, without `<S>`, `</S>` and padding; zero
             for a text without words. With `inputs_embeds`, boundaries are not recognised and count as words.
-        elmo_representations: a tuple of `num_output_representations` tensors `(B, T, 2P)`, zero on padding.
-        token_embeddings: `(B, T, P)`, the context-free word vectors, zero on padding.
+        elmo_representations: `num_output_representations` tensors `(B, T, 2P)`.
+        token_embeddings: `(B, T, P)`, the context-free word vectors.
         state: the `BiLMState` after this batch, for the next call; detached from the graph.
-        hidden_states: with `output_hidden_states=True`, L+1 tensors `(B, T, 2P)`, zero on padding; the first is the
-            token vector twice.
+        hidden_states: with `output_hidden_states=True`, L+1 tensors `(B, T, 2P)`; the first is the token vector twice.
     """
 
     last_hidden_state: Tensor | None = None
@@ -73,15 +72,13 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint.
-
-        Then sets `requires_grad` from the config, because loading makes every parameter trainable.
-        """
+        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint."""
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
             for mix in model.scalar_mixes_of_all():
                 mix.set_weights(model.config.scalar_mix_weights)
+        # Loading makes every parameter trainable.
         model.set_trainable_parts()
         return loaded
 
@@ -95,10 +92,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
             mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves like every transformers model, with this package's code; the config names our pipelines.
-
-        `scalar_mix_weights` become None in the config, or they would replace the checkpoint's mixes at loading.
-        """
+        """Saves like every transformers model, with this package's code; the config names our pipelines."""
+        # Weights in the config would replace the checkpoint's mixes at loading.
         self.config.scalar_mix_weights = None
         self.config.custom_pipelines = {
             task: {"impl": f"modeling_elmo.{pipeline.__name__}", "pt": [auto_class]}
@@ -172,10 +167,9 @@ class ElmoModel(ElmoPreTrainedModel):
         Args:
             input_ids: character ids `(B, T, C)`, or `(B, T, C + 1)` with the word's id last if the model has word
                 vectors too; word ids `(B, T)` for a word-embedding model; any integer type.
-            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding, which may be on either side. None means
-                every position with an id above 0.
+            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding, on either side; None: any id above 0.
             state: from the previous batch, or None to start from zeros.
-            inputs_embeds: instead of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
+            inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
                 if the model reads only characters.
             output_hidden_states: whether to return all layers.
             return_dict: False for a plain tuple.
@@ -208,22 +202,14 @@ class ElmoModel(ElmoPreTrainedModel):
         )
 
     def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`, True on words; arguments as in `forward`.
-
-        Raises:
-            ValueError: if a shape is wrong.
-        """
+        """The context-free word vectors `(B, T, P)` and the mask `(B, T)`; arguments and errors as in `forward`."""
         mask = self.word_mask(input_ids, attention_mask)
         return self._embed_ids(input_ids.long(), mask), mask
 
     def cache_words(self, input_ids: Tensor | None) -> None:
         """Forgets kept words, then computes the words of `input_ids` (unless None) once for later calls.
 
-        Later calls use them if no gradient goes into the token encoder, and only while its weights and autocast are
-        unchanged; see `word_cache.py`. In float32 a distinct word takes 4P + 8C bytes, 2.4 kB in the original model.
-
-        Raises:
-            ValueError: if the shape is wrong.
+        `word_cache.py` says when those use them. In float32 a word takes 4P + 8C bytes, 2.4 kB in the original model.
         """
         self.word_cache.clear()
         if input_ids is not None:
@@ -244,28 +230,22 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True where a word has any id above 0."""
-        if self.config.token_encoder == "word_embedding":
-            if input_ids.dim() != 2:
-                raise ValueError(f"`input_ids` must be word ids of shape (batch, words), found {_shape(input_ids)}.")
-            return input_ids > 0
-        if input_ids.dim() != 3 or input_ids.shape[2:] != self.config.id_shape:
-            raise ValueError(
-                f"`input_ids` must be character ids of shape (batch, words, {self.config.id_shape[0]}), "
-                f"found {_shape(input_ids)}; `ElmoTokenizer` makes them."
-            )
-        return (input_ids > 0).any(dim=-1)
+        shape = self.config.id_shape
+        if input_ids.dim() != 2 + len(shape) or input_ids.shape[2:] != shape:
+            ids = f"character ids of shape (batch, words, {shape[0]})" if shape else "word ids of shape (batch, words)"
+            raise ValueError(f"`input_ids` must be {ids}, found {_shape(input_ids)}; `ElmoTokenizer` makes them.")
+        return self._per_word(input_ids > 0)
 
     def boundaries(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True on `<S>` and `</S>`, whose ids occur in no other word."""
-        return self.begins(input_ids) | self._holds(input_ids, self.config.eos_token_id)
+        return self.begins(input_ids) | self._per_word(input_ids == self.config.eos_token_id)
 
     def begins(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True on `<S>`."""
-        return self._holds(input_ids, self.config.bos_token_id)
+        return self._per_word(input_ids == self.config.bos_token_id)
 
-    def _holds(self, input_ids: Tensor, wanted: int) -> Tensor:
-        found = input_ids == wanted
-        return found.any(dim=-1) if self.config.token_encoder == "char_cnn" else found
+    def _per_word(self, is_found: Tensor) -> Tensor:
+        return is_found.any(dim=-1) if self.config.token_encoder == "char_cnn" else is_found
 
     def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
@@ -297,9 +277,8 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
     if attention_mask is None:
         return default
     if attention_mask.shape != default.shape:
-        raise ValueError(
-            f"`attention_mask` must have shape (batch, words) = {_shape(default)}, found {_shape(attention_mask)}."
-        )
+        expected, found = _shape(default), _shape(attention_mask)
+        raise ValueError(f"`attention_mask` must have shape (batch, words) = {expected}, found {found}.")
     return attention_mask.to(default.device).bool()
 
 

@@ -40,15 +40,9 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
     ) -> list[dict[str, Any]]:
         """Gives one entry per word: its text, its `(num_labels,)` scores and its place in `sentence`.
 
-        Args:
-            sentence: the text, or the words joined if they came split.
-            input_ids: ignored.
-            scores: `(T, num_labels)`.
-            offset_mapping: `(T, 2)`, in characters of the text, or of each word if they came split.
-            special_tokens_mask: `(T,)`, 1 on boundaries.
-            aggregation_strategy: ignored; words are whole.
-            word_ids: index of the word at each position, only if words came split.
-            word_to_chars_map: start and end of each word in `sentence`, only if words came split.
+        `scores` are `(T, num_labels)`; `special_tokens_mask` `(T,)` is 1 on boundaries; `offset_mapping` `(T, 2)` is in
+        characters of the text, or of each word if the words came split. Only then are there `word_ids`, the word at
+        each position, and `word_to_chars_map`, each word's start and end in `sentence`, the joined words.
         """
         entries = []
         for index in np.flatnonzero(special_tokens_mask == 0).tolist():

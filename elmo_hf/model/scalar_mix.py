@@ -10,11 +10,10 @@ lambda ||w||^2). The linear mix learns a matrix instead of L+1 weights:
 
 Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice, h_k the k-th biLM layer.
 
-Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename every
-parameter with "gamma" in its name); users give *true* weights, not logits, so a single layer is `[0, 0, 1]` exactly,
-and given weights may learn; outputs are zero on padding in every mode; the L+1 logits are one vector, not L+1
-parameters. The penalty is taken from the mean logit, because adding a constant to all logits does not change their
-softmax; AllenNLP's logits start at a mean of zero and stay near it.
+Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename parameters
+called "gamma"); users give *true* weights, not logits, so a single layer is `[0, 0, 1]` exactly, and given weights may
+learn; outputs are zero on padding in every mode; the L+1 logits are one vector. The penalty is taken from the mean
+logit, because a constant added to all logits cancels in the softmax; AllenNLP's logits start at a mean of zero.
 """
 
 import math
@@ -31,12 +30,7 @@ LOGIT_OF_ZERO = -1e4
 
 
 class ScalarMix(nn.Module):
-    """A weighted sum of the L+1 layers.
-
-    Attributes:
-        logits: `(L+1,)`; the weights are their softmax.
-        scale: `()`, the paper's gamma.
-    """
+    """A weighted sum of the L+1 layers, with `logits` `(L+1,)`, whose softmax is the weights, and `scale` `()`."""
 
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_hidden_layers` and `scalar_mix_*` of `config`."""
@@ -59,11 +53,7 @@ class ScalarMix(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
-        """Sets the true weights; a weight of zero stays zero in training.
-
-        Raises:
-            ValueError: if `weights` are not L+1 numbers that sum to 1.
-        """
+        """Sets the true weights, L+1 numbers that sum to 1 (else a `ValueError`); zero stays zero in training."""
         self.logits.copy_(logits_of(checked_mix_weights("weights", weights, len(self.logits))))
         self.scale.fill_(scale)
 
@@ -95,15 +85,11 @@ class LinearMix(nn.Module):
 
     def init_parameters(self) -> None:
         """Starts as the mean of the layers."""
-        init.copy_(self.linear.weight, self.initial_weight)
-        init.zeros_(self.linear.bias)
-
-    @property
-    def initial_weight(self) -> Tensor:
-        """`(2P, (L+1) 2P)`, the matrix that averages the layers."""
-        size, num_inputs = self.linear.weight.shape
+        size, num_inputs = self.linear.weight.shape  # 2P, (L+1) 2P
         num_layers = num_inputs // size
-        return torch.eye(size, device=self.linear.weight.device).repeat(1, num_layers) / num_layers
+        identities = torch.eye(size, device=self.linear.weight.device).repeat(1, num_layers)
+        init.copy_(self.linear.weight, identities / num_layers)
+        init.zeros_(self.linear.bias)
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Mixes as `ScalarMix.forward` does."""
@@ -111,12 +97,10 @@ class LinearMix(nn.Module):
 
 
 def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
-    """Normalises `layer` `(B, T, 2P)` by one mean and deviation over all features of all words of the batch.
+    """Normalises `layer` `(B, T, 2P)` by one mean and deviation over all features of the words in `mask` `(B, T)`.
 
-    `mask` `(B, T)` is True on words; elsewhere the result is meaningless. Computed in at least float32. A vector
-    depends on its batch mates, so this is only for parity.
-
-    Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 in the root.
+    A vector depends on its batch mates, so this is only for parity; outside the mask it is meaningless. Source:
+    `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 in the root.
     """
     # In half precision a sum over a batch would overflow, and the epsilon would vanish.
     wide = layer.to(torch.promote_types(layer.dtype, torch.float32))

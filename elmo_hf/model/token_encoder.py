@@ -34,10 +34,7 @@ BLOCK_CHARACTERS = 5120
 
 
 class Highway(nn.Module):
-    """One highway layer, g . relu(transform(x)) + (1 - g) . x with g = sigmoid(gate(x)).
-
-    Source: `high` in bilm-tf's `_build_word_char_embeddings`. Always relu, even if the CNN uses tanh.
-    """
+    """One highway layer: always relu, even if the CNN uses tanh (`high` in bilm-tf's `_build_word_char_embeddings`)."""
 
     def __init__(self, size: int) -> None:
         """Makes a layer for vectors of width `size`."""
@@ -47,9 +44,8 @@ class Highway(nn.Module):
 
     def init_parameters(self) -> None:
         """Draws bilm-tf's random weights; the gate starts nearly closed."""
-        for linear, bias in ((self.transform, 0.0), (self.gate, -2.0)):
-            init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
-            init.constant_(linear.bias, bias)
+        _init_linear(self.transform)
+        _init_linear(self.gate, bias=-2.0)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, F)` to `(N, F)`."""
@@ -71,11 +67,9 @@ class CharacterCNN(nn.Module):
         self.num_characters = config.num_characters
         self.widest_filter = max(width for width, _ in config.char_filters)
         self.embedding = nn.Embedding(config.num_characters + 1, config.char_embedding_size, padding_idx=0)
-        self.word_embedding = (
-            nn.Embedding(config.num_input_words + 1, config.word_embedding_size, padding_idx=0)
-            if config.word_embedding_size is not None
-            else None
-        )
+        self.word_embedding = None
+        if config.word_embedding_size is not None:
+            self.word_embedding = nn.Embedding(config.num_input_words + 1, config.word_embedding_size, padding_idx=0)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.char_embedding_size, count, kernel_size=width) for width, count in config.char_filters
         )
@@ -93,13 +87,13 @@ class CharacterCNN(nn.Module):
             if self.activation is torch.relu:
                 init.uniform_(convolution.weight, -0.05, 0.05)
             else:
-                fan_in = convolution.in_channels * convolution.kernel_size[0]
-                init.normal_(convolution.weight, std=1 / math.sqrt(fan_in))
+                init.normal_(convolution.weight, std=1 / math.sqrt(convolution.weight[0].numel()))
             init.zeros_(convolution.bias)
         if self.word_embedding is not None:
             init.xavier_uniform_(self.word_embedding.weight)
             _init_padding(self.word_embedding)
-        _init_projection(self.projection)
+        if self.projection is not None:
+            _init_linear(self.projection)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
@@ -116,7 +110,6 @@ class CharacterCNN(nn.Module):
         return torch.cat(vectors)[order.argsort()]
 
     def _embed(self, ids: Tensor, num_positions: int) -> Tensor:
-        """Does what `forward` does, reading only the first `num_positions` characters of each word."""
         word_vectors = None
         if self.word_embedding is not None:
             # Word ids follow the character ids; padding, id 0, stays entry 0.
@@ -152,7 +145,8 @@ class WordEmbedding(nn.Module):
         """Draws Glorot's uniform weights, TensorFlow's default, for the table."""
         init.xavier_uniform_(self.embedding.weight)
         _init_padding(self.embedding)
-        _init_projection(self.projection)
+        if self.projection is not None:
+            _init_linear(self.projection)
 
     def forward(self, word_ids: Tensor) -> Tensor:
         """Maps `(N,)` word ids to `(N, P)` word vectors."""
@@ -165,10 +159,9 @@ def _init_padding(embedding: nn.Embedding) -> None:
         init.zeros_(embedding.weight[embedding.padding_idx])
 
 
-def _init_projection(projection: nn.Linear | None) -> None:
-    if projection is not None:
-        init.normal_(projection.weight, std=1 / math.sqrt(projection.in_features))
-        init.zeros_(projection.bias)
+def _init_linear(linear: nn.Linear, bias: float = 0.0) -> None:
+    init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+    init.constant_(linear.bias, bias)
 
 
 def _lengths(ids: Tensor) -> Tensor:

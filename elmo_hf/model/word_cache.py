@@ -8,9 +8,9 @@ whatever was computed in between. Words are found by a hash of their ids,
 
 by sorting or binary search, and then compared id by id: a hash collision costs time, never exactness.
 
-The kept vectors are used only while everything they were computed from is unchanged: the weights (their address, and
-torch's count of changes in place), their type and device, and autocast. They are not used in compiled graphs, nor if
-the weights need a gradient or carry hooks, adapters or quantisation. Copies, pickles and saved folders hold no words.
+The kept vectors are used only while all they were computed from is unchanged: the weights (address, and torch's count
+of changes in place), their type and device, and autocast. They are not used in compiled graphs, nor if the weights need
+a gradient, come from inference mode, or carry hooks, adapters or quantisation. Copies and saved folders hold no words.
 
 A kept vector equals one computed in a batch up to the order of float sums (a matrix product of more rows may round
 differently): about 1e-6 in float32. Torch does not count changes through `parameter.data`, so they go unnoticed.
@@ -31,29 +31,19 @@ PLAIN_MODULES = (CharacterCNN, Highway, WordEmbedding, nn.ModuleList, nn.Embeddi
 
 
 class Table(NamedTuple):
-    """The kept words.
+    """The kept words, and what their vectors were computed from."""
 
-    Attributes:
-        hashes: `(K,)` int64, h of each word, ascending.
-        ids: `(K, C)`, or `(K,)` for word ids.
-        vectors: `(K, P)`.
-        conditions: what the vectors were computed from.
-        weights: the weights themselves, so that their memory cannot be reused for others.
-    """
-
-    hashes: Tensor
-    ids: Tensor
-    vectors: Tensor
+    hashes: Tensor  # (K,) int64, h of each word, ascending
+    ids: Tensor  # (K, C), or (K,) for word ids
+    vectors: Tensor  # (K, P)
     conditions: tuple[Any, ...]
-    weights: list[Tensor]
+    weights: list[Tensor]  # held, so that their memory cannot be reused for others
 
 
 class WordCache:
     """The vectors of some words, used while the token encoder would compute the same."""
 
-    def __init__(self) -> None:
-        """Makes an empty cache."""
-        self._table: Table | None = None
+    _table: Table | None = None
 
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table.hashes)
@@ -67,11 +57,7 @@ class WordCache:
         self._table = None
 
     def fill(self, ids: Tensor, encoder: nn.Module) -> None:
-        """Computes and keeps the words `ids` `(N, C)` or `(N,)`, and forgets all others.
-
-        Keeps nothing if changes of the encoder would go unnoticed: with hooks, adapters or quantisation, or with
-        weights made in inference mode.
-        """
+        """Computes and keeps the words `ids` `(N, C)` or `(N,)`, unless changes of the encoder would go unnoticed."""
         self.clear()
         conditions = _conditions(encoder)
         if conditions is None or len(ids) == 0:
@@ -101,11 +87,7 @@ class WordCache:
 
 
 def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Finds equal words among `ids` `(N, C)`, or `(N,)` for word ids.
-
-    Returns:
-        each word once, `(U, C)` or `(U,)`; and `(N,)`, the index of each word among them.
-    """
+    """Each word of `ids` `(N, C)` or `(N,)` once, `(U, C)` or `(U,)`; and `(N,)`, the index of each among them."""
     hashes, which = _hash_rows(ids).unique(return_inverse=True)
     indices = torch.arange(len(ids), device=ids.device)
     distinct = ids[torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, indices, "amin")]
@@ -125,13 +107,10 @@ def _hash_rows(ids: Tensor) -> Tensor:
 def _conditions(encoder: nn.Module) -> tuple[Any, ...] | None:
     """All that a word's vector depends on besides its ids, or None if changes of it would go unnoticed."""
     weights = list(encoder.parameters())
+    # accelerate replaces `forward` on the instance.
     is_plain = all(
-        type(module) in PLAIN_MODULES
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-        # accelerate replaces `forward` on the instance
-        and "forward" not in vars(module)
-        for module in encoder.modules()
+        type(each) in PLAIN_MODULES and not (each._forward_hooks or each._forward_pre_hooks or "forward" in vars(each))
+        for each in encoder.modules()
     )
     # A replica of `nn.DataParallel` has no parameters of its own.
     if not is_plain or not weights or any(type(each) is not nn.Parameter or each.is_inference() for each in weights):

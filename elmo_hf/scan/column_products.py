@@ -12,10 +12,9 @@ Large weights come one direction at a time, D = 1; small ones of D directions ar
 import torch
 from torch import Tensor
 
-# Bytes of weights in one block of a product. Half of the smallest second-level cache of today's servers.
+# Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
-# Below this many columns, vectors are stored as rows.
-FEW_COLUMNS = 8
+FEW_COLUMNS = 8  # with fewer, vectors are stored as rows
 
 
 def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
@@ -70,12 +69,12 @@ def num_blocks(weight: Tensor, columns: int) -> int:
 
 
 def stored_as_rows(directions: int, columns: int) -> bool:
-    """Whether there are so few columns that each is stored as a row."""
+    """Whether columns are few, so that each is stored as a row."""
     return directions == 1 and columns < FEW_COLUMNS
 
 
 def columns_in(memory: Tensor, directions: int, height: int, columns: int) -> Tensor:
-    """A view `(D, height, columns)` of the beginning of a piece of memory."""
+    """A view `(D, height, columns)` of the beginning of `memory`."""
     of_columns = memory[: directions * height * columns]
     if stored_as_rows(directions, columns):
         return of_columns.view(directions, columns, height).transpose(1, 2)

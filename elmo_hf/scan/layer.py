@@ -1,7 +1,7 @@
 """The entry to the fast scans: one biLM layer, both directions, by the fastest kernel that can run.
 
 `packed.py` skips the padding, and so must know on the CPU where it is. `triton_scan.py` computes the padding like words
-and never waits for the GPU. `BatchLayout` holds what either derives from mask and resets: once per batch, on first use.
+and never waits for the GPU. `BatchLayout` holds what each derives from mask and resets.
 
 Glossary: B batch, T positions, P projection, H cell. The forward half of a last axis comes first.
 """
@@ -12,22 +12,20 @@ import torch
 from torch import Tensor
 
 from .packed import scan_packed
-from .parameters import Limits, Weights
+from .parameters import Limits, Scanned, Weights
 from .path import may_take
 from .reading_order import ReadingOrder, reading_order
 from .triton_scan import is_available, scan_triton
 
 
 class BatchLayout:
-    """Where a batch has words and where it resets the state: the same for all layers.
-
-    Attributes:
-        mask: `(B, T)`, True on words.
-        resets: for each direction `(B, T)`, True on words before which its state is set to zero; None means never.
-    """
+    """Where a batch has words and where it resets the state: the same for all layers."""
 
     def __init__(self, mask: Tensor, resets: tuple[Tensor, Tensor] | None = None) -> None:
-        """Keeps the arguments; everything else is computed on first use."""
+        """Keeps `mask` `(B, T)`, True on words, and `resets`; computes everything else on first use.
+
+        `resets` is `(B, T)` for each direction, True on words before which its state is set to zero; None means never.
+        """
         self.mask, self.resets = mask, resets
         self._copies: dict[torch.device, BatchLayout] = {}
 
@@ -55,19 +53,11 @@ class BatchLayout:
 
 def scan_layer(
     inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Scans one layer.
+) -> Scanned:
+    """Scans one layer; `weights` has one item for each direction, in the dtype of the matrix products.
 
-    Args:
-        inputs: `(B, T, 2P)`, not empty.
-        layout: of the batch.
-        hidden: `(B, 2P)`, the state before the first word.
-        cell: `(B, 2H)`, also before the first word.
-        weights: of each direction, in the dtype of the matrix products.
-        limits: of both directions.
-
-    Returns:
-        outputs `(B, T, 2P)` in text order, zero where the mask is False; then `hidden` and `cell` after the last word.
+    Maps inputs `(B, T, 2P)`, not empty, and the state before the first word, hidden `(B, 2P)` and cell `(B, 2H)`, to
+    outputs in text order, zero where the mask is False, and the state after the last word, shaped the same.
     """
     layout = layout.on(inputs.device)
     has_triton = may_take("triton") and is_available(inputs.device, weights[0].inputs.dtype)
@@ -78,18 +68,12 @@ def scan_layer(
 
 def _scan_words(
     inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Scanned:
     dtype, order = weights[0].inputs.dtype, layout.order
     halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
-    outputs, *last = scan_packed(
-        torch.stack([half.index_select(0, places) for half, places in halves]).to(dtype),
-        order.columns,
-        order.keeps,
-        hidden[order.texts].t().unflatten(0, (2, -1)).to(dtype),
-        cell[order.texts].t().unflatten(0, (2, -1)),
-        weights,
-        limits,
-    )
+    words = torch.stack([half.index_select(0, places) for half, places in halves]).to(dtype)
+    hidden, cell = (state[order.texts].t().unflatten(0, (2, -1)) for state in (hidden, cell))
+    outputs, *last = scan_packed(words, order, hidden.to(dtype), cell, weights, limits)
     if order.keeps_at_end is not None:
         last = [state * order.keeps_at_end.unsqueeze(1) for state in last]
     padding = inputs.new_zeros(layout.mask.numel(), outputs.shape[-1])
@@ -101,16 +85,11 @@ def _scan_words(
 
 def _scan_with_padding(
     inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Scanned:
     dtype = weights[0].inputs.dtype
-    outputs, *last = scan_triton(
-        _by_step(*inputs.to(dtype).chunk(2, dim=-1)),
-        *layout.flags,
-        torch.stack(hidden.to(dtype).chunk(2, dim=-1)),
-        torch.stack(cell.float().chunk(2, dim=-1)),
-        weights,
-        limits,
-    )
+    words = _by_step(*inputs.to(dtype).chunk(2, dim=-1))
+    hidden, cell = (torch.stack(state.chunk(2, dim=-1)) for state in (hidden.to(dtype), cell.float()))
+    outputs, *last = scan_triton(words, *layout.flags, hidden, cell, weights, limits)
     in_text_order = torch.cat([outputs[0], outputs[1].flip(0)], dim=-1).transpose(0, 1)  # (B, T, 2P)
     hidden, cell = (torch.cat(state.unbind(), dim=-1).to(inputs.dtype) for state in last)
     return in_text_order.masked_fill(~layout.mask.unsqueeze(-1), 0).to(inputs.dtype), hidden, cell

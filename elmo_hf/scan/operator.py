@@ -2,10 +2,8 @@
 
     (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
 
-In eager mode it is a plain Python loop. `torch.compile` and `torch.export` would unroll a Python loop, which makes one
-graph for each length; torch's scan operator holds the step once.
-
-Glossary: T words, the first axis of scanned tensors.
+In eager mode it is a Python loop. `torch.compile` and `torch.export` would unroll that loop and make one graph for each
+length T; torch's scan operator holds the step once.
 """
 
 from collections.abc import Callable
@@ -29,16 +27,10 @@ def uses_operator() -> bool:
 
 
 def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
-    """Runs `step` over the words.
+    """Runs `step` over the words, tensors `(T, ...)`, T > 0, from the last one if `reverse`.
 
-    Args:
-        step: maps the state and one word's tensors to the next state and the word's output.
-        state: before the first word read.
-        words: tensors `(T, ...)`, T > 0.
-        reverse: whether to read from the last word to the first.
-
-    Returns:
-        the state after the last word read, and the outputs `(T, ...)` in text order.
+    `step` maps the state and one word's tensors to the next state and the word's output. Returns the state after the
+    last word read, and the outputs `(T, ...)` in text order.
     """
     if uses_operator():
 

@@ -33,7 +33,8 @@ from torch.autograd.function import once_differentiable
 
 from .packed_gradient import run_packed_back
 from .packed_steps import Trace, run_packed, wide
-from .parameters import Limits, Weights, needs_gradient, stack
+from .parameters import Limits, Scanned, Weights, needs_gradient, stack
+from .reading_order import ReadingOrder
 
 # Up to this many bytes of W_h both directions take each step together, which saves calls. Above, one direction runs
 # after the other, so that its weights stay in the cache from step to step.
@@ -41,81 +42,58 @@ JOINT_BYTES = 1 << 22
 
 
 def scan_packed(
-    inputs: Tensor,
-    columns: list[int],
-    keeps: Tensor | None,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: list[Weights],
-    limits: Limits,
-) -> tuple[Tensor, Tensor, Tensor]:
+    inputs: Tensor, order: ReadingOrder, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
+) -> Scanned:
     """Scans one layer.
 
-    Args:
-        inputs: `(D, N, P)`, the words step by step, in each direction's reading order.
-        columns: b_t of every step, never rising.
-        keeps: `(D, N)`, False on words before which the state is reset; None means no resets.
-        hidden: `(D, P, B)`, the state before the first step, texts by falling word count.
-        cell: `(D, H, B)`, also before the first step; may have another dtype than the rest.
-        weights: of each direction.
-        limits: of all directions.
-
-    Returns:
-        `(D, N, P)`, the state h_t after each word; then `hidden` and `cell` after each text's last word.
+    Maps inputs `(D, N, P)`, each direction in its reading order, and the state before the first step, hidden
+    `(D, P, B)` and cell `(D, H, B)`, to h_t after each word and the state after each text's last word, shaped the same.
+    In the state texts are in the order of `order.texts`; the cell may have another dtype than the rest.
     """
     if len(weights) > 1 and weights[0].recurrent.nbytes > JOINT_BYTES:
-        each = (slice(index, index + 1) for index in range(len(weights)))
-        results = [
-            scan_packed(inputs[d], columns, None if keeps is None else keeps[d], hidden[d], cell[d], weights[d], limits)
-            for d in each
-        ]
+        results = []
+        for d in (slice(index, index + 1) for index in range(len(weights))):
+            one = order if order.keeps is None else order._replace(keeps=order.keeps[d])
+            results.append(scan_packed(inputs[d], one, hidden[d], cell[d], weights[d], limits))
         outputs, hiddens, cells = zip(*results, strict=True)
         return torch.cat(outputs), torch.cat(hiddens), torch.cat(cells)
     joint = stack(weights)
     if needs_gradient(inputs, hidden, cell, *joint):
-        return _PackedScan.apply(columns, keeps, limits, inputs, hidden, cell, *joint)
-    return run_packed(inputs, columns, keeps, hidden, cell, joint, limits, None)
+        return _PackedScan.apply(order, limits, inputs, hidden, cell, *joint)
+    return run_packed(inputs, order, hidden, cell, joint, limits, None)
 
 
 class _PackedScan(torch.autograd.Function):
     """All steps with their gradient; can be differentiated once."""
 
     @staticmethod
-    def forward(
-        ctx: Any, columns: list[int], keeps: Tensor | None, limits: Limits, *tensors: Any
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, order: ReadingOrder, limits: Limits, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
         weights = Weights(*parameters)
-        (directions, num_words, size), width = inputs.shape, cell.shape[1]
-        like_cells = inputs.new_empty(0, dtype=wide(cell.dtype))
-        trace = Trace(
-            like_cells.new_empty(directions * 4 * width * num_words),
-            like_cells.new_empty(directions * width * num_words),
-            like_cells.new_empty(directions * width * num_words),
-            inputs.new_empty(directions * size * num_words),
-        )
-        outputs, last_hidden, last_cell = run_packed(inputs, columns, keeps, hidden, cell, weights, limits, trace)
-        ctx.save_for_backward(
-            inputs, hidden, weights.inputs, weights.recurrent, weights.projection, keeps, outputs, *trace
-        )
-        ctx.columns, ctx.limits = columns, limits
-        return outputs, last_hidden, last_cell
+        directions, num_words, _ = inputs.shape
+        num_cells, dtype = directions * cell.shape[1] * num_words, wide(cell.dtype)
+        gates, cells, previous_cells = (inputs.new_empty(n * num_cells, dtype=dtype) for n in (4, 1, 1))
+        trace = Trace(gates, cells, previous_cells, projected=inputs.new_empty(inputs.numel()))
+        results = run_packed(inputs, order, hidden, cell, weights, limits, trace)
+        ctx.save_for_backward(inputs, hidden, weights.inputs, weights.recurrent, weights.projection, results[0], *trace)
+        ctx.order, ctx.limits = order, limits
+        return results
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, hidden, input_weight, recurrent, projection, keeps, outputs, *saved = ctx.saved_tensors
+        inputs, hidden, input_weight, recurrent, projection, outputs, *saved = ctx.saved_tensors
         # Columns of texts that ended before a step hold the gradient of their last state.
         d_hidden, d_wide_cell = d_hidden.clone(), d_cell.to(wide(d_cell.dtype), copy=True)
         d_gates, d_projected, memories = run_packed_back(
-            Trace(*saved), ctx.columns, keeps, d_outputs, d_hidden, d_wide_cell, recurrent, projection, ctx.limits
+            Trace(*saved), ctx.order, d_outputs, d_hidden, d_wide_cell, recurrent, projection, ctx.limits
         )
-        previous_hidden = _previous(outputs, hidden, ctx.columns)
-        if keeps is not None:
-            previous_hidden = previous_hidden * keeps.unsqueeze(-1)
+        previous_hidden = _previous(outputs, hidden, ctx.order.columns)
+        if ctx.order.keeps is not None:
+            previous_hidden = previous_hidden * ctx.order.keeps.unsqueeze(-1)
         return (
-            *(None, None, None),
-            torch.bmm(d_gates.transpose(1, 2), input_weight) if ctx.needs_input_grad[3] else None,
+            *(None, None),
+            torch.bmm(d_gates.transpose(1, 2), input_weight) if ctx.needs_input_grad[2] else None,
             d_hidden,
             d_wide_cell.to(d_cell.dtype),
             torch.bmm(d_gates, inputs),

@@ -9,27 +9,23 @@ from torch import Tensor
 from .column_products import multiply_back, stored_as_rows
 from .packed_steps import Trace
 from .parameters import Limits
+from .reading_order import ReadingOrder
 
 
 class _Factors(NamedTuple):
-    """What the gradient of a run, all steps with b_t texts, needs besides incoming ones; each `(steps, D, ., b_t)`.
+    """What the gradient of a run, all steps with b_t texts, needs besides incoming ones; each `(steps, D, ., b_t)`."""
 
-    They are f_t; o_t (1 - tanh^2 c_t); 1[a_t] and 1[p_t], or None without a limit; the factors of dz_t, which each step
-    turns into dz_t in place; and m_t.
-    """
-
-    forget_gate: Tensor
-    to_cell: Tensor
-    inside_cell: Tensor | None
-    inside_hidden: Tensor | None
-    gates: Tensor
-    memories: Tensor
+    forget_gate: Tensor  # f_t
+    to_cell: Tensor  # o_t (1 - tanh^2 c_t)
+    inside_cell: Tensor | None  # 1[a_t], or None without a limit
+    inside_hidden: Tensor | None  # 1[p_t], or None without a limit
+    gates: Tensor  # the factors of dz_t, which each step turns into dz_t in place
+    memories: Tensor  # m_t
 
 
 def run_packed_back(
     trace: Trace,
-    columns: list[int],
-    keeps: Tensor | None,
+    order: ReadingOrder,
     d_outputs: Tensor,
     d_hidden: Tensor,
     d_cell: Tensor,
@@ -43,7 +39,7 @@ def run_packed_back(
     """
     (directions, stop, size), width = d_outputs.shape, d_cell.shape[1]
     d_gates, d_projected, memories = (d_outputs.new_empty(directions, n, stop) for n in (4 * width, size, width))
-    for count, steps in reversed([(count, len(list(run))) for count, run in groupby(columns)]):
+    for count, steps in reversed([(count, len(list(run))) for count, run in groupby(order.columns)]):
         words = slice(stop - steps * count, stop)
         stop = words.start
         factors = _factors(trace, words, count, (directions, size, width), limits, projection is not None)
@@ -62,9 +58,9 @@ def run_packed_back(
             of_output[step] *= d_memory
             torch.mul(d_here, factors.forget_gate[step], out=d_cell[..., :count])
             d_hidden[..., :count] = multiply_back(recurrent, factors.gates[step].to(recurrent.dtype))
-            if keeps is not None:
-                d_hidden[..., :count] *= keeps[:, None, here]
-                d_cell[..., :count] *= keeps[:, None, here]
+            if order.keeps is not None:
+                d_hidden[..., :count] *= order.keeps[:, None, here]
+                d_cell[..., :count] *= order.keeps[:, None, here]
         for of_words, of_steps in ((d_gates, factors.gates), (memories, factors.memories)):
             of_words[..., words].unflatten(2, (steps, count)).copy_(of_steps.permute(1, 2, 0, 3))
     return d_gates, d_projected, memories

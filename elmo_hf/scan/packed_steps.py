@@ -1,7 +1,7 @@
 """The steps of the packed scan forward; `packed.py` has the equations and the glossary.
 
-Without gradient a run, the steps with b_t texts each, computes in the same memory at every step. With gradient each
-step leaves a `Trace`.
+Without gradient all steps of a run, those with equal b_t, compute in the same memory. With gradient each step leaves a
+`Trace`.
 """
 
 from itertools import accumulate, groupby
@@ -11,56 +11,47 @@ import torch
 from torch import Tensor
 
 from .column_products import columns_in, multiply, num_blocks, stored_as_rows
-from .parameters import Limits, Weights
+from .parameters import Limits, Scanned, Weights
+from .reading_order import ReadingOrder
 
 # Words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
 BLOCK_WORDS = 128
 
 
 class Trace(NamedTuple):
-    """What the steps leave for the gradient, step after step in one piece of memory.
+    """What the steps leave for the gradient, step after step in one piece of memory."""
 
-    Attributes:
-        gates: `(D 4H N,)`, i, f, g, o; the part of a step is `(D, 4H, b_t)`.
-        cells: `(D H N,)`, a_t, before clipping.
-        previous_cells: `(D H N,)`, c_{t-1}, zero where the state is reset.
-        projected: `(D P N,)`, p_t, before clipping.
-    """
-
-    gates: Tensor
-    cells: Tensor
-    previous_cells: Tensor
-    projected: Tensor
+    gates: Tensor  # (D 4H N,), i, f, g, o; the part of a step is (D, 4H, b_t)
+    cells: Tensor  # (D H N,), a_t, before clipping
+    previous_cells: Tensor  # (D H N,), c_{t-1}, zero where the state is reset
+    projected: Tensor  # (D P N,), p_t, before clipping
 
 
 def run_packed(
     inputs: Tensor,
-    columns: list[int],
-    keeps: Tensor | None,
+    order: ReadingOrder,
     hidden: Tensor,
     cell: Tensor,
     weights: Weights,
     limits: Limits,
     trace: Trace | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Scanned:
     """Runs all steps and fills `trace`, if given; the rest is as in `scan_packed`."""
     last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
     state_dtype, cell = cell.dtype, last_cell
     outputs = torch.empty_like(inputs)
-    gate_inputs = _GateInputs(weights, inputs, columns)
-    workspace = _PackedWorkspace(hidden, cell)
-    runs = [(count, len(list(same))) for count, same in groupby(columns)]
+    gate_inputs, place = _GateInputs(weights, inputs, order.columns), _PackedWorkspace(hidden, cell)
+    runs = [(count, len(list(same))) for count, same in groupby(order.columns)]
     stop = 0
     for run, (count, steps) in enumerate(runs):
-        place = None
         used_hidden, used_cell = hidden[..., :count], cell[..., :count]
-        for _ in range(steps):
+        for step in range(steps):
             here = slice(stop, stop + count)
             stop = here.stop
-            if place is None or trace is not None:
-                place = workspace.place(run, count, trace, here)
-            if keeps is not None:
-                used_hidden, used_cell = (used * keeps[:, None, here] for used in (used_hidden, used_cell))
+            if step == 0 or trace is not None:
+                place.move(run, count, trace, here)
+            if order.keeps is not None:
+                used_hidden, used_cell = (used * order.keeps[:, None, here] for used in (used_hidden, used_cell))
             if trace is not None:
                 _part(trace.previous_cells, here, *used_cell.shape[:2]).copy_(used_cell)
             gate_inputs.put(here, place.products)
@@ -95,7 +86,6 @@ class _GateInputs:
     """W_x x_t + b of each step, with the products of many words computed at once."""
 
     def __init__(self, weights: Weights, inputs: Tensor, columns: list[int]) -> None:
-        """Takes what `scan_packed` takes; computes nothing yet."""
         directions, num_words, _ = inputs.shape
         self.weight, self.inputs, self.ends = weights.inputs, inputs, list(accumulate(columns))
         self.num_words = min(max([BLOCK_WORDS, *columns]), 2 * num_words)
@@ -127,58 +117,40 @@ class _GateInputs:
             self.products = by_words.copy_(self.products)
 
 
-class _Place(NamedTuple):
-    """Memory of one step, each `(D, ., b_t)`.
+class _PackedWorkspace:
+    """Memory for the steps of a scan and its views for one step, each `(D, ., b_t)`, at the beginning of the memory.
 
-    These may share memory: gates and products, raw_cell (a_t) and cell (c_t), raw_hidden (p_t) and hidden (h_t). The
-    gates of each name are views of `gates`. `gates` and the cells are at least float32.
+    Views may share memory: gates and products, raw_cell (a_t) and cell (c_t), raw_hidden (p_t) and hidden (h_t). The
+    cells of even and odd runs alternate. Gates and cells are at least float32.
     """
 
-    products: Tensor
-    gates: Tensor
-    input_and_forget_gate: Tensor
-    input_gate: Tensor
-    forget_gate: Tensor
-    candidate: Tensor
-    output_gate: Tensor
-    raw_cell: Tensor
-    cell: Tensor
-    tanh_cell: Tensor
-    memory: Tensor
-    raw_hidden: Tensor
-    hidden: Tensor
-
-
-class _PackedWorkspace:
-    """Memory for the steps of a scan; a step uses the beginning. Cells of even and odd runs alternate."""
-
     def __init__(self, hidden: Tensor, cell: Tensor) -> None:
-        """Takes the states of all texts, in the dtypes of the computation."""
         self.directions, self.size, self.width = len(hidden), hidden.shape[1], cell.shape[1]
-        self.products = hidden.new_empty(4 * cell.numel())
-        self.gates = None if cell.dtype == hidden.dtype else cell.new_empty(4 * cell.numel())
-        self.cells, self.tanh_cells = cell.new_empty(2, cell.numel()), cell.new_empty(cell.numel())
-        self.memories, self.hidden = hidden.new_empty(cell.numel()), hidden.new_empty(hidden.numel())
+        self.all_products = hidden.new_empty(4 * cell.numel())
+        self.all_gates = None if cell.dtype == hidden.dtype else cell.new_empty(4 * cell.numel())
+        self.all_cells, self.all_tanh_cells = cell.new_empty(2, cell.numel()), cell.new_empty(cell.numel())
+        self.all_memories, self.all_hidden = hidden.new_empty(cell.numel()), hidden.new_empty(hidden.numel())
 
-    def place(self, run: int, count: int, trace: Trace | None, here: slice) -> _Place:
-        """The memory of all steps of a run; or of one step, if a trace keeps part of it."""
-        cell, tanh_cell, memory = (
-            columns_in(memory, self.directions, self.width, count)
-            for memory in (self.cells[run % 2], self.tanh_cells, self.memories)
+    def move(self, run: int, count: int, trace: Trace | None, here: slice) -> None:
+        """Sets the views for all steps of a run; or for the step `here`, if a trace keeps part of it."""
+        directions, size, width = self.directions, self.size, self.width
+        self.cell, self.tanh_cell, self.memory = (
+            columns_in(memory, directions, width, count)
+            for memory in (self.all_cells[run % 2], self.all_tanh_cells, self.all_memories)
         )
-        hidden = columns_in(self.hidden, self.directions, self.size, count)
-        products = columns_in(self.products, self.directions, 4 * self.width, count)
+        self.hidden = columns_in(self.all_hidden, directions, size, count)
+        self.products = self.gates = columns_in(self.all_products, directions, 4 * width, count)
+        self.raw_cell, self.raw_hidden = self.cell, self.hidden
         if trace is not None:
-            gates = _part(trace.gates, here, self.directions, 4 * self.width)
-            raw_cell = _part(trace.cells, here, self.directions, self.width)
-            raw_hidden = _part(trace.projected, here, self.directions, self.size)
-            if gates.dtype == products.dtype:
-                products = gates
-        else:
-            raw_cell, raw_hidden = cell, hidden
-            gates = products if self.gates is None else columns_in(self.gates, self.directions, 4 * self.width, count)
-        pair, (i, f, g, o) = gates[:, : 2 * self.width], gates.split(self.width, dim=1)
-        return _Place(products, gates, pair, i, f, g, o, raw_cell, cell, tanh_cell, memory, raw_hidden, hidden)
+            self.gates = _part(trace.gates, here, directions, 4 * width)
+            self.raw_cell = _part(trace.cells, here, directions, width)
+            self.raw_hidden = _part(trace.projected, here, directions, size)
+            if self.gates.dtype == self.products.dtype:
+                self.products = self.gates
+        elif self.all_gates is not None:
+            self.gates = columns_in(self.all_gates, directions, 4 * width, count)
+        self.input_and_forget_gate = self.gates[:, : 2 * width]
+        self.input_gate, self.forget_gate, self.candidate, self.output_gate = self.gates.split(width, dim=1)
 
 
 def _part(memory: Tensor, words: slice, directions: int, height: int) -> Tensor:

@@ -1,25 +1,20 @@
 """The parameters of an LSTM with projection, as the scans take them. Glossary: D directions, P projection, H cell."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+Scanned = tuple[Tensor, Tensor, Tensor]  # outputs, then hidden and cell after the last word
+
 
 class Weights(NamedTuple):
-    """The parameters of one direction, or of D directions with D as the first axis of each shape.
+    """The parameters of one direction, or of D directions with D as the first axis of each shape."""
 
-    Attributes:
-        inputs: `(4H, P)`, W_x.
-        bias: `(4H,)`, b, with the forget bias added.
-        recurrent: `(4H, P)`, W_h.
-        projection: `(P, H)`, W_p, or None if P = H and nothing is projected.
-    """
-
-    inputs: Tensor
-    bias: Tensor
-    recurrent: Tensor
-    projection: Tensor | None
+    inputs: Tensor  # (4H, P), W_x
+    bias: Tensor  # (4H,), b, with the forget bias added
+    recurrent: Tensor  # (4H, P), W_h
+    projection: Tensor | None  # (P, H), W_p, or None if P = H and nothing is projected
 
 
 class Limits(NamedTuple):
@@ -32,16 +27,12 @@ class Limits(NamedTuple):
 def stack(weights: list[Weights]) -> Weights:
     """Joins the parameters of several directions; those of a single direction are not copied."""
 
-    def join(parts: list[Tensor]) -> Tensor:
+    def join(parts: tuple[Any, ...]) -> Any:
+        if parts[0] is None:
+            return None
         return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
-    projections = [direction.projection for direction in weights if direction.projection is not None]
-    return Weights(
-        join([direction.inputs for direction in weights]),
-        join([direction.bias for direction in weights]),
-        join([direction.recurrent for direction in weights]),
-        join(projections) if projections else None,
-    )
+    return Weights(*map(join, zip(*weights, strict=True)))
 
 
 def needs_gradient(*tensors: Tensor | None) -> bool:

@@ -17,11 +17,7 @@ _requested: ContextVar[str | None] = ContextVar("scan_path", default=None)
 
 @contextmanager
 def scan_path(path: str) -> Iterator[None]:
-    """Requests one of `PATHS` for the duration of the `with` block, in this thread.
-
-    Raises:
-        ValueError: if `path` is not in `PATHS`.
-    """
+    """Requests a path for the `with` block, in this thread; raises ValueError if it is not one of `PATHS`."""
     if path not in PATHS:
         raise ValueError(f"`path` must be one of {', '.join(PATHS)}, found {path!r}.")
     token = _requested.set(path)

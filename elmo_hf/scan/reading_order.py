@@ -18,32 +18,20 @@ from torch import Tensor
 
 
 class ReadingOrder(NamedTuple):
-    """How the words of a batch are read.
+    """How the words of a batch are read."""
 
-    Attributes:
-        texts: `(B,)`, the batch row of each text, by falling word count.
-        ranks: `(B,)`, the inverse: the index in `texts` of each batch row.
-        places: `(2, N)`, for each word read, forward and backward: its index among the B T positions.
-        columns: b_t of every step.
-        keeps: `(2, N)`, False on words before which the state is reset; None means no resets.
-        keeps_at_end: `(2, B)`, False on texts whose state is reset after the last word, in the order of `texts`.
-    """
-
-    texts: Tensor
-    ranks: Tensor
-    places: Tensor
-    columns: list[int]
-    keeps: Tensor | None
-    keeps_at_end: Tensor | None
+    texts: Tensor  # (B,), the batch row of each text, by falling word count
+    ranks: Tensor  # (B,), the inverse: the index in `texts` of each batch row
+    places: Tensor  # (2, N), for each word read, forward and backward: its index among the B T positions
+    columns: list[int]  # b_t of every step
+    keeps: Tensor | None  # (2, N), False on words before which the state is reset; None means no resets
+    keeps_at_end: Tensor | None  # (2, B), in the order of `texts`, False on those reset after the last word
 
 
 def reading_order(mask: Tensor, resets: tuple[Tensor, Tensor] | None = None) -> ReadingOrder:
-    """Computes the reading order; waits for the GPU, if the mask is there.
+    """Computes the reading order from `mask` and `resets` of a `BatchLayout`; waits for the GPU, if they are there.
 
-    Args:
-        mask: `(B, T)`, True on words.
-        resets: for each direction `(B, T)`, True where its state is set to zero; a reset between words applies to the
-            next word read.
+    A reset between words applies to the next word read.
     """
     lengths = mask.sum(dim=1)
     texts = lengths.argsort(descending=True, stable=True)
@@ -60,11 +48,5 @@ def reading_order(mask: Tensor, resets: tuple[Tensor, Tensor] | None = None) -> 
         resets_before.scatter_add_(1, step, reset.long())  # column n: before the word read after n others
         keeps.append(resets_before.gather(1, step).flatten()[place] == 0)
         keeps_at_end.append(resets_before.gather(1, lengths.unsqueeze(1)).squeeze(1)[texts] == 0)
-    return ReadingOrder(
-        texts,
-        ranks,
-        places,
-        torch.bincount(steps[0]).tolist(),
-        torch.stack(keeps) if keeps else None,
-        torch.stack(keeps_at_end) if keeps else None,
-    )
+    stacked = [torch.stack(flags) if flags else None for flags in (keeps, keeps_at_end)]
+    return ReadingOrder(texts, ranks, places, torch.bincount(steps[0]).tolist(), *stacked)

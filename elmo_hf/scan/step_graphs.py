@@ -40,18 +40,16 @@ class StepGraphs:
             work()
             return
         graph = self._graphs.get(key)
-        is_done = False
-        if graph is None and key in self._graphs:
+        if graph is not None:
+            graph.replay()
+        elif key in self._graphs:
             graph = self._capture(work, result)
-            is_done = graph is not None
+        if graph is None:
+            work()
         self._graphs[key] = graph
         self._graphs.move_to_end(key)
         if len(self._graphs) > MAX_GRAPHS:
             self._graphs.popitem(last=False)
-        if graph is None:
-            work()
-        elif not is_done:
-            graph.replay()
 
     def _capture(self, work: Callable[[], None], result: Tensor) -> torch.cuda.CUDAGraph | None:
         """Captures `work` and replays it once; returns None if that fails."""
@@ -69,12 +67,8 @@ class StepGraphs:
             current.wait_stream(side)
             expected = result.clone()
             graph = torch.cuda.CUDAGraph()
-            capture = torch.cuda.graph(
-                graph,
-                pool=self._pool,
-                stream=self._stream,
-                capture_error_mode="thread_local",  # data loader threads may continue
-            )
+            # In the mode "thread_local" data loader threads may continue.
+            capture = torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local")
             with torch.cuda.stream(current), capture:  # the outer context restores the stream if the inner one fails
                 work()
             result.zero_()

@@ -1,12 +1,11 @@
 """What a step of a biLM layer computes between its matrix products, in Triton: two kernels forward, two backward.
 
-The equations are those of `packed.py`. The vendor's library computes the products; a kernel computes everything between
-two of them, for both directions at once, so a step is two products and two kernels either way:
+The equations are those of `packed.py`. A kernel computes everything between two products, for both directions at once:
 
     forward     r = W_h h_{t-1}  |  cell_step: z_t to c_t and m_t  |  p_t = W_p m_t       |  hidden_step: p_t to h_t
     backward    hidden_gradient_step: dh_t, dp_t  |  dm_t = W_p^T dp_t  |  cell_gradient_step: dz_t  |  r = W_h^T dz_t
 
-m_t = o_t tanh(c_t) is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset comes after
+m_t is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset comes after
 the product, (W_h h) keeps instead of W_h (h keeps), which saves a second copy of h. a_t is not kept; the backward pass
 computes it again from the gates and c_{t-1}.
 

@@ -4,9 +4,8 @@ In `packed.py` a step is some fifteen small operations, and a GPU waits for the 
 two products is one kernel; `triton_kernels.py` has their order. Products with the inputs and gradients of the weights
 are one product each for all steps, or for a block of steps.
 
-The cell is float32 between steps, and all arithmetic in a kernel is float32. Products follow torch's own switches
-(TF32, reduced precision). Padding is computed like words and thrown away: to skip it, Python would have to wait for
-the GPU.
+The cell is float32 between steps. Products follow torch's own switches (TF32, reduced precision). Padding is computed
+like words and thrown away: to skip it, Python would have to wait for the GPU.
 
 Memory for the gradient: 4H + 2P numbers per word, direction and layer (gates, p, h) and H in float32 (c); about
 4H + P and H in float32 more during the backward pass.
@@ -29,7 +28,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from transformers.utils import logging
 
-from .parameters import Limits, Weights, needs_gradient, stack
+from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .step_graphs import StepGraphs
 from .triton_kernels import IS_INTERPRETED, triton
 from .triton_steps import Steps, run_steps, run_steps_back
@@ -67,20 +66,12 @@ def is_available(device: torch.device, dtype: torch.dtype) -> bool:
 
 def scan_triton(
     inputs: Tensor, is_word: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Scanned:
     """Scans one layer and never waits for the GPU.
 
-    Args:
-        inputs: `(D, T, B, P)`, each direction in its reading order.
-        is_word: `(D, T, B)`, bytes, 0 where the state does not change.
-        keeps: `(D, T, B)`, bytes, 0 where the state is reset before the step.
-        hidden: `(D, B, P)`, the state before the first step.
-        cell: `(D, B, H)`, also before the first step, float32.
-        weights: of each direction.
-        limits: of both directions.
-
-    Returns:
-        `(D, T, B, P)`, the state h_t after each step; then `hidden` and `cell` after the last one.
+    Maps inputs `(D, T, B, P)`, each direction in its reading order, flags as in `Steps`, and the state before the first
+    step, hidden `(D, B, P)` and cell `(D, B, H)`, float32, to h_t after each step and the state after the last one,
+    shaped the same.
     """
     with torch.cuda.device_of(inputs):
         if needs_gradient(inputs, hidden, cell, *(weight for parts in weights for weight in parts)):
@@ -96,17 +87,11 @@ class _TritonScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, is_word: Tensor, keeps: Tensor, limits: Limits, *tensors: Any) -> tuple[Tensor, Tensor]:
         inputs, hidden, cell, input_weight, bias, recurrent, projection = tensors
-        directions, length, batch, size = inputs.shape
-        width = cell.shape[-1]
+        (directions, length, batch, size), width = inputs.shape, cell.shape[-1]
         gates = torch.baddbmm(bias.unsqueeze(1), inputs.flatten(1, 2), input_weight.transpose(1, 2))
-        steps = Steps(
-            gates.unflatten(1, (length, batch)),
-            is_word,
-            keeps,
-            inputs.new_empty(directions, length + 1, batch, width, dtype=torch.float32),
-            inputs.new_empty(inputs.shape),
-            inputs.new_empty(directions, length + 1, batch, size),
-        )
+        cells = inputs.new_empty(directions, length + 1, batch, width, dtype=torch.float32)
+        projected, all_hidden = inputs.new_empty(inputs.shape), inputs.new_empty(directions, length + 1, batch, size)
+        steps = Steps(gates.unflatten(1, (length, batch)), is_word, keeps, cells, projected, all_hidden)
         steps.hidden[:, 0], steps.cells[:, 0] = hidden, cell
         products, memory = (inputs.new_empty(directions, batch, n * width) for n in (4, 1))
         run_steps(steps, products, memory, recurrent, projection, limits, keeps_gates=True)
@@ -161,11 +146,10 @@ class _GraphWorkspace:
         self.graphs = StepGraphs(like.device)
 
     def view(self, name: str, *shape: int) -> Tensor:
-        """The beginning of one of its tensors, with shape `shape`."""
+        """The beginning of one of its tensors."""
         return getattr(self, name)[: math.prod(shape)].view(shape)
 
     def steps(self, directions: int, length: int, batch: int, width: int, size: int) -> Steps:
-        """Memory of `length` steps."""
         words, states = (directions, length, batch), (directions, length + 1, batch)
         return Steps(
             self.view("gates", *words, 4 * width),
@@ -199,8 +183,7 @@ def _scan_blocks(
     inputs: Tensor, is_word: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> tuple[Tensor, Tensor]:
     """All steps without gradient, in blocks; returns h of all steps and the last cell."""
-    directions, length, batch, size = inputs.shape
-    width = cell.shape[-1]
+    (directions, length, batch, size), width = inputs.shape, cell.shape[-1]
     padded = -(-batch // BATCH_MULTIPLE) * BATCH_MULTIPLE
     outputs = inputs.new_empty(inputs.shape)
     with _lock:
@@ -242,10 +225,6 @@ def _blocks(length: int, longest: int) -> Iterator[slice]:
 
 def _precision() -> tuple[Any, ...]:
     """Torch's switches for matrix products, which a captured graph no longer reads."""
-    names = (
-        "fp32_precision",
-        "allow_fp16_accumulation",
-        *(f"allow_{t}_reduced_precision_reduction" for t in ("bf16", "fp16")),
-    )
-    switches = torch.backends.cuda.matmul
-    return (torch.get_float32_matmul_precision(), *(getattr(switches, name, None) for name in names))
+    allowed = ("fp16_accumulation", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction")
+    names = ["fp32_precision", *(f"allow_{name}" for name in allowed)]
+    return (torch.get_float32_matmul_precision(), *(getattr(torch.backends.cuda.matmul, name, None) for name in names))

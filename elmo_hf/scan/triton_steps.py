@@ -12,28 +12,18 @@ from torch import Tensor
 from .parameters import Limits
 from .triton_kernels import cell_gradient_step, cell_step, hidden_gradient_step, hidden_step
 
-# Elements per program of a kernel.
-BLOCK = 512
+BLOCK = 512  # elements per program of a kernel
 
 
 class Steps(NamedTuple):
-    """Memory of T steps.
+    """Memory of T steps."""
 
-    Attributes:
-        gates: `(D, T, B, 4H)`, W_x x_t + b; after the step i, f, g, o, if kept.
-        is_word: `(D, T, B)`, 0 where the state does not change.
-        keeps: `(D, T, B)`, 0 where the state is reset before the step.
-        cells: `(D, T + 1, B, H)`, c, float32.
-        projected: `(D, T, B, P)`, p_t, before clipping.
-        hidden: `(D, T + 1, B, P)`, h.
-    """
-
-    gates: Tensor
-    is_word: Tensor
-    keeps: Tensor
-    cells: Tensor
-    projected: Tensor
-    hidden: Tensor
+    gates: Tensor  # (D, T, B, 4H), W_x x_t + b; after the step i, f, g, o, if kept
+    is_word: Tensor  # (D, T, B), bytes, 0 where the state does not change
+    keeps: Tensor  # (D, T, B), bytes, 0 where the state is reset before the step
+    cells: Tensor  # (D, T + 1, B, H), c, float32
+    projected: Tensor  # (D, T, B, P), p_t, before clipping
+    hidden: Tensor  # (D, T + 1, B, P), h
 
 
 def run_steps(
@@ -45,17 +35,15 @@ def run_steps(
     limits: Limits,
     keeps_gates: bool,
 ) -> None:
-    """Runs all steps and allocates nothing.
+    """Runs all steps and allocates nothing; products `(D, B, 4H)` and memory `(D, B, H)` are scratch.
 
-    products `(D, B, 4H)` and memory `(D, B, H)` are scratch; recurrent `(D, 4H, P)` is W_h, projection `(D, P, H)` W_p.
     A gradient needs `keeps_gates`.
     """
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
-    size = steps.hidden.shape[-1]
+    size, flags = steps.hidden.shape[-1], (steps.is_word, steps.keeps)
     recurrent, projection = recurrent.transpose(1, 2), None if projection is None else projection.transpose(1, 2)
     cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
     cell_count, hidden_count = directions * batch * width, directions * batch * size
-    flags = (steps.is_word, steps.keeps)
     target = steps.projected if projection is None else memory
     options = {"WIDTH": width, "KEEPS_GATES": keeps_gates, "IS_PROJECTED": projection is not None, "BLOCK": BLOCK}
     for step in range(length):
@@ -74,18 +62,15 @@ def run_steps(
 def run_steps_back(
     steps: Steps, d_outputs: Tensor, d_last_cell: Tensor, recurrent: Tensor, projection: Tensor | None, limits: Limits
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Runs all steps backward, which ran forward with `keeps_gates`.
+    """Runs all steps backward, which ran forward with `keeps_gates`; d_outputs `(D, T, B, P)`, e, is contiguous.
 
-    d_outputs `(D, T, B, P)` is e, contiguous; d_last_cell `(D, B, H)` is float32.
-
-    Returns:
-        dz `(D, T, B, 4H)` and dp `(D, T, B, P)`; dh `(D, B, P)` and dc `(D, B, H)` before the first step, in float32.
+    Returns dz `(D, T, B, 4H)` and dp `(D, T, B, P)`; dh `(D, B, P)` and dc `(D, B, H)` before the first step. Like
+    d_last_cell `(D, B, H)`, dh and dc are float32.
     """
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
-    size = steps.hidden.shape[-1]
+    size, flags = steps.hidden.shape[-1], (steps.is_word, steps.keeps)
     cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
     cell_count, hidden_count = directions * batch * width, directions * batch * size
-    flags = (steps.is_word, steps.keeps)
     d_gates, d_projected = torch.empty_like(steps.gates), torch.empty_like(steps.projected)
     d_memory = d_projected if projection is None else d_gates.new_empty(directions, batch, width)
     # No gradient arrives from beyond the last step; that of its hidden state is in the gradient of the outputs.

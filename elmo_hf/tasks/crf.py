@@ -14,12 +14,12 @@ Glossary: N texts, W words of the longest text, K labels; e emissions `(N, W, K)
 Words come first in their row, and padding leaves messages unchanged.
 
 Deliberate differences from common implementations: the loss sums over unknown labels (`ignore_index`), so it is exact
-for partly labelled texts; an illegal transition keeps its parameter and is masked on use, so that weight decay cannot
-make it possible again.
+for partly labelled texts; illegal transitions are masked on use, so that weight decay cannot make them possible again.
 """
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from ..scan.operator import State, Stepped, scan_words
 
@@ -28,13 +28,7 @@ IMPOSSIBLE = -1e4
 
 
 class LinearChainCRF(nn.Module):
-    """Scores label sequences.
-
-    Attributes:
-        transitions: `(K, K)`, from row to column.
-        start: `(K,)`.
-        end: `(K,)`.
-    """
+    """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`."""
 
     def __init__(self, labels: list[str]) -> None:
         """Takes the names of the K labels."""
@@ -47,14 +41,15 @@ class LinearChainCRF(nn.Module):
         self._impossible = [[not may_follow(first, second, labels) for second in labels] for first in labels]
         self._impossible_start = [not may_follow("O", label, labels) for label in labels]
 
+    def init_parameters(self) -> None:
+        """Starts from zeros."""
+        for parameter in self.parameters():
+            init.zeros_(parameter)
+
     def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, ignore_index: int = -100) -> Tensor:
         """Negative log-likelihood, summed over texts, in float32 at least.
 
-        Args:
-            emissions: `(N, W, K)`.
-            labels: `(N, W)`, `ignore_index` if a word's label is unknown.
-            mask: `(N, W)`, True on words, which come first.
-            ignore_index: any number that is not a label.
+        `labels` are `(N, W)`, `ignore_index` where unknown; `mask` `(N, W)` is True on words, which come first.
 
         Raises:
             ValueError: if a label is out of range, or may not follow the one before it.
@@ -62,9 +57,8 @@ class LinearChainCRF(nn.Module):
         is_known = mask & (labels != ignore_index)
         self._check_labels(labels, is_known)
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
-        agrees |= ~is_known.unsqueeze(-1)
         emissions = _wide(emissions)
-        both = torch.cat([emissions, emissions.masked_fill(~agrees, IMPOSSIBLE)])
+        both = torch.cat([emissions, emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)])
         log_partition, log_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
         return (log_partition - log_agreeing).sum()
 
@@ -143,17 +137,14 @@ class LinearChainCRF(nn.Module):
             before = "the beginning of a text" if word == 0 else repr(self.labels[int(labels[text, word - 1])])
             raise ValueError(
                 f"label {self.labels[int(labels[text, word])]!r} cannot follow {before}, found at word {word} of text "
-                f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme, where an entity begins "
-                "with B-."
+                f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme: an entity begins with B-."
             )
 
 
 def may_follow(first: str, second: str, labels: list[str]) -> bool:
     """Whether IOB2 lets label `second` follow `first` ("O" before a text); without a `B-X`, `I-X` is free."""
     prefix, _, kind = second.partition("-")
-    if prefix != "I" or f"B-{kind}" not in labels:
-        return True
-    return first in (f"B-{kind}", f"I-{kind}")
+    return prefix != "I" or f"B-{kind}" not in labels or first in (f"B-{kind}", f"I-{kind}")
 
 
 def _by_word(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

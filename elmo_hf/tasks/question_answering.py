@@ -11,9 +11,8 @@ The answer is the span i <= j < i + max_answer_words with the largest start_i + 
 Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 
 Deliberate differences from the paper's BiDAF: attention goes from context to question only, without the term for c_i
-alone, which would cancel in the softmax; start and end are predicted in the same way. From other models of
-transformers: logits outside the context are the lowest number, so a question without an answer has no position to point
-at, and the loss ignores it.
+alone, which would cancel in the softmax; start and end are predicted alike. From other models of transformers: logits
+outside the context are the lowest number, so the loss ignores a question without an answer: it has nowhere to point.
 """
 
 from collections.abc import Sequence
@@ -47,14 +46,7 @@ class QuestionAttention(nn.Module):
 
 
 class Answer(NamedTuple):
-    """A span of a context.
-
-    Attributes:
-        text: its characters, `context[start:end]`.
-        start: its first character.
-        end: the character after its last one.
-        score: product of the probabilities of its first and last word.
-    """
+    """A span `context[start:end]`; `score` is the product of the probabilities of its first and last word."""
 
     text: str
     start: int
@@ -69,14 +61,9 @@ def extract_answers(
     contexts: Sequence[str],
     max_answer_words: int = 30,
 ) -> list[Answer]:
-    """Finds the best answer in each context; its text is empty if the context has no words.
+    """Finds the best answer in each of B contexts; its text is empty if the context has no words.
 
-    Args:
-        start_logits: `(B, T)`, from `ElmoForQuestionAnswering`.
-        end_logits: `(B, T)`.
-        offset_mapping: `(B, T, 2)`, from the tokenizer with `return_offsets_mapping=True`.
-        contexts: B texts.
-        max_answer_words: length of the longest answer, in words.
+    The logits `(B, T)` are the model's, `offset_mapping` `(B, T, 2)` the tokenizer's (`return_offsets_mapping=True`).
     """
     answers = []
     for start, end, offsets, context in zip(start_logits, end_logits, offset_mapping, contexts, strict=True):
@@ -120,13 +107,12 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     ) -> QuestionAnsweringModelOutput:
         """Scores a batch: `start_logits` and `end_logits` `(B, T)`, and what `ElmoTaskModel` describes.
 
-        Logits outside the context are the lowest number. `start_positions` and `end_positions` `(B,)` are the
-        positions in the row of the answer's first and last word; T or more means no answer.
+        `start_positions` and `end_positions` `(B,)` are those of the answer's first and last word; T or more: none.
 
         Raises:
             ValueError: if a position is not a word of the context.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **kwargs)
         question, context = texts.rows.split(texts.vectors)
         question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))
@@ -148,7 +134,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             loss=loss,
             start_logits=start_logits.contiguous(),
             end_logits=end_logits.contiguous(),
-            hidden_states=tuple(texts.layers) if output_hidden_states else None,
+            hidden_states=texts.layers if output_hidden_states else None,
         )
 
 
@@ -158,10 +144,8 @@ def _check_positions(name: str, positions: Tensor, in_context: Tensor) -> None:
     num_positions = in_context.shape[1]
     flat = positions.reshape(-1)
     is_word = in_context.gather(1, flat.clamp(0, num_positions - 1).unsqueeze(1)).squeeze(1) & (flat >= 0)
-    wrong = (~is_word & (flat < num_positions)).nonzero()
-    if len(wrong) > 0:
-        row = int(wrong[0])
+    for row in (~is_word & (flat < num_positions)).nonzero().flatten().tolist():
         raise ValueError(
-            f"`{name}` must be positions of words of the context, found {int(flat[row])} in row {row}; a question "
+            f"`{name}` must be positions of words of the context, found {flat[row]} in row {row}; a question "
             f"without an answer has the number of positions, {num_positions}, or more."
         )

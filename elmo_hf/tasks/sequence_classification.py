@@ -78,10 +78,9 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     ) -> SequenceClassifierOutput:
         """Classifies a batch: `logits` `(B, num_labels)`, and what `ElmoTaskModel` describes.
 
-        `labels` are `(B,)` classes; `(B, num_labels)` of 0.0 and 1.0 for multi-label classification; `(B,)` or
-        `(B, num_labels)` numbers for regression.
+        `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **kwargs)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))
@@ -90,5 +89,5 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config) + self.mix_penalty()
         return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=tuple(texts.layers) if output_hidden_states else None
+            loss=loss, logits=logits, hidden_states=texts.layers if output_hidden_states else None
         )

@@ -1,7 +1,6 @@
 """The layers between ELMo and a task's classifier (Peters et al. 2018, §3.3).
 
-The paper adds ELMo to a task's recurrent network in two places, each with its own scalar mix: to its input and to its
-output.
+The paper adds ELMo to the input and the output of a task's recurrent network, each time with its own scalar mix.
 
     none    e_t = ELMo_t
     lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' if there are two representations
@@ -64,11 +63,7 @@ class TaskEncoder(nn.Module):
     """Makes the word vectors for a task's classifier, of `output_size` D."""
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Builds what the config's `task_encoder` names.
-
-        Raises:
-            ValueError: if there are more representations than places for them.
-        """
+        """Builds what `task_encoder` names; a `ValueError` if there are more representations than places for them."""
         super().__init__()
         most = 2 if config.task_encoder == "lstm" else 1
         if config.num_output_representations > most:
@@ -80,14 +75,11 @@ class TaskEncoder(nn.Module):
         self.output_size = 2 * config.projection_size
         if config.task_encoder == "lstm":
             self.lstm = BiLSTM(3 * config.projection_size, config.task_hidden_size)
-            beside_output = config.num_output_representations - 1
-            self.output_size = 2 * config.task_hidden_size + beside_output * 2 * config.projection_size
+            self.output_size *= config.num_output_representations - 1
+            self.output_size += 2 * config.task_hidden_size
 
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Maps x `(N, W, P)` and one or two representations `(N, W, 2P)` to e `(N, W, D)`.
-
-        Without an LSTM, vectors outside `mask` `(N, W)` are arbitrary.
-        """
+        """Maps x `(N, W, P)`, 1 or 2 representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
         if self.lstm is None:
             return representations[0]
         encoded = self.lstm(torch.cat([token_vectors, representations[0]], dim=-1), mask)

@@ -9,12 +9,10 @@ While it is frozen, they can be computed once and passed as `bilm_layers` (see `
 Glossary: B batch, T positions of a row, boundaries and padding included, C characters per word, P projection,
 L layers, N texts, W words of the longest text, D width of an encoded word.
 
-Deliberate difference from other models of transformers: the biLM reads the two texts of a pair, which share a row
-`<S> a </S> <S> b </S>`, apart, each from a state of zeros. The model finds `<S>` in the ids, so that pipelines,
-collators and `datasets` see one row.
+Deliberate difference from other models of transformers: the biLM reads the two texts of a pair apart, each from a state
+of zeros. They share a row `<S> a </S> <S> b </S>` for pipelines, collators and `datasets`; the model finds each `<S>`.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -27,23 +25,17 @@ from .text_rows import TextRows
 
 
 class EncodedTexts(NamedTuple):
-    """The words of a batch, ready for a classifier.
+    """The words of a batch, ready for a classifier: their vectors and places, and the biLM's L+1 layers."""
 
-    Attributes:
-        vectors: `(N, W, D)`, arbitrary after a text's last word.
-        rows: their places in the batch; `rows.mask` `(N, W)` is True on words.
-        layers: the biLM's L+1 layers `(B, T, 2P)`.
-    """
-
-    vectors: Tensor
+    vectors: Tensor  # (N, W, D), arbitrary after a text's last word
     rows: TextRows
-    layers: list[Tensor]
+    layers: tuple[Tensor, ...]  # (B, T, 2P) each
 
 
 class ElmoTaskModel(ElmoPreTrainedModel):
     """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`.
 
-    What every subclass's `forward` takes and returns, besides its own labels and logits:
+    What every subclass's `forward` takes besides labels or positions to learn, which add a `loss` to its output:
 
     Args:
         input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
@@ -53,17 +45,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return_dict: False returns a plain tuple.
         **kwargs: ignored; every transformers model accepts them.
 
-    Returns:
-        the `loss`, if there are labels or positions to learn.
-
     Raises:
         ValueError: as `encode_texts` says.
     """
 
     # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
-    # Texts per row.
-    num_texts = 1
+    num_texts = 1  # per row
 
     def __init__(self, config: ElmoConfig) -> None:
         """Initialises `elmo` and `task_encoder`."""
@@ -97,10 +85,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def run_bilm(self, input_ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
         """The L+1 layers `(B, T, 2P)`; the biLM reads each text apart.
 
-        Args:
-            input_ids: `(B, T, C)` or `(B, T)`.
-            mask: `(B, T)`, True on words and boundaries.
-            texts: the same for each text of a row.
+        `mask` `(B, T)` is True on words and boundaries, each mask in `texts` on those of one text per row.
         """
         if len(texts) == 1:
             return self.elmo.encode(input_ids, mask)
@@ -108,19 +93,15 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
     def encode_texts(
-        self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        bilm_layers: Tensor | None,
-        others: Mapping[str, Any] | None = None,
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
-        """Encodes the words of a batch; `others` are further arguments, of which `inputs_embeds` is refused.
+        """Encodes the words of a batch; among `others`, `inputs_embeds` are refused.
 
         Raises:
             ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
                 are `bilm_layers` but the biLM learns.
         """
-        if input_ids is None or (others or {}).get("inputs_embeds") is not None:
+        if input_ids is None or others.get("inputs_embeds") is not None:
             found = "none" if input_ids is None else "`inputs_embeds` beside them"
             raise ValueError(
                 f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids show "
@@ -142,7 +123,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             [rows.take(representation) for representation in representations],
             rows.mask,
         )
-        return EncodedTexts(vectors, rows, layers)
+        return EncodedTexts(vectors, rows, tuple(layers))
 
     def token_vectors(self, input_ids: Tensor, mask: Tensor, layers: list[Tensor]) -> Tensor:
         """The task encoder's x `(B, T, P)`: by default the context-free vectors, either half of the first layer."""
@@ -162,13 +143,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             found = begins.sum(dim=1)
             # Without boundaries a row is one text.
             is_wrong = found > 1 if self.num_texts == 1 else found != self.num_texts
-            if is_wrong.any():
-                row = int(is_wrong.nonzero()[0])
+            for row in is_wrong.nonzero().flatten().tolist():
                 what = "one text" if self.num_texts == 1 else "a pair of texts, `tokenizer(text, text_pair)`"
                 raise ValueError(
-                    f"{type(self).__name__} reads {what}, in each row; row {row} of `input_ids` holds "
-                    f"{int(found[row])} texts, counted by `<S>`. `text_pairs` in the config says whether texts are "
-                    "classified in pairs."
+                    f"{type(self).__name__} reads {what}, in each row; row {row} of `input_ids` holds {found[row]} "
+                    "texts, counted by `<S>`. `text_pairs` in the config says whether texts are classified in pairs."
                 )
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == which) for which in range(1, self.num_texts + 1)]

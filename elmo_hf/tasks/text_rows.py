@@ -16,11 +16,7 @@ from torch import Tensor
 
 
 class TextRows:
-    """Moves word vectors between the rows of a batch and one row per text.
-
-    Attributes:
-        mask: `(N, W)`, True on words, which come first; W is at least 1 if T is.
-    """
+    """Moves values between batch rows and texts; `mask` `(N, W)` is True on words, which come first; W > 0 if T > 0."""
 
     def __init__(self, masks: Sequence[Tensor]) -> None:
         """Takes a mask `(B, T)` of the words of each row's first text, and one of its second text."""

@@ -4,8 +4,7 @@
     without a CRF   loss = mean_t -log softmax(e_t)[y_t]
     with a CRF      loss = -log p(y) / W                 p of the whole sequence, see `crf.py`
 
-Labels align with the positions of `input_ids`: one for each word, and -100 on boundaries and padding, as the usual loop
-over `word_ids()` and the usual collator make them.
+Labels align with `input_ids`: one for each word, and -100 on boundaries and padding, as the usual collator makes them.
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, K labels.
 
@@ -18,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import initialization as init
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -68,26 +66,19 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **kwargs)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None
         if labels is not None:
             loss = self._loss(emissions, texts.rows.take(labels), mask, kwargs.get("num_items_in_batch"))
-        answers = emissions if self.crf is None or self.training else self._answers(self.crf, emissions, mask)
+        if self.crf is not None and not self.training:
+            emissions = self._answers(self.crf, emissions, mask)
         return TokenClassifierOutput(
             loss=loss,
-            logits=texts.rows.put_back(answers),
-            hidden_states=tuple(texts.layers) if output_hidden_states else None,
+            logits=texts.rows.put_back(emissions),
+            hidden_states=texts.layers if output_hidden_states else None,
         )
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, LinearChainCRF):
-            for parameter in module.parameters():
-                init.zeros_(parameter)
-        else:
-            super()._init_weights(module)
 
     def _loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, num_items: Tensor | int | None) -> Tensor:
         labels = labels.masked_fill(~mask, IGNORE_INDEX)

@@ -26,23 +26,18 @@ BOS = "<bos>"
 EOS = "<eos>"
 UNKNOWN = "<oov>"
 FILLER = "<pad>"
-# Swapped, as in `create_one_batch`.
 BEGIN_WORD = "<eow>"
 END_WORD = "<bow>"
 
 CHARACTER = "c:"
 WORD = "w:"
 NEEDED_CHARACTERS = (BOS, EOS, UNKNOWN, FILLER, BEGIN_WORD, END_WORD)
-NEEDED_WORDS = (UNKNOWN,)
 
 
 def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_characters: int) -> dict[str, int]:
-    """Builds a tokenizer's vocabulary: ids by name.
+    """Builds a tokenizer's vocabulary, ids by name.
 
-    Args:
-        characters: index of each character in the character table, from 0; empty if the model has no such table.
-        words: index of each word in the word table; empty if the model has no such table.
-        num_characters: size of the character table.
+    Characters and words come with their index in the model's table, from 0; a table that the model lacks is empty.
     """
     symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
     symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
@@ -54,31 +49,23 @@ def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_ch
 
 
 class CodePointCodec:
-    """Maps words to ids of code points, words, or both, and back.
-
-    Attributes:
-        id_shape: `(C,)` for characters, `(C + 1,)` for characters and words, `()` for words.
-        boundaries: the words before and after a text.
-        symbols: single ids by name.
-    """
+    """Maps words to ids of code points `(C,)`, code points and words `(C + 1,)`, or words `()`, and back."""
 
     boundaries = (BOS, EOS)
 
     def __init__(self, vocabulary: Mapping[str, int], max_word_length: int, has_characters: bool) -> None:
-        """Takes the vocabulary of `name_symbols`, and C.
-
-        Raises:
-            ValueError: if a required character or word is missing.
-        """
+        """Takes the vocabulary of `name_symbols`, and C; raises ValueError without a required character or word."""
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
-        self._characters = _named(vocabulary, CHARACTER)
-        self._words = _named(vocabulary, WORD)
+        self._characters, self._words = (
+            {name[len(prefix) :]: symbol_id for name, symbol_id in vocabulary.items() if name.startswith(prefix)}
+            for prefix in (CHARACTER, WORD)
+        )
         boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
         (self._characters if has_characters else self._words).update(boundary_ids)
         missing = [f"character {name}" for name in NEEDED_CHARACTERS if has_characters and name not in self._characters]
         has_words = bool(self._words) or not has_characters
-        needed_words = NEEDED_WORDS if has_characters else NEEDED_WORDS + self.boundaries
+        needed_words = (UNKNOWN,) if has_characters else (UNKNOWN, *self.boundaries)
         missing += [f"word {name}" for name in needed_words if has_words and name not in self._words]
         if missing:
             raise ValueError(f"the vocabulary of code points lacks {', '.join(missing)}.")
@@ -89,8 +76,7 @@ class CodePointCodec:
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to int32 ids `(N, *id_shape)`."""
-        length = self.max_word_length
-        words = [word if word in self.boundaries else word[: length - 2] for word in words]
+        words = [word if word in self.boundaries else word[: self.max_word_length - 2] for word in words]
         unknown = self._words.get(UNKNOWN, 0)
         word_ids = np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
         if not self.id_shape:
@@ -131,7 +117,3 @@ class CodePointCodec:
         for index in [index for index, word in enumerate(words) if word in self.boundaries]:
             ids[index, 1:3] = self._characters[words[index]], end
         return ids
-
-
-def _named(vocabulary: Mapping[str, int], prefix: str) -> dict[str, int]:
-    return {name[len(prefix) :]: symbol_id for name, symbol_id in vocabulary.items() if name.startswith(prefix)}

@@ -39,11 +39,7 @@ def lengths_with_padding(
 def spread(flat: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, side: str) -> Any:
     """Lays out a batch, with zeros as padding on the `"right"` or `"left"` side of each text.
 
-    Args:
-        flat: `(sum of lengths, *id_shape)`, the positions of all texts in sequence.
-        lengths: `(B,)`, words of each text.
-        padded_lengths: `(B,)`, the same with padding.
-        side: where padding goes.
+    `flat` `(sum of lengths, *id_shape)` holds the positions of all texts in sequence; both lengths are `(B,)`.
     """
     longest = padded_lengths.max(initial=0)
     if (padded_lengths == longest).all():
@@ -59,9 +55,8 @@ def pad_each(texts: list[np.ndarray], padded_lengths: np.ndarray, side: str, val
     """Pads the first axis of each array with `value`."""
     padded = []
     for text, length in zip(texts, padded_lengths.tolist(), strict=True):
-        missing = length - len(text)
-        widths = [(missing, 0) if side == "left" else (0, missing)] + [(0, 0)] * (text.ndim - 1)
-        padded.append(np.pad(text, widths, constant_values=value))
+        filler = np.full((length - len(text), *text.shape[1:]), value, dtype=text.dtype)
+        padded.append(np.concatenate([filler, text] if side == "left" else [text, filler]))
     return padded
 
 
@@ -77,11 +72,8 @@ def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_
     Raises:
         ValueError: if `return_tensors` is unknown, or the lengths of texts differ and it is `"pt"`.
     """
-    if return_tensors is None:
-        converted = {key: _as_lists(key, value) for key, value in data.items()}
-    else:
-        tensor_type = TensorType(return_tensors)
-        converted = {key: _as_array(key, value, tensor_type) for key, value in data.items()}
+    kind = None if return_tensors is None else TensorType(return_tensors)
+    converted = {key: _as_array(key, value, kind) if kind else _as_lists(key, value) for key, value in data.items()}
     return {key: value[0] for key, value in converted.items()} if drop_batch else converted
 
 

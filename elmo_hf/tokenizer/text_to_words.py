@@ -19,9 +19,7 @@ def is_sequence(value: Any) -> bool:
 
 def is_batch(text: Any, is_split_into_words: bool) -> bool:
     """Whether a call's `text` is several texts; an empty list of words is one text without words."""
-    if is_split_into_words:
-        return is_sequence(text) and len(text) > 0 and is_sequence(text[0])
-    return is_sequence(text)
+    return is_sequence(text) and (not is_split_into_words or (len(text) > 0 and is_sequence(text[0])))
 
 
 def as_batch(
@@ -37,10 +35,9 @@ def as_batch(
     """
     if not is_batched:
         return [text], [text_pair]
-    if text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2:
-        holds_words = is_split_into_words and isinstance(text[0][0], str)
-        if not holds_words:
-            return [first for first, _ in text], [second for _, second in text]
+    holds_tuples = text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2
+    if holds_tuples and not (is_split_into_words and isinstance(text[0][0], str)):
+        return [first for first, _ in text], [second for _, second in text]
     if isinstance(text_pair, str):
         raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
     if text_pair is not None and len(text) != len(text_pair):
@@ -72,16 +69,22 @@ def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreT
     return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
 
 
-def truncate(texts: tuple[Words, ...], room: int, strategy: TruncationStrategy, side: str) -> tuple[Words, ...]:
-    """Drops words from the `"left"` or `"right"` side of one or two texts until `room` words remain.
+def truncate(
+    texts: Sequence[Words], max_length: int, strategy: TruncationStrategy, side: str, boundaries: Sequence[str] | None
+) -> tuple[Words, ...]:
+    """Drops words from the `"left"` or `"right"` side of one or two texts until they fit with their boundaries.
 
     Raises:
-        ValueError: if the only text to shorten has too few words.
+        ValueError: if the only text to shorten has too few words, or the boundaries alone do not fit.
     """
+    room = max_length - (2 * len(texts) if boundaries else 0)
+    if room < 0:
+        what = f"the boundaries `{boundaries[0]}` and `{boundaries[1]}`" if boundaries else "words"
+        raise ValueError(f"`max_length` = {max_length} leaves no room for {what}.")
     lengths = [len(text.words) for text in texts]
     excess = sum(lengths) - room
     if excess <= 0:
-        return texts
+        return tuple(texts)
     if len(texts) == 1:
         kept = [room]
     elif strategy == TruncationStrategy.LONGEST_FIRST:
@@ -98,4 +101,5 @@ def truncate(texts: tuple[Words, ...], room: int, strategy: TruncationStrategy, 
                 "the other text alone is too long for `max_length`."
             )
         kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
-    return tuple(text.drop(length - keep, side) for text, length, keep in zip(texts, lengths, kept, strict=True))
+    parts = [slice(n - keep, None) if side == "left" else slice(keep) for n, keep in zip(lengths, kept, strict=True)]
+    return tuple(Words(t.words[part], t.offsets[part], t.indices[part]) for t, part in zip(texts, parts, strict=True))

@@ -14,7 +14,7 @@ side, each with its own boundaries. There is no overflow: ELMo reads texts of an
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ from .word_codec import (
     pop_saved_vocabulary,
     read_vocabulary_file,
 )
-from .word_encoding import WordEncoding, Words
+from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter
 
 logger = logging.get_logger(__name__)
@@ -62,10 +62,6 @@ def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kw
         if not kwargs.get(name, True):
             raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
     return fixed | {"unk_token": UNKNOWN_WORD} if isinstance(codec, VocabularyCodec) else fixed
-
-
-def _integers(rows: Iterable[list[Any]]) -> list[np.ndarray]:
-    return [np.array(row, dtype=np.int64) for row in rows]
 
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
@@ -118,11 +114,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
                 raise ValueError("a word-embedding ELMo needs its vocabulary: give `vocab_file`, one word a line.")
             self._codec = VocabularyCodec(vocabulary)
         self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
+        if words_file is not None and self._output_codec is not None:
+            raise ValueError("`words_file` is for character input; here the words predicted are those of `vocab_file`.")
         if words_file is not None:
-            if self._output_codec is not None:
-                raise ValueError(
-                    "`words_file` is for character input; here the words predicted are those of `vocab_file`."
-                )
             self._output_codec = VocabularyCodec(read_vocabulary_file(words_file))
         self.token_encoder = token_encoder
         self.alphabet = alphabet
@@ -130,16 +124,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.word_splitter = word_splitter
         special_tokens = _special_tokens(self._codec, kwargs)
         backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING)))
-        backend.pre_tokenizer = make_word_splitter(word_splitter)
-        kwargs = special_tokens | kwargs
-        super().__init__(
-            tokenizer_object=backend,
-            token_encoder=token_encoder,
-            max_word_length=max_word_length,
-            word_splitter=word_splitter,
-            alphabet=alphabet,
-            **kwargs,
-        )
+        kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
+        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter}
+        super().__init__(tokenizer_object=backend, **(special_tokens | kwargs))
+        # Last, because transformers copies the backend, and that compiles the word patterns again.
+        self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
     def _encode_plus(
         self,
@@ -166,16 +155,17 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if return_overflowing_tokens:
             raise ValueError("`return_overflowing_tokens` is not supported: ELMo reads texts of any length.")
         is_batched = is_batch(text, is_split_into_words)
+        boundaries = self.boundaries if add_special_tokens else None
         encodings = []
         for pair in zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True):
             splitter = self._tokenizer.pre_tokenizer
             texts = tuple(to_words(part, is_split_into_words, splitter) for part in pair if part is not None)
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
-                texts = self._truncate(texts, max_length, truncation_strategy, add_special_tokens)
-            encodings.append(WordEncoding(texts, self.boundaries if add_special_tokens else None))
+                texts = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries)
+            encodings.append(WordEncoding(texts, boundaries))
             self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
         side = padding_side or self.padding_side
-        lengths = np.array([encoding.num_words for encoding in encodings], dtype=np.int64)
+        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
         for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
             encoding.padding, encoding.padding_side = padding, side
@@ -184,25 +174,14 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
             data["attention_mask"] = spread(np.ones(len(ids), dtype=np.int64), lengths, padded_lengths, side)
         if is_wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
-            data["token_type_ids"] = _integers(encoding.type_ids for encoding in encodings)
+            data["token_type_ids"] = [np.array(each.type_ids, dtype=np.int64) for each in encodings]
         if return_special_tokens_mask:
-            data["special_tokens_mask"] = _integers(encoding.special_tokens_mask for encoding in encodings)
+            data["special_tokens_mask"] = [np.array(each.special_tokens_mask, dtype=np.int64) for each in encodings]
         if return_offsets_mapping:
-            offsets = _integers(encoding.offsets for encoding in encodings)
-            data["offset_mapping"] = [each.reshape(-1, 2) for each in offsets]
+            data["offset_mapping"] = [np.array(each.offsets, dtype=np.int64).reshape(-1, 2) for each in encodings]
         if return_length:
             data["length"] = padded_lengths
         return BatchEncoding(convert(data, return_tensors, not is_batched and return_tensors is None), encodings)
-
-    def _truncate(
-        self, texts: tuple[Words, ...], max_length: int, strategy: TruncationStrategy, has_boundaries: bool
-    ) -> tuple[Words, ...]:
-        """Shortens one or two texts to `max_length` positions, boundaries included."""
-        room = max_length - (self.num_special_tokens_to_add(len(texts) == 2) if has_boundaries else 0)
-        if room < 0:
-            begin, end = self.boundaries
-            raise ValueError(f"`max_length` = {max_length} leaves no room for the boundaries `{begin}` and `{end}`.")
-        return truncate(texts, room, strategy, self.truncation_side)
 
     def pad(
         self,
@@ -236,8 +215,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
         for key, value in PADDING_VALUES.items():
             if key in data:
-                rows = [as_integers(row) for row in data[key]]
-                data[key] = pad_each(rows, padded_lengths, padding_side or self.padding_side, value)
+                texts = [as_integers(text) for text in data[key]]
+                data[key] = pad_each(texts, padded_lengths, padding_side or self.padding_side, value)
         return BatchEncoding(convert(data, return_tensors, drop_batch=not is_batched))
 
     def _batch_to_pad(self, encoded_inputs: Any) -> tuple[dict[str, Any], bool]:
@@ -299,14 +278,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return super()._add_tokens(new_tokens, special_tokens)
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: bytes are not learned, and a vocabulary comes with its model.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError(
-            "an ELMo tokenizer is not trained: its ids are the 256 bytes, or the vocabulary of its model."
-        )
+        """Always raises NotImplementedError: bytes are not learned, and a vocabulary comes with its model."""
+        raise NotImplementedError("an ELMo tokenizer is not trained: its ids are bytes, or its model's vocabulary.")
 
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 classes of the softmax; unknown words become `<UNK>`.
@@ -343,15 +316,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             )
         return self._output_codec
 
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> tuple[str, ...]:
-        """Saves the tokenizer, with the code that loads it without this package."""
-        save_code(self, save_directory)
-        return super().save_pretrained(save_directory, *args, **kwargs)
-
     def _save_pretrained(
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
     ) -> tuple[str, ...]:
-        """Saves the softmax's words too, as `words.txt`."""
+        """Saves the softmax's words too, as `words.txt`, and the code that loads the folder without this package."""
+        save_code(self, save_directory)
         names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         if self._output_codec is None or self._output_codec is self._codec:
             return names
@@ -392,8 +361,4 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if self._is_batch_of_ids(token_ids):
             return [self.decode(ids, skip_special_tokens) for ids in token_ids]
         words = self.convert_ids_to_tokens(token_ids, skip_special_tokens)
-        return words if isinstance(words, str) else self.convert_tokens_to_string(words)
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Joins words by blanks."""
-        return " ".join(tokens)
+        return words if isinstance(words, str) else " ".join(words)

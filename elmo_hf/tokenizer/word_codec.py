@@ -7,6 +7,9 @@ A word has C character ids (bilm-tf's `UnicodeCharsVocabulary`, AllenNLP's `ELMo
 Byte b has id b + 1; a padding position has C zeros. A word is cut after C - 2 *bytes*, possibly inside a character, and
 is never normalised. `<S>` and `</S>` have one id each, above all bytes, between the two marks.
 
+Every codec has `id_shape`, the shape of one word's ids; `boundaries`, the words before and after a text; and `symbols`,
+single ids by name, including padding and boundaries.
+
 Glossary: N words, C characters per word (50 in the published models).
 """
 
@@ -47,13 +50,7 @@ def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks:
 
 
 class CharacterCodec:
-    """Maps words to character ids and back.
-
-    Attributes:
-        id_shape: `(C,)`, the shape of one word's ids.
-        boundaries: the words before and after a text.
-        symbols: single ids by name, including `<pad>`, `<S>` and `</S>`.
-    """
+    """Maps words to character ids and back."""
 
     boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
@@ -90,23 +87,13 @@ class CharacterCodec:
 
 
 class VocabularyCodec:
-    """Maps words to vocabulary ids and back, for biLMs with a word embedding.
-
-    Attributes:
-        id_shape: `()`; a word has one id.
-        boundaries: the words before and after a text.
-        symbols: ids by word.
-    """
+    """Maps words to vocabulary ids and back, for biLMs with a word embedding."""
 
     id_shape: tuple[int, ...] = ()
     boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
-        """Takes ids by word, with `<pad>` at 0.
-
-        Raises:
-            ValueError: if `<pad>`, `<S>`, `</S>` or `<UNK>` is missing.
-        """
+        """Takes ids by word, with `<pad>` at 0; raises ValueError without `<pad>`, `<S>`, `</S>` or `<UNK>`."""
         missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
         if missing:
             raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
@@ -145,11 +132,7 @@ def read_vocabulary(lines: Sequence[str]) -> dict[str, int]:
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file.
-
-    Raises:
-        ValueError: if the file is not UTF-8.
-    """
+    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8."""
     try:
         with open(path, encoding="utf-8") as lines:
             return read_vocabulary(list(lines))

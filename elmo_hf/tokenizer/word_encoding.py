@@ -8,6 +8,7 @@ is a word, a boundary or padding; a second text may follow the first:
 Deliberate difference from Rust: positions are computed when first asked for.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,22 +16,11 @@ from .word_codec import PADDING
 
 
 class Words(NamedTuple):
-    """The words of one text.
-
-    Attributes:
-        words: n strings.
-        offsets: start and end of each word, in characters of its text, or of the word itself if pre-split.
-        indices: index of each word in the text before truncation.
-    """
+    """The words of one text."""
 
     words: list[str]
-    offsets: list[tuple[int, int]]
-    indices: range
-
-    def drop(self, num_words: int, side: str) -> "Words":
-        """Drops `num_words` words from the `"left"` or `"right"` side."""
-        kept = slice(num_words, None) if side == "left" else slice(0, max(len(self.words) - num_words, 0))
-        return Words(self.words[kept], self.offsets[kept], self.indices[kept])
+    offsets: list[tuple[int, int]]  # start and end, in characters of the text, or of the word itself if pre-split
+    indices: range  # of the words in the text before truncation
 
 
 class Position(NamedTuple):
@@ -43,14 +33,9 @@ class Position(NamedTuple):
     type_id: int = 0
     attention: int = 1
 
-    @property
-    def is_special(self) -> int:
-        """1 on added boundaries and padding."""
-        return int(self.text is None)
 
-
-def _column(name: str, doc: str) -> Any:
-    return property(lambda encoding: [getattr(position, name) for position in encoding.positions], doc=doc)
+def _column(value: Callable[[Position], Any], doc: str) -> Any:
+    return property(lambda encoding: [value(position) for position in encoding.positions], doc=doc)
 
 
 class WordEncoding:
@@ -61,31 +46,17 @@ class WordEncoding:
     def __init__(self, texts: tuple[Words, ...], boundaries: tuple[str, str] | None) -> None:
         """Takes one or two texts, and the words to put around each, or None."""
         self.texts = texts
+        self.n_sequences = len(texts)
         self.boundaries = boundaries
         self.padding = 0
         self.padding_side = "right"
+        # The words and boundaries in order, without padding.
+        self.flat_words: list[str] = []
+        for text in texts:
+            self.flat_words += text.words if boundaries is None else [boundaries[0], *text.words, boundaries[1]]
 
     def __len__(self) -> int:
-        """Number of positions, including padding."""
-        return self.num_words + self.padding
-
-    @property
-    def num_words(self) -> int:
-        """Number of positions without padding."""
-        return sum(len(text.words) + (2 if self.boundaries else 0) for text in self.texts)
-
-    @property
-    def n_sequences(self) -> int:
-        """1, or 2 for a pair of texts."""
-        return len(self.texts)
-
-    @property
-    def flat_words(self) -> list[str]:
-        """The words and boundaries in order, without padding."""
-        flat: list[str] = []
-        for text in self.texts:
-            flat += text.words if self.boundaries is None else [self.boundaries[0], *text.words, self.boundaries[1]]
-        return flat
+        return len(self.flat_words) + self.padding
 
     @cached_property
     def positions(self) -> list[Position]:
@@ -101,13 +72,13 @@ class WordEncoding:
         pads = [Position(PADDING, attention=0)] * self.padding
         return pads + positions if self.padding_side == "left" else positions + pads
 
-    tokens = _column("word", "The word at each position.")
-    words = word_ids = _column("word_index", "The word's index in its text at each position.")
-    sequence_ids = _column("text", "0 or 1 at each position, for the first or second text.")
-    type_ids = _column("type_id", "As `sequence_ids`, but boundaries count to their text and padding is 0.")
-    offsets = _column("offset", "Start and end in characters of each word, (0, 0) on boundaries and padding.")
-    attention_mask = _column("attention", "0 on padding.")
-    special_tokens_mask = _column("is_special", "1 on added boundaries and padding.")
+    tokens = _column(lambda at: at.word, "The word at each position.")
+    words = word_ids = _column(lambda at: at.word_index, "The word's index in its text at each position.")
+    sequence_ids = _column(lambda at: at.text, "0 or 1 at each position, for the first or second text.")
+    type_ids = _column(lambda at: at.type_id, "As `sequence_ids`, but boundaries count to their text and padding is 0.")
+    offsets = _column(lambda at: at.offset, "Each word's (start, end) in characters, (0, 0) on boundaries and padding.")
+    attention_mask = _column(lambda at: at.attention, "0 on padding.")
+    special_tokens_mask = _column(lambda at: int(at.text is None), "1 on added boundaries and padding.")
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """The text of a position, 0 or 1."""
@@ -124,10 +95,8 @@ class WordEncoding:
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
         """The position of a word, and the next position."""
-        for place, position in enumerate(self.positions):
-            if position.text == sequence_index and position.word_index == word_index:
-                return place, place + 1
-        return None
+        word = (sequence_index, word_index)
+        return next(((i, i + 1) for i, at in enumerate(self.positions) if (at.text, at.word_index) == word), None)
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
         """Start and end of a word, in characters."""
@@ -136,10 +105,9 @@ class WordEncoding:
 
     def char_to_token(self, char_pos: int, sequence_index: int = 0) -> int | None:
         """The position of the word that holds a character of the text."""
-        for place, position in enumerate(self.positions):
-            start, end = position.offset
-            if position.text == sequence_index and start <= char_pos < end:
-                return place
+        for i, at in enumerate(self.positions):
+            if at.text == sequence_index and at.offset[0] <= char_pos < at.offset[1]:
+                return i
         return None
 
     def char_to_word(self, char_pos: int, sequence_index: int = 0) -> int | None:

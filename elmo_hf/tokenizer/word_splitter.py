@@ -10,6 +10,8 @@ word has its character offsets; a full stop before any white space is split off,
 web and mail addresses, file names, emoticons and numbers such as `7:45` stay whole.
 """
 
+from functools import cache
+
 from tokenizers import Regex, pre_tokenizers
 
 WORD_SPLITTERS = ("ptb", "whitespace")
@@ -42,6 +44,8 @@ PTB = (
     r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
     r"\S\p{M}*",  # any other character
 )
+# Compiled once. Tokenizers may share a `Regex`, which cannot change, but not a `Split`, which can.
+_ptb_regex = cache(lambda: Regex("|".join(PTB)))
 
 
 def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
@@ -51,7 +55,7 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
         ValueError: if the name is unknown.
     """
     if name == "ptb":
-        return pre_tokenizers.Split(Regex("|".join(PTB)), behavior="removed", invert=True)
+        return pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True)
     if name == "whitespace":
         return pre_tokenizers.WhitespaceSplit()
     raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {name!r}.")

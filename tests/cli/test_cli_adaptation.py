@@ -4,26 +4,15 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from commands import assert_fails
 from language_models import state_of, words_file
-from newcomer import pretrain, pretrain_whole, write_files
+from newcomer import pretrain
 from pretraining_runs import VOCABULARY
 from typer.testing import Result
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_files(tmp_path_factory.mktemp("newcomer"))
-
-
-@pytest.fixture(scope="module")
-def pretrained(work: Path) -> tuple[Path, Result]:
-    return pretrain_whole(work)
 
 
 def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`ElmoForPreTraining` as users call it: sentences, what a prediction may see, dropout, every softmax, errors."""
+"""`ElmoForPreTraining` as users call it: sentences, the words a prediction depends on, dropout, softmaxes, errors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.softmax import Candidates
+from elmo_hf.scan.layer import BatchLayout
 
 V, P, L = len(WORDS), 7, 2
 
@@ -48,7 +49,7 @@ def test_every_word_is_predicted_from_the_state_beside_it_and_losses_are_means(
     for row, words in enumerate(SENTENCES):
         first = 0 if side == "right" else inputs["labels"].shape[1] - len(words) - 2
         for place in range(first, first + len(words) + 2):
-            # Forward `<S>` is never predicted, backward `</S>` never.
+            # The forward direction never predicts `<S>`, the backward direction never `</S>`.
             predicted = [(0, place + 1, slice(0, P)), (1, place - 1, slice(P, None))]
             for direction, target, half in predicted:
                 if first <= target < first + len(words) + 2:
@@ -88,8 +89,8 @@ def test_a_label_of_minus_100_is_predicted_by_neither_direction(tmp_path: Path) 
         log_probs = whole[f"{name}_log_probs"].clone()
         log_probs[0, 2] = log_probs[3, 8] = 0
         assert_close(output[f"{name}_log_probs"], log_probs)
-        number = sum(len(words) + 1 for words in SENTENCES) - 2
-        assert_close(output[f"{name}_loss"], -log_probs.sum() / number)
+        num_predictions = sum(len(words) + 1 for words in SENTENCES) - 2
+        assert_close(output[f"{name}_loss"], -log_probs.sum() / num_predictions)
 
 
 @pytest.mark.parametrize("lengths", [[], [0]])
@@ -152,7 +153,7 @@ def test_no_prediction_depends_on_its_word_or_what_is_read_after_it(
             depends = gradient.abs().sum(dim=-1) > 0
             places = torch.arange(length)
             if is_stream:
-                # Each stream has word vectors of its own.
+                # Each stream has its own word vectors.
                 expected = torch.zeros(2, length, dtype=torch.bool)
                 expected[int(name == "backward")] = places >= place if name == "backward" else places <= place
             else:
@@ -173,7 +174,7 @@ def test_each_direction_trains_its_own_lstms_and_both_train_what_they_share(tmp_
 
 
 class Dropouts:
-    """In the place of `nn.functional.dropout`: fixed masks, and a record of what it was asked."""
+    """Replaces `nn.functional.dropout`: multiplies by recorded masks and records the shapes and rates of its calls."""
 
     def __init__(self) -> None:
         self.shapes: list[tuple[int, ...]] = []
@@ -189,7 +190,7 @@ class Dropouts:
         return inputs * self.masks[-1]
 
 
-def test_dropout_stands_at_the_input_of_every_layer_and_at_the_output_and_skips_carry_what_was_dropped(
+def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dropped_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny_lm(lm_dropout=0.35).train()
@@ -201,12 +202,12 @@ def test_dropout_stands_at_the_input_of_every_layer_and_at_the_output_and_skips_
     assert dropouts.shapes == [(batch_size, length, 2 * P)] * (L + 1)
     assert dropouts.rates == [0.35] * (L + 1)
     vectors, mask = model.elmo.embed_words(inputs["input_ids"], inputs["attention_mask"])
-    hidden, cell = torch.zeros(batch_size, 2 * P), torch.zeros(batch_size, 18)
+    layout, hidden, cell = BatchLayout(mask), torch.zeros(batch_size, 2 * P), torch.zeros(batch_size, 18)
     first, second = model.elmo.bilm.layers
     second.has_skip_connection = False
     dropped = torch.cat([vectors, vectors], dim=-1) * dropouts.masks[0]
-    dropped = first(dropped, mask, hidden, cell)[0] * dropouts.masks[1]
-    top = (second(dropped, mask, hidden, cell)[0] + dropped) * dropouts.masks[2]
+    dropped = first(dropped, layout, hidden, cell)[0] * dropouts.masks[1]
+    top = (second(dropped, layout, hidden, cell)[0] + dropped) * dropouts.masks[2]
     losses = []
     for before, after in ((top[:, :-1, :P], inputs["labels"][:, 1:]), (top[:, 1:, P:], inputs["labels"][:, :-1])):
         is_predicted = mask[:, 1:]
@@ -229,7 +230,7 @@ def test_dropout_masks_are_fresh_for_each_word_and_direction(tmp_path: Path, mon
         model(**stream)
     is_dropped = (seen[0] == 0)[0, 1:-1]
     assert is_dropped.float().mean().item() == pytest.approx(0.5, abs=0.05)
-    # Independent masks of 7 numbers agree once in 128.
+    # Independent masks of 7 values agree once in 128.
     forward, backward = is_dropped[:, :P], is_dropped[:, P:]
     for first, second in ((forward, backward), (forward[1:], forward[:-1]), (backward[1:], backward[:-1])):
         assert (first == second).all(dim=-1).float().mean() < 0.05
@@ -243,7 +244,7 @@ def test_there_is_no_dropout_in_evaluation(tmp_path: Path, monkeypatch: pytest.M
     assert dropouts.masks == []
 
 
-def test_dropout_without_gradient_checkpointing_is_that_with_it(tmp_path: Path) -> None:
+def test_dropout_is_the_same_with_and_without_gradient_checkpointing(tmp_path: Path) -> None:
     model = tiny_lm(lm_dropout=0.5).train()
     inputs = inputs_of(model, tmp_path, SENTENCES)
     found = []
@@ -257,7 +258,7 @@ def test_dropout_without_gradient_checkpointing_is_that_with_it(tmp_path: Path) 
     assert_close(found[1], found[0], 1e-6)
 
 
-def test_a_sampled_loss_has_a_name_of_its_own_and_none_in_evaluation(tmp_path: Path) -> None:
+def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_path: Path) -> None:
     model = tiny_lm(softmax="sampled", lm_dropout=0.0)
     inputs = inputs_of(model, tmp_path, SENTENCES)
     full = model(**inputs)
@@ -284,11 +285,11 @@ def test_a_sampled_loss_has_a_name_of_its_own_and_none_in_evaluation(tmp_path: P
         expected = model.softmax.sampled(vectors, targets, candidates=candidates) / len(targets)
         assert_close(sampled[name], expected)
     assert_close(sampled.loss, (sampled.sampled_forward_loss + sampled.sampled_backward_loss) / 2)
-    # Log-probabilities are exact all the same.
+    # Log-probabilities come from the exact softmax.
     assert_close(-sampled.forward_log_probs.sum() / is_word[:, 1:].sum(), full.forward_loss)
 
 
-def test_both_directions_draw_words_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_direction_draws_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_lm(softmax="sampled").train()
     drawn: list[Tensor] = []
     original = Candidates.log_expected_counts

@@ -12,6 +12,7 @@ from checkpoints import run_online
 from loopback_hub import LoopbackHub, Repository, StoredFile
 from safetensors.torch import load, save
 
+from elmo_hf.hub_code import TABLE
 from elmo_hf.model.configuration_elmo import AUTO_MAP
 
 # Fields without which a class cannot be made.
@@ -42,19 +43,26 @@ def run(model, tokenizer):
 PUSH = """
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoTokenizer
+from huggingface_hub import list_repo_files
 
 classes, result = json.loads(sys.argv[1]), sys.argv[2]
 torch.manual_seed(20180608)
 tokenizer = ElmoTokenizer(max_word_length=11)
-arrays = {}
+arrays, pushed = {}, []
 for auto_class, (reference, fields) in classes.items():
     config = ElmoConfig(max_word_length=11, char_embedding_size=5, char_filters=[[1, 3], [2, 4], [3, 6]],
                         projection_size=7, cell_size=9, num_labels=3, **fields)
     model = getattr(elmo_hf, reference.split(".")[-1])(config)
-    model.push_to_hub(f"org/{auto_class}")
-    tokenizer.push_to_hub(f"org/{auto_class}")
+    if auto_class == "AutoModel":
+        for part in (config, model, tokenizer):
+            part.save_pretrained(f"{result}.saved/{type(part).__name__}", push_to_hub=True, repo_id=f"org/{auto_class}")
+            pushed.append(sorted(name for name in list_repo_files(f"org/{auto_class}") if name.endswith(".py")))
+    else:
+        model.push_to_hub(f"org/{auto_class}")
+        tokenizer.push_to_hub(f"org/{auto_class}")
     arrays |= {f"{auto_class}.{index}": array for index, array in enumerate(run(model, tokenizer))}
 np.savez(result, **arrays)
+print(json.dumps(pushed))
 """
 WITHOUT_THE_PACKAGE = """
 import sys
@@ -107,7 +115,9 @@ def test_every_auto_class_and_pipeline_loads_what_was_pushed_and_loads_it_again_
     hub: LoopbackHub, tmp_path: Path
 ) -> None:
     hub.part_size = 4096
-    run_online(COMMON + PUSH, hub, tmp_path / "pusher", json.dumps(CLASSES), tmp_path / "pushed.npz")
+    pushed = run_online(COMMON + PUSH, hub, tmp_path / "pusher", json.dumps(CLASSES), tmp_path / "pushed.npz")
+    # The config brings the code along already, then the model, then the tokenizer.
+    assert json.loads(pushed) == [sorted(f"{file}.py" for file in TABLE)] * 3
     assert hub.requests("PUT", "/lfs/") > len(CLASSES)
     expected = dict(np.load(tmp_path / "pushed.npz"))
     assert {name.split(".")[0] for name in expected} == set(CLASSES)
@@ -145,11 +155,15 @@ def test_a_first_use_asks_the_hub_a_few_times_and_warns_little(
     def use(**variables: str) -> tuple[int, int]:
         hub.asked.clear()
         code = f"import os; os.dup2(1, 2)\n{WITHOUT_THE_PACKAGE}{FIRST_USE}"
-        *warnings, module = run_online(code, hub, tmp_path, HF_TOKEN="", **variables).splitlines()
+        *lines, module = run_online(code, hub, tmp_path, HF_TOKEN="", **variables).splitlines()
         assert module == "transformers_modules"
-        return len(hub.asked), len(warnings)
+        # A warning about new code has a line for each file, one before and one after them.
+        warned = [line for line in lines if re.search(r"A new version of the following|^- \w+\.py|^\. Make sure", line)]
+        return len(hub.asked), len(warned)
 
-    assert use() <= (30, 15)
+    requests, lines = use()
+    assert 4 < requests <= 30
+    assert len(TABLE) < lines <= 15
     repository.commit("main", files | {"README.md": StoredFile(b"Another card.\n", is_lfs=False)})
     assert use()[0] <= 20
     hub.asked.clear()
