@@ -26,10 +26,11 @@ from workload import random_model, some_sentences
 ROOT = Path(__file__).parents[1]
 WORKER = Path(__file__).with_name("compare_worker.py")
 CASES = {
-    "embed, batch 1": {"size": 1, "number": 16, "learns": False},
-    "embed, batch 8": {"size": 8, "number": 6, "learns": False},
-    "embed, batch 32": {"size": 32, "number": 2, "learns": False},
-    "forward and backward, batch 32": {"size": 32, "number": 1, "learns": True},
+    "embed, batch 1": {"size": 1, "number": 16, "work": "embed"},
+    "embed, batch 8": {"size": 8, "number": 6, "work": "embed"},
+    "embed, batch 32": {"size": 32, "number": 2, "work": "embed"},
+    "fine-tune, batch 32": {"size": 32, "number": 1, "work": "fine-tune"},
+    "pretrain, 32 rows of 20 words": {"size": 32, "number": 1, "work": "pretrain"},
 }
 
 
@@ -72,10 +73,10 @@ def compare(
     case: str, sentences: Path, workers: dict[str, Worker], reference: str, folder: Path, rounds: int
 ) -> list[str]:
     """The cells of a table row."""
-    size, number, learns = CASES[case].values()
+    size, number, work = CASES[case].values()
     texts = folder / "sentences.json"
     texts.write_text(json.dumps(some_sentences(sentences, size * number)), encoding="utf-8")
-    request = {"sentences": str(texts), "size": size, "learns": learns}
+    request = {"sentences": str(texts), "size": size, "work": work}
     values = []
     for worker in workers.values():
         worker.ask(**request, output=str(folder / "values.npy"))

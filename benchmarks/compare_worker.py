@@ -4,11 +4,14 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from worker import serve
+
+VOCABULARY, WINDOW = 5000, 20
 
 
 def main(package: Path, folder: Path, threads: int) -> None:
@@ -17,28 +20,42 @@ def main(package: Path, folder: Path, threads: int) -> None:
     from timing import timed
     from workload import batches_of
 
-    from elmo_hf import ElmoModel
+    from elmo_hf import ElmoForPreTraining, ElmoModel
 
     torch.set_num_threads(threads)
+    torch.manual_seed(0)
     model = ElmoModel.from_pretrained(folder).eval()
-    learned = model.bilm.layers[0].backward_lstm.recurrent_linear.weight
+    language_models = ElmoForPreTraining.from_pretrained(folder, num_softmax_words=VOCABULARY, lm_dropout=0.0).train()
 
-    def answer(sentences: str, size: int, learns: bool, output: str | None = None) -> dict[str, float]:
+    def embed(batches: list[Any]) -> list[Tensor]:
+        with torch.no_grad():
+            return [model(**batch.inputs).elmo_representations[0] for batch in batches]
+
+    def fine_tune(batches: list[Any]) -> list[Tensor]:
+        model.zero_grad()
+        sum(model(**batch.inputs).elmo_representations[0].square().sum() for batch in batches).backward()
+        return [model.bilm.layers[0].backward_lstm.recurrent_linear.weight.grad]
+
+    def pretrain(batches: list[Any]) -> list[Tensor]:
+        """A window that reads the same from both ends, because commits differ in the order of the backward one."""
+        language_models.zero_grad()
+        ids = batches[0].inputs["input_ids"][:, 1 : WINDOW // 2 + 1]
+        ids = torch.cat([ids, ids.flip(1)], dim=1)
+        targets = ids.sum(dim=-1) % VOCABULARY
+        output = language_models(
+            input_ids=ids, backward_input_ids=ids, forward_targets=targets, backward_targets=targets
+        )
+        output.loss.backward()
+        return [language_models.elmo.bilm.layers[0].backward_lstm.recurrent_linear.weight.grad]
+
+    runs = {"embed": embed, "fine-tune": fine_tune, "pretrain": pretrain}
+
+    def answer(sentences: str, size: int, work: str, output: str | None = None) -> dict[str, float]:
         """Times a pass over batches in seconds; writes the mixes, or a gradient, into `output`."""
         batches = batches_of(json.loads(Path(sentences).read_text(encoding="utf-8")), size)
-
-        def run() -> list[Tensor]:
-            model.zero_grad()
-            with torch.set_grad_enabled(learns):
-                mixes = [model(**batch.inputs).elmo_representations[0] for batch in batches]
-                if not learns:
-                    return mixes
-                sum(mix.square().sum() for mix in mixes).backward()
-            return [learned.grad]
-
-        seconds = timed(run)()
+        seconds = timed(lambda: runs[work](batches))()
         if output is not None:
-            np.save(output, torch.cat([value.flatten() for value in run()]).numpy())
+            np.save(output, torch.cat([value.flatten() for value in runs[work](batches)]).numpy())
         return {"seconds": seconds}
 
     serve(answer)

@@ -1,20 +1,21 @@
 """The code that a saved folder carries: four files, generated from the modules of this package.
 
-A model folder opens where this package is not installed, because it brings its code along, and a user reads that code
-before saying `trust_remote_code=True`. So the many small modules of the package become a few files, one a table row:
+A model folder opens where this package is not installed, because it carries its code, and a user reads that code before
+saying `trust_remote_code=True`. So the many small modules of the package become a few files, one for each row of a
+table:
 
-    modules of the row, in an order in which each imports only what stands before it
-        -> their imports of other modules outside the package, merged, on top
-        -> one import line for each row above that they need
+    the modules of the row, each after the modules that it imports
+        -> their imports from outside the package, merged, on top
+        -> one import line for each other row that they need
         -> their sources, word for word, each under its docstring as a comment
 
-The result depends on the sources and the package's version alone. Nothing generated is kept in the repository.
+The result depends only on the sources and the version of the package. Nothing generated is kept in the repository.
 
-This module imports nothing of ours, so that configuration, model and tokenizer can call it when they are saved.
-Classes that were loaded from a folder have an `_auto_class`; transformers copies their files when they are saved.
+Config, model and tokenizer call this module when they are saved, so it imports none of them. A class that was loaded
+from a folder has an `_auto_class`, and transformers copies that folder's files when an object of it is saved.
 
-Limits of what a module in the table may hold: its imports are top-level `from ... import` lines without `as` where
-they name modules of ours, and no two modules of one row define one top-level name.
+A module in the table imports other modules of the package by top-level lines `from .x import name` without `as`, and no
+two modules of a row define the same top-level name. `generated_files` refuses anything else.
 """
 
 import ast
@@ -25,7 +26,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from transformers.dynamic_module_utils import get_relative_import_files
+from transformers.dynamic_module_utils import get_relative_imports
+
+from .files import new_file
 
 PACKAGE = Path(__file__).parent
 
@@ -99,30 +102,35 @@ def write_code(folder: Path | str) -> list[str]:
     files = generated_files()
     old = code_files(folder) - set(files)
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        with new_file(folder / name) as partial:
+            partial.write_text(text, encoding="utf-8")
     for name in old:
         (folder / name).unlink()
     return sorted(old)
 
 
 def code_files(folder: Path) -> set[str]:
-    """Names of the code files in a folder that its configs name, and of those that these import."""
-    named = set()
+    """Names of the code files in a folder that its configs name, and of those that these import from beside them."""
+    present = {path.name for path in folder.glob("*.py")}
+    waiting, found = set(), set()
     for config in ("config.json", "tokenizer_config.json"):
         if (folder / config).is_file():
-            named |= named_modules(json.loads((folder / config).read_text(encoding="utf-8")))
-    found = set()
-    for name in named & {path.name for path in folder.glob("*.py")}:
-        found |= {name, *(Path(path).name for path in get_relative_import_files(folder / name))}
+            waiting |= named_modules((folder / config).read_bytes()) & present
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting |= {f"{module}.py" for module in get_relative_imports(folder / name)} & present - found
     return found
 
 
-def named_modules(config: dict) -> set[str]:
-    """Names of the code files that an `auto_map` refers to, as `modeling_elmo.py`."""
-    references = []
-    for reference in config.get("auto_map", {}).values():
-        references += reference if isinstance(reference, list) else [reference]
-    return {f"{reference.split('.')[0]}.py" for reference in references if reference is not None}
+def named_modules(config: bytes) -> set[str]:
+    """Names of the code files in a config file's `auto_map`, such as `modeling_elmo.py`; none in a damaged file."""
+    try:
+        references = json.loads(config).get("auto_map", {}).values()
+    except (ValueError, AttributeError, RecursionError):
+        return set()
+    names = [name for each in references for name in (each if isinstance(each, list) else [each])]
+    return {f"{name.split('.')[0]}.py" for name in names if isinstance(name, str)}
 
 
 @functools.cache

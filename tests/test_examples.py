@@ -74,6 +74,7 @@ for task, learn in (("trec", None), ("sst2", ["layer_2"]), ("sick", None)):
 for task in ("wnut17", "ewt"):
     label_words.main(model, task, Path(task), epochs=1)
 answer_questions.main(model, Path("xquad"), epochs=1)
+pretrain_and_classify.SIZES |= {"projection_size": 16, "cell_size": 24}
 pretrain_and_classify.main("ag_news", Path("own"), pretraining_epochs=1, epochs=1)
 compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
 lines = Path("comparison/results.jsonl").read_text()

@@ -5,7 +5,6 @@ is installed; without some of its weights it opens with random numbers. `hugging
 go first, by their SHA-256; failed requests are tried again; a second push sends only what the Hub does not have.
 """
 
-import json
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, HfApi, constants
@@ -88,7 +87,7 @@ def _absent_code(folder: Path) -> set[str]:
     absent = set()
     for config in ("config.json", "tokenizer_config.json"):
         if (folder / config).is_file():
-            for name in named_modules(json.loads((folder / config).read_text(encoding="utf-8"))):
+            for name in named_modules((folder / config).read_bytes()):
                 try:
                     get_relative_import_files(folder / name)  # reads them all
                 except FileNotFoundError as error:

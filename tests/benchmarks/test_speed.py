@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import compare
+import forked_workers
 import pytest
 import scaling
 import speed
@@ -16,6 +17,7 @@ import speed_loading
 import timing
 import torch
 import typer
+import worker
 from projected_lstm import ProjectedLstms
 from typer.testing import CliRunner
 from workload import batches_of, flops, random_model
@@ -30,6 +32,13 @@ def sentences(tmp_path: Path) -> Path:
     path = tmp_path / "sentences.jsonl"
     path.write_text("".join(f"{json.dumps(words)}\n" for words in texts), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forks the benchmarks' processes, which would each import torch."""
+    for module in (worker, speed_loading):
+        monkeypatch.setattr(module, "subprocess", forked_workers)
 
 
 @pytest.fixture
@@ -69,6 +78,7 @@ def rows_of(output: str) -> list[str]:
     return re.findall(r"^\| ([^|]+) \|(?: [\d.,e+-]+ \|)+$", output, re.MULTILINE)
 
 
+@pytest.mark.usefixtures("_forked")
 def test_embedding_takes_turns_with_the_peers(sentences: Path, allennlp: Path) -> None:
     options = ["--small", "--rounds", "1", "--threads", "1", "--only", "embedding", "--allennlp", str(allennlp)]
     options += ["--only", "by-length", "--batch-size", "1", "--batch-size", "3"]
@@ -79,6 +89,7 @@ def test_embedding_takes_turns_with_the_peers(sentences: Path, allennlp: Path) -
     assert output.count("AllenNLP 2.10.1: Python") == 2
 
 
+@pytest.mark.usefixtures("_forked")
 def test_loading_prints_its_rows_with_the_real_allennlp_and_without(
     sentences: Path, allennlp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +139,7 @@ def test_scaling_draws_a_picture(sentences: Path, tmp_path: Path) -> None:
     assert points == [("sentences", "1"), ("sentences", "3"), ("words", "2"), ("words", "5"), ("threads", "1")]
 
 
+@pytest.mark.usefixtures("_forked")
 def test_compare_times_another_commits_own_package(
     sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

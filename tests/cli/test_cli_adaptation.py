@@ -4,15 +4,23 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from commands import assert_fails
 from language_models import state_of, words_file
 from newcomer import pretrain
 from pretraining_runs import VOCABULARY
-from typer.testing import Result
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
+
+
+@pytest.fixture(scope="module")
+def pretrained(work: Path) -> Path:
+    """A language model of two steps, to be adapted."""
+    result = pretrain(work, work / "lm", "--vocabulary", work / "words.txt", "--config", work / "config.json")
+    assert result.exit_code == 0, result.output
+    return work / "lm"
 
 
 def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
@@ -44,10 +52,10 @@ def test_a_half_precision_model_is_adapted_in_single_precision(tiny_folder: Path
 
 
 def test_a_half_precision_language_model_is_adapted_in_single_precision(
-    pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+    pretrained: Path, work: Path, tmp_path: Path
 ) -> None:
-    ElmoForPreTraining.from_pretrained(pretrained[0], dtype=torch.float16).save_pretrained(tmp_path / "half")
-    ElmoTokenizer.from_pretrained(pretrained[0]).save_pretrained(tmp_path / "half")
+    ElmoForPreTraining.from_pretrained(pretrained, dtype=torch.float16).save_pretrained(tmp_path / "half")
+    ElmoTokenizer.from_pretrained(pretrained).save_pretrained(tmp_path / "half")
     assert {array.dtype.name for array in state_of(tmp_path / "half").values()} == {"float16"}
     result = pretrain(work, tmp_path / "lm", "--model", tmp_path / "half")
     assert result.exit_code == 0, result.output
@@ -55,24 +63,22 @@ def test_a_half_precision_language_model_is_adapted_in_single_precision(
     assert ElmoForPreTraining.from_pretrained(tmp_path / "lm").dtype == torch.float32
 
 
-def test_a_language_model_is_adapted_with_its_own_softmax(
-    pretrained: tuple[Path, Result], work: Path, tmp_path: Path
-) -> None:
-    result = pretrain(work, tmp_path / "same", "--model", pretrained[0], "--learning-rate", 0)
+def test_a_language_model_is_adapted_with_its_own_softmax(pretrained: Path, work: Path, tmp_path: Path) -> None:
+    result = pretrain(work, tmp_path / "same", "--model", pretrained, "--learning-rate", 0)
     assert result.exit_code == 0, result.output
-    before, after = state_of(pretrained[0]), state_of(tmp_path / "same")
+    before, after = state_of(pretrained), state_of(tmp_path / "same")
     assert set(before) == set(after)
     for name, array in before.items():
         np.testing.assert_array_equal(after[name], array)
-    result = pretrain(work, tmp_path / "other", "--model", pretrained[0], "--softmax", "sampled", "--samples", 4)
+    result = pretrain(work, tmp_path / "other", "--model", pretrained, "--softmax", "sampled", "--samples", 4)
     assert result.exit_code == 0, result.output
     assert ElmoForPreTraining.from_pretrained(tmp_path / "other").config.softmax == "sampled"
     assert ElmoTokenizer.from_pretrained(tmp_path / "other").predicted_words == VOCABULARY
 
 
-def test_a_language_model_takes_a_new_vocabulary(pretrained: tuple[Path, Result], work: Path, tmp_path: Path) -> None:
+def test_a_language_model_takes_a_new_vocabulary(pretrained: Path, work: Path, tmp_path: Path) -> None:
     vocabulary = words_file(tmp_path, VOCABULARY[:9])
-    result = pretrain(work, tmp_path / "lm", "--model", pretrained[0], "--vocabulary", vocabulary)
+    result = pretrain(work, tmp_path / "lm", "--model", pretrained, "--vocabulary", vocabulary)
     assert result.exit_code == 0, result.output
     assert state_of(tmp_path / "lm")["softmax.weight"].shape == (9, 7)
 

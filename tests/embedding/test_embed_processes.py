@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from embedding_ranks import WINDOW_CHARACTERS
-from launching import launch
+from launching import fork_two, launch
 from vectors import SENTENCES, assert_all_close, embed_alone, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
@@ -26,25 +26,25 @@ def chunks_of(work: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
-    """`alone.hdf5` by one process, the files of `embedding_ranks.py` by two, and `finished.hdf5` begun by two."""
+    """One process writes `alone.hdf5`, two write the files of `embedding_ranks.py`, and one finishes what two began."""
     folder = tmp_path_factory.mktemp("embedding")
     corpus = folder / "corpus.txt"
     corpus.write_text("".join(f"{sentence}\n" for sentence in SENTENCES * COPIES), encoding="utf-8")
     (folder / "bad.jsonl").write_text('"fine"\n17\n')
-    code, output = launch("embedding_ranks.py", "killed", folder, tiny_folder)
-    assert code != 0, output
+    (folder / "model").symlink_to(tiny_folder)
+    with pytest.raises(AssertionError, match=r"^exit code -?[1-9]"):
+        fork_two("embedding_ranks", folder, "killed")
     shutil.copytree(folder / "killed.hdf5.partial", folder / "resumed.hdf5.partial")
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     num_threads = torch.get_num_threads()
-    # As the launched processes have.
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # as in the launched processes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embed, "WINDOW_CHARACTERS", WINDOW_CHARACTERS)
         embed_file(model, tokenizer, corpus, folder / "alone.hdf5", batch_words=20)
         shutil.copytree(folder / "killed.hdf5.partial", folder / "finished.hdf5.partial")
         embed_file(model, tokenizer, corpus, folder / "finished.hdf5", batch_words=20)
     torch.set_num_threads(num_threads)
-    code, output = launch("embedding_ranks.py", "whole", folder, tiny_folder, stdin=corpus)
+    code, output = launch("embedding_ranks.py", folder, stdin=corpus)
     (folder / "output").write_text(output)
     assert code == 0, output[-5000:]
     return folder

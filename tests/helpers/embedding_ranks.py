@@ -1,4 +1,4 @@
-"""What each of two processes does in `test_embed_processes.py`: `torchrun embedding_ranks.py JOB FOLDER MODEL`."""
+"""What each of two processes does in `test_embed_processes.py`. The model is `FOLDER/model`."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ WINDOW_CHARACTERS = 59
 
 
 def run(*arguments: object) -> None:
-    """One command; says how it ended."""
+    """Runs a command and prints its exit code."""
     try:
         app(["embed", *map(str, arguments), "--batch-words", "20"])
     except SystemExit as end:
@@ -35,13 +35,17 @@ def die_at_second_window(embed_window: Any) -> Any:
     return dying
 
 
-def main(job: str, folder: Path, model: str) -> None:
-    """Job `killed`: the second process dies. Job `whole`: a file, a stream, a run that goes on, and two errors."""
+def killed(folder: Path) -> None:
+    """The second process dies at its second window."""
     embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
-    if job == "killed":
-        embed._embed_window = die_at_second_window(embed._embed_window)
-        run(model, folder / "corpus.txt", "-o", folder / "killed.hdf5")
-        return
+    embed._embed_window = die_at_second_window(embed._embed_window)
+    run(folder / "model", folder / "corpus.txt", "-o", folder / "killed.hdf5")
+
+
+def whole(folder: Path) -> None:
+    """Embeds a file and a stream, resumes a run, and makes two errors."""
+    embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
+    model = folder / "model"
     for source, name in (("corpus.txt", "whole.hdf5"), ("corpus.txt", "resumed.hdf5"), ("-", "stream.hdf5")):
         run(model, source if source == "-" else folder / source, "-o", folder / name)
     run(model, folder / "corpus.txt", "-o", folder / "whole.hdf5")
@@ -50,4 +54,4 @@ def main(job: str, folder: Path, model: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    whole(Path(sys.argv[1]))

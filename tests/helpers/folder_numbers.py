@@ -7,6 +7,7 @@ computes is kept in RESULT; it is saved once more in AGAIN, loaded from there, a
 """
 
 import json
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -40,10 +41,13 @@ def load(folder: Path, architecture: str) -> tuple[Any, Any]:
 
 
 def scan_path_of(model: Any) -> Any:
-    """`scan_path` of the code that the model runs."""
-    module = type(model).__module__
-    name = "elmo_hf.scan.path" if module.startswith("elmo_hf.") else f"{module.rpartition('.')[0]}.scan_elmo"
-    return import_module(name).scan_path
+    """`scan_path` of the code that the model runs, which uses Triton where it is interpreted, and only there."""
+    home = type(model).__module__
+    is_ours = home.startswith("elmo_hf.")
+    names = ("elmo_hf.scan.path", "elmo_hf.scan.triton_scan") if is_ours else (f"{home.rpartition('.')[0]}.scan_elmo",)
+    path, triton = names[0], names[-1]
+    assert import_module(triton).is_available(torch.device("cpu"), torch.float32) == ("TRITON_INTERPRET" in os.environ)
+    return import_module(path).scan_path
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -67,9 +71,9 @@ def gradients(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
-def onnx_outputs(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> list[torch.Tensor]:
+def onnx_outputs(program: Any, inputs: dict[str, torch.Tensor], path: Path) -> list[torch.Tensor]:
     """By ONNX Runtime."""
-    torch.onnx.export(model, kwargs={**inputs, "return_dict": False}, f=path, dynamo=True, verbose=False)
+    torch.onnx.export(program, f=path, dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(path)
     feeds = {each.name: inputs[each.name].numpy() for each in session.get_inputs()}
     return [torch.from_numpy(array) for array in session.run(None, feeds)]
@@ -103,7 +107,7 @@ def main() -> None:
     for folder in sorted(path for path in saved.iterdir() if path.is_dir()):
         asked = json.loads((folder / "asked.json").read_text())
         model, tokenizer = load(folder, asked["architecture"])
-        texts = [asked["sentences"]] if "sentences" in asked else [TEXTS, *[SECOND] * asked["has_pairs"]]
+        texts = [asked.get("sentences", TEXTS), *[SECOND] * asked["has_pairs"]]
         encoded = tokenizer(
             *texts, is_split_into_words="sentences" in asked, padding=True, return_tensors="pt", return_length=False
         )
@@ -119,26 +123,26 @@ def main() -> None:
         for one, other in zip(outputs(reloaded, inputs, **options), outputs(model, inputs, **options), strict=True):
             assert torch.equal(one, other), name
         arrays[f"{name}.files"] = np.array(sorted(path.name for path in (again / name).glob("*.py")))
-        with scan_path_of(model)("triton" if asked.get("triton") else "reference"):
-            keep(f"{name}.scan", outputs(model, inputs, **options) + gradients(model, inputs))
-        if asked.get("triton"):
-            continue
         keep(f"{name}.gradients", gradients(model, inputs))
+        scan_path = scan_path_of(model)
+        if "sentences" in asked:
+            continue
+        with scan_path("reference"):
+            keep(f"{name}.reference", outputs(model, inputs, **options) + gradients(model, inputs))
         model.gradient_checkpointing_enable()
-        # Heads have dropout, which no two processes draw alike.
-        compute = outputs if "sentences" not in asked else gradients
-        keep(f"{name}.checkpointed", compute(model.train("sentences" in asked), inputs))
+        # The biLM alone is made without dropout, so that it can be trained to the same numbers.
+        compute = gradients if asked.get("graphs") else outputs
+        keep(f"{name}.checkpointed", compute(model.train(bool(asked.get("graphs"))), inputs))
         model.gradient_checkpointing_disable()
         model.eval()
         keep(f"{name}.bfloat16", outputs(load(folder, asked["architecture"])[0].to(torch.bfloat16), inputs, **options))
-        if "sentences" not in asked:
-            arrays[f"{name}.pipelines"] = np.array(piped(folder, model, tokenizer, asked["has_pairs"]))
+        arrays[f"{name}.pipelines"] = np.array(piped(folder, model, tokenizer, asked["has_pairs"]))
         if asked.get("graphs"):
-            compiled = torch.compile(model, backend="aot_eager", dynamic=False)
+            compiled = torch.compile(model, backend="eager", fullgraph=True)
             keep(f"{name}.compiled", outputs(compiled, inputs))
             program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False})
             keep(f"{name}.exported", tensors(program.module()(**inputs, return_dict=False)))
-            keep(f"{name}.onnx", onnx_outputs(model, inputs, again / f"{name}.onnx"))
+            keep(f"{name}.onnx", onnx_outputs(program, inputs, again / f"{name}.onnx"))
     np.savez(result, **arrays)
 
 

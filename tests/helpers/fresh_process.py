@@ -27,7 +27,7 @@ def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[
     context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as outputs:
         paths = [Path(outputs, name) for name in ("stdout", "stderr")]
-        process = context.Process(target=_run, args=(code, arguments, folder, environment, *paths))
+        process = context.Process(target=run_program, args=(code, arguments, folder, environment, *paths))
         process.start()
         process.join(TIME_LIMIT)
         if process.exitcode is None:
@@ -38,7 +38,8 @@ def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[
     return printed
 
 
-def _run(code: str, arguments: list[str], folder: Path, environment: dict[str, str], *outputs: Path) -> None:
+def run_program(code: str, arguments: list[str], folder: Path, environment: dict[str, str], *outputs: Path) -> None:
+    """What a forked process does: it becomes one that `python -c` started."""
     for descriptor, path in zip((1, 2), outputs, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
     os.environ.clear()

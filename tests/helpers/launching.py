@@ -39,9 +39,9 @@ def launch(script: str, *arguments: object, stdin: Path = Path(os.devnull)) -> t
     return process.returncode, output
 
 
-def fork_two(module: str, folder: Path) -> str:
-    """Runs `main(folder)` of a module of this folder in two processes; returns their output."""
-    code = f"import os; os.dup2(1, 2); from pathlib import Path; from {module} import main; main(Path.cwd())"
+def fork_two(module: str, folder: Path, function: str = "main") -> str:
+    """Calls `function(folder)` of a module of this folder in two processes; returns their output."""
+    code = f"import os; os.dup2(1, 2); from pathlib import Path; import {module}; {module}.{function}(Path.cwd())"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

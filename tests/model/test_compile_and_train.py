@@ -1,7 +1,6 @@
 """Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from elmo_hf import ElmoConfig, ElmoModel
 
 @pytest.fixture
 def small_config(tiny_config: ElmoConfig) -> ElmoConfig:
-    """One layer and one filter, where a compiler's time grows with the graph and the test does not need more."""
+    """One layer, one filter and no highway, because compile time grows with the graph."""
     tiny_config.representation_dropout, tiny_config.num_hidden_layers = 0.0, 1
-    tiny_config.char_filters = [[2, 4]]
+    tiny_config.char_filters, tiny_config.num_highway_layers = [[2, 4]], 0
     return tiny_config
 
 
@@ -89,23 +88,12 @@ def test_autocast_runs_forward_and_backward(tiny_model: ElmoModel) -> None:
     assert all(torch.isfinite(p.grad).all() for p in tiny_model.bilm.parameters())
 
 
-def test_a_model_compiles_into_one_graph(tiny_model: ElmoModel) -> None:
-    graphs: list[torch.fx.GraphModule] = []
-
-    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
-        graphs.append(graph)
-        return graph.forward
-
-    torch.compile(tiny_model, backend=backend)(**random_inputs(tiny_model.config, [3, 2]))
-    assert len(graphs) == 1
-
-
 def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradients(small_config: ElmoConfig) -> None:
     model = ElmoModel(small_config)
     torch._dynamo.reset()
     graphs = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(model, backend=graphs, fullgraph=True)
-    for batch_size, length in [(2, 3), (3, 5), (4, 7), (2, 9), (5, 11), (7, 4), (6, 12), (2, 10), (4, 6)]:
+    for batch_size, length in [(2, 3), (3, 5), (4, 7), (2, 9), (7, 4)]:
         inputs = random_inputs(small_config, [length, *range(1, batch_size)][:batch_size])
         gradients = []
         for run in (model, compiled):
@@ -114,8 +102,8 @@ def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradie
             output.elmo_representations[0].square().sum().backward()
             gradients.append(({name: p.grad for name, p in model.named_parameters()}, output.to_tuple()))
         assert_outputs_close(gradients[1], gradients[0], 1e-5)
-    # One for the first shape, then some while torch finds out which sizes change; an unrolled loop would need nine.
-    assert graphs.frame_count <= 4
+    # One for the first shape, then two while torch learns which sizes change; an unrolled loop would need five.
+    assert graphs.frame_count <= 3
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one for C++")
@@ -135,9 +123,9 @@ def test_torchs_own_compiler_gives_equal_values_and_gradients(small_config: Elmo
 
 @pytest.mark.parametrize("task", ["crf", "questions"])
 def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_length(task: str) -> None:
-    model = make_task_model(task, num_hidden_layers=1)
+    model = make_task_model(task, num_hidden_layers=1, num_highway_layers=0, char_filters=[[2, 4]])
     torch._dynamo.reset()
-    graphs = CompileCounterWithBackend("aot_eager")
+    graphs = CompileCounterWithBackend("eager")
     compiled = torch.compile(model, backend=graphs, fullgraph=True)
     for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("right", slice(0, 2)), ("left", slice(0, 2))):
         batch = make_batch(task, side, rows)
@@ -147,16 +135,22 @@ def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_lengt
     assert graphs.frame_count <= 3
 
 
-def test_a_compiled_model_takes_one_text_after_many(tiny_model: ElmoModel) -> None:
+def test_a_model_compiles_into_one_graph_and_takes_one_text_after_many(tiny_model: ElmoModel) -> None:
     torch._dynamo.reset()
-    compiled: Any = torch.compile(tiny_model, backend="eager", fullgraph=True)
-    for lengths in ([3, 2], [4]):
+    graphs = CompileCounterWithBackend("eager")
+    compiled: Any = torch.compile(tiny_model, backend=graphs, fullgraph=True)
+    for num_graphs, lengths in ((1, [3, 2]), (2, [4])):
         inputs = random_inputs(tiny_model.config, lengths)
         assert_outputs_close(compiled(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 1e-6)
+        assert graphs.frame_count == num_graphs
 
 
 def test_an_exported_model_takes_any_batch_size_and_length(small_config: ElmoConfig, tmp_path: Path) -> None:
+    small_config.num_hidden_layers = 2  # for the skip connection
     model = ElmoModel(small_config).eval()
+    with torch.no_grad():
+        for parameter in model.bilm.parameters():
+            parameter.mul_(3)  # so that the clips act
     dimensions = {0: torch.export.Dim("texts", min=2, max=64), 1: torch.export.Dim("words", min=2, max=512)}
     example = random_inputs(model.config, [5, 3])
     shapes = dict.fromkeys(example, dimensions)

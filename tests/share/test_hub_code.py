@@ -102,3 +102,24 @@ def test_only_code_that_the_folders_own_configs_name_is_removed(tmp_path: Path) 
         (tmp_path / f"{name}.py").write_text(text)
     assert write_code(tmp_path) == ["helper.py", "old_model.py", "old_tokenizer.py"]
     assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
+
+
+@pytest.mark.parametrize(
+    "config", [b"{", b"[1]", b"\xff", b'{"auto_map": 3}', b'{"auto_map": {"AutoModel": [3, null]}}']
+)
+def test_a_damaged_config_does_not_keep_a_folder_from_being_saved(config: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(config)
+    (tmp_path / "mine.py").write_text("")
+    ElmoConfig().save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
+    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == ElmoConfig().to_dict()
+
+
+def test_an_auto_map_reaches_no_file_outside_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "outside.py").write_text("")
+    (folder / "old.py").write_text("from ..outside import a\nfrom .absent import b\n")
+    (folder / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "old.Elmo", "Other": "../outside.X"}}))
+    assert write_code(folder) == ["old.py"]
+    assert (tmp_path / "outside.py").exists()

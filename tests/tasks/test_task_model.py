@@ -137,7 +137,8 @@ def test_given_layers_are_used_in_place_of_the_bilm() -> None:
 
 @pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
 def test_a_compiled_classifier_gives_the_same_logits(encoder: dict[str, Any]) -> None:
-    model = make_task_model("classification", num_hidden_layers=1, **encoder)
+    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
+    model = make_task_model("classification", **sizes, **encoder)
     torch._dynamo.reset()
     # Without an LSTM of torch, at which dynamo always leaves the graph, it is one graph.
     compiled: Any = torch.compile(model, backend="eager", fullgraph=not encoder)
