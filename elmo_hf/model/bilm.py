@@ -152,7 +152,7 @@ class BiLM(nn.Module):
         layout = BatchLayout(mask, resets)
         last_states = []
         for layer, *layer_state in zip(self.layers, hidden, cell, strict=True):
-            inputs = nn.functional.dropout(outputs[-1], dropout, training=dropout > 0)
+            inputs = nn.functional.dropout(outputs[-1], dropout) if dropout > 0 else outputs[-1]
             output, *last_state = layer(inputs, layout, *layer_state)
             outputs.append(output)
             last_states.append(last_state)

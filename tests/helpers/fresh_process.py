@@ -5,6 +5,7 @@ does it once. It imports neither transformers and `huggingface_hub`, which read 
 imported, nor this package.
 """
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -13,7 +14,7 @@ import traceback
 import types
 from pathlib import Path
 
-PRELOADED = ["torch", "torch._dynamo", "torch.distributed.tensor", "sklearn.metrics"]
+PRELOADED = ["torch", "torch._dynamo", "torch.distributed.tensor", "torchao", "sklearn.metrics"]
 TIME_LIMIT = 600
 
 
@@ -40,6 +41,7 @@ def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[
 
 def run_program(code: str, arguments: list[str], folder: Path, environment: dict[str, str], *outputs: Path) -> None:
     """What a forked process does: it becomes one that `python -c` started."""
+    gc.freeze()  # No garbage collection visits, and so copies, what the fork server imported.
     for descriptor, path in zip((1, 2), outputs, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
     os.environ.clear()

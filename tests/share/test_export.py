@@ -106,7 +106,7 @@ class Exported(NamedTuple):
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A model with state, with word vectors beside characters, and with weights large enough for both clips to act."""
     config = ElmoConfig(
-        **{"max_word_length": 11, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4]]},
+        **{"max_word_length": 11, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4], [3, 6]]},
         **{"num_highway_layers": 1, "projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4},
         **{"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4, "layer_mix": "linear"},
         num_output_representations=2,
@@ -160,16 +160,14 @@ def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "fields"),
     [
-        ("classification", LSTM | {"pooling": "attention"}),
-        ("pairs", {"pooling": "max"}),
-        ("labelling", LSTM),
+        ("pairs", LSTM | {"pooling": "attention"}),
         ("crf", {}),
-        ("questions", LSTM),
+        ("questions", {}),
     ],
-    ids=list(TASKS),
+    ids=["pairs", "crf", "questions"],
 )
 def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tmp_path: Path) -> None:
-    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
+    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[1, 3], [2, 4]]}
     make_task_model(task, **sizes, **fields).save_pretrained(tmp_path / "model")
     model = load_for_export(tmp_path / "model")
     assert type(model) is TASKS[task][0]

@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+import transformers
 from checkpoints import run_online
 from loopback_hub import LoopbackHub, Repository, StoredFile
+from packaging.version import Version
 from safetensors.torch import load, save
 
 from elmo_hf.hub_code import TABLE
@@ -162,7 +164,8 @@ def test_a_first_use_asks_the_hub_a_few_times_and_warns_little(
         return len(hub.asked), len(warned)
 
     requests, lines = use()
-    assert 4 < requests <= 30
+    older = Version(transformers.__version__) < Version("5.23")  # It asks for config.json again with each file of code.
+    assert 4 < requests <= (32 if older else 30)
     assert len(TABLE) < lines <= 15
     repository.commit("main", files | {"README.md": StoredFile(b"Another card.\n", is_lfs=False)})
     assert use()[0] <= 20

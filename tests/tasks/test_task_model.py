@@ -142,11 +142,10 @@ def test_a_compiled_classifier_gives_the_same_logits(encoder: dict[str, Any]) ->
     torch._dynamo.reset()
     # Without an LSTM of torch, at which dynamo always leaves the graph, it is one graph.
     compiled: Any = torch.compile(model, backend="eager", fullgraph=not encoder)
-    # Sizes are symbols from the first call on, so that one graph serves two and three rows.
-    with torch._dynamo.config.patch(assume_static_by_default=False, specialize_float=True):
-        for rows in (slice(0, 2), slice(0, 3), slice(1, 2)):
-            batch = make_batch("classification", rows=rows)
-            del batch["labels"]
+    for rows in (slice(0, 3), slice(1, 2)):
+        batch = make_batch("classification", rows=rows)
+        del batch["labels"]
+        with torch.no_grad():
             assert_outputs_close(compiled(**batch).logits, model(**batch).logits, 1e-6)
 
 
