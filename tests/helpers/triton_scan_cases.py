@@ -203,13 +203,8 @@ def test_low_precision_is_near_the_same_numbers_in_full(
     limits = Limits(cell=None, projection=None)  # where a clip begins is another place for other roundings
     actual = with_gradients(problem.run(triton_scan.scan_triton, limits=limits), problem.leaves())
     expected = with_gradients(full.run(plain_scan, limits=limits), full.leaves())
-    # The cell of a scan is float32.
-    assert [tensor.dtype for tensor in actual] == [
-        dtype,
-        dtype,
-        torch.float32,
-        *(leaf.dtype for leaf in problem.leaves()),
-    ]
+    dtypes = [dtype, dtype, torch.float32, *(leaf.dtype for leaf in problem.leaves())]  # the cell is float32
+    assert [tensor.dtype for tensor in actual] == dtypes
     for one, other in zip(actual, expected, strict=True):
         assert_close((one,), (other,), tolerance * max(1.0, other.abs().max().item()))
     with torch.no_grad():
@@ -226,10 +221,8 @@ def test_clips_act_in_low_precision(dtype: torch.dtype) -> None:
 def test_under_autocast_a_layer_has_products_of_low_precision_and_results_of_full() -> None:
     layer = layer_of(torch.float32).to(DEVICE)
     mask = mask_of(LENGTHS["padded"]).to(DEVICE)
-    arguments = [
-        torch.randn(shape, device=DEVICE, requires_grad=True)
-        for shape in ((*mask.shape, 2 * LAYER_P), (len(mask), 2 * LAYER_P), (len(mask), 2 * LAYER_H))
-    ]
+    shapes = (*mask.shape, 2 * LAYER_P), (len(mask), 2 * LAYER_P), (len(mask), 2 * LAYER_H)
+    arguments = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]
     full = run(layer, arguments, mask)
     with torch.autocast(DEVICE.type, dtype=torch.bfloat16):
         outputs = run(layer, arguments, mask)

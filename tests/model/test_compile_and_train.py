@@ -95,6 +95,8 @@ def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradie
     compiled = torch.compile(model, backend=graphs, fullgraph=True)
     for batch_size, length in [(2, 9), (3, 7), (4, 5), (2, 10)]:  # From 16 words on torch compiles convolutions anew.
         inputs = random_inputs(small_config, [length, *range(1, batch_size)][:batch_size])
+        for tensor in inputs.values():
+            torch._dynamo.mark_dynamic(tensor, [0, 1])
         gradients = []
         for run in (model, compiled):
             model.zero_grad()
@@ -102,13 +104,12 @@ def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradie
             output.elmo_representations[0].square().sum().backward()
             gradients.append(({name: p.grad for name, p in model.named_parameters()}, output.to_tuple()))
         assert_outputs_close(gradients[1], gradients[0], 1e-5)
-    # One for the first shape and one for all others; an unrolled loop would need four.
-    assert graphs.frame_count == 2
+    assert graphs.frame_count == 1
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one for C++")
 def test_torchs_own_compiler_gives_equal_values_and_gradients(small_config: ElmoConfig) -> None:
-    small_config.num_highway_layers = 1  # Without one, torch 2.13 gives both directions' `W_p` the sum of its gradients.
+    small_config.num_highway_layers = 1  # Without, torch 2.13 gives both directions' W_p the sum of both gradients.
     model = ElmoModel(small_config)
     torch._dynamo.reset()
     inputs = random_inputs(small_config, [3, 2])
@@ -131,9 +132,11 @@ def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_lengt
     for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("right", slice(0, 2)), ("left", slice(0, 2))):
         batch = make_batch(task, side, rows)
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        for tensor in inputs.values():
+            torch._dynamo.mark_dynamic(tensor, [0, 1])
         with torch.no_grad():
             assert_outputs_close(logits_of(compiled(**inputs)), logits_of(model(**inputs)), 1e-5)
-    assert graphs.frame_count <= 3
+    assert graphs.frame_count == 1
 
 
 def test_a_model_compiles_into_one_graph_and_takes_one_text_after_many(small_config: ElmoConfig) -> None:
