@@ -1,7 +1,6 @@
-"""Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
+"""Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,20 +148,6 @@ def test_a_model_compiles_into_one_graph_and_takes_one_text_after_many(small_con
         with torch.no_grad():
             assert_outputs_close(compiled(**inputs).to_tuple(), model(**inputs).to_tuple(), 1e-6)
         assert graphs.frame_count == num_graphs
-
-
-def test_an_exported_model_takes_any_batch_size_and_length(small_config: ElmoConfig, tmp_path: Path) -> None:
-    """`test_export.py` does the same with two layers and clips that act, through `elmo-hf export`."""
-    model = ElmoModel(small_config).eval()
-    dimensions = {0: torch.export.Dim("texts", min=2, max=64), 1: torch.export.Dim("words", min=2, max=512)}
-    example = random_inputs(model.config, [5, 3])
-    shapes = dict.fromkeys(example, dimensions)
-    program = torch.export.export(model, (), example, dynamic_shapes=shapes, strict=False)
-    torch.export.save(program, tmp_path / "elmo.pt2")
-    exported = torch.export.load(tmp_path / "elmo.pt2").module()
-    for lengths in ([4, 2, 1], [9, 9]):
-        inputs = random_inputs(model.config, lengths)
-        assert_outputs_close(exported(**inputs).to_tuple(), model(**inputs).to_tuple(), 1e-5)
 
 
 def test_inputs_for_tracing_run(tiny_model: ElmoModel) -> None:
