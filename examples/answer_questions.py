@@ -10,7 +10,7 @@ texts, and the biLM reads each separately, once for all epochs. MODEL is a folde
 import collections
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import recipe
 import torch
@@ -45,9 +45,9 @@ def overlap(found: str, right: str) -> float:
 
 
 def main(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
-    output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("answerer"),
-    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
+    name: recipe.Model,
+    output: recipe.Output = Path("answerer"),
+    rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
 ) -> None:

@@ -22,10 +22,10 @@ from elmo_hf.loading import model_folder
 
 
 def main(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
+    name: recipe.Model,
     task: Annotated[str, typer.Argument(help="trec, sst2, sst5, ag_news or sick")],
-    output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("classifier"),
-    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
+    output: recipe.Output = Path("classifier"),
+    rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
     learn: Annotated[list[str] | None, typer.Option(help="A part of the biLM that learns.")] = None,

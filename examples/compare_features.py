@@ -201,10 +201,10 @@ def print_results(results: list[dict[str, Any]]) -> None:
 
 
 def main(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
+    model: recipe.Model,
     task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. Default: all.")] = None,
     seeds: int = 5,
-    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
+    rows: recipe.Rows = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("comparison"),
 ) -> None:

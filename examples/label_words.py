@@ -23,10 +23,10 @@ from elmo_hf.loading import model_folder
 
 
 def main(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")],
+    name: recipe.Model,
     task: Annotated[str, typer.Argument(help="wnut17 or ewt")],
-    output: Annotated[Path, typer.Option(help="Folder for the model and the plots.")] = Path("labeller"),
-    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
+    output: recipe.Output = Path("labeller"),
+    rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
 ) -> None:

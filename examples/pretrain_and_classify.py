@@ -79,7 +79,7 @@ def classify_with(
 def main(
     task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5 or trec")],
     output: Annotated[Path, typer.Option(help="Folder for all models.")] = Path("own_elmo"),
-    rows: Annotated[int | None, typer.Option(help="Limit of rows per set.")] = None,
+    rows: recipe.Rows = None,
     pretraining_epochs: float = 10,
     epochs: int = 15,
     seed: int = 0,

@@ -5,11 +5,12 @@ A recipe then has these steps: data, tokenizer, model, `train`, test, save, relo
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+import typer
 from datasets import DatasetDict
 from seqeval.metrics import f1_score as entity_f1_score
 from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
@@ -25,6 +26,11 @@ from transformers import (
 from elmo_hf import ElmoTokenizer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 from elmo_hf.tasks.task_model import ElmoTaskModel
+
+# What recipes take from the command line.
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")]
+Output = Annotated[Path, typer.Option(help="Folder for the model and the plots.")]
+Rows = Annotated[int | None, typer.Option(help="Limit of rows per set.")]
 
 plt.switch_backend("Agg")
 Metrics = Callable[[EvalPrediction], dict[str, float]]

@@ -76,7 +76,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     mixed_model: ElmoModel,
     tiny_tokenizer: ElmoTokenizer,
     corpus: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = count_rows(mixed_model, monkeypatch)
@@ -85,7 +84,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert_all_close(
         read_vectors(interrupted), [embed_alone(mixed_model, tiny_tokenizer, sentence, "all") for sentence in SENTENCES]
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "vectors.npz"]
+    assert sorted(path.name for path in interrupted.parent.iterdir()) == ["corpus.txt", "vectors.npz"]
 
 
 def test_a_run_may_go_on_with_other_batches(
