@@ -2,7 +2,7 @@
 
     folder_numbers.py SAVED RESULT AGAIN auto|package
 
-Every folder in SAVED is loaded, with the Auto classes and its own code or with the package's classes; all that it
+Every SAVED/NAME/model is loaded, with the Auto classes and its own code or with the package's classes; all that it
 computes is kept in RESULT; it is saved once more in AGAIN, loaded from there, and must compute the same.
 """
 
@@ -104,8 +104,9 @@ def main() -> None:
         assert found, name
         arrays.update({f"{name}.{index}": part.detach().float().numpy() for index, part in enumerate(found)})
 
-    for folder in sorted(path for path in saved.iterdir() if path.is_dir()):
-        asked = json.loads((folder / "asked.json").read_text())
+    for place in sorted(saved.iterdir()):
+        name, folder, copy = place.name, place / "model", again / place.name / "model"
+        asked = json.loads((place / "asked.json").read_text())
         model, tokenizer = load(folder, asked["architecture"])
         texts = [asked.get("sentences", TEXTS), *[SECOND] * asked["has_pairs"]]
         encoded = tokenizer(
@@ -115,14 +116,13 @@ def main() -> None:
         if asked["architecture"] == "ElmoForPreTraining":
             inputs["labels"] = inputs["attention_mask"] * 3
         options = {"output_hidden_states": True} if asked["architecture"] == "ElmoModel" else {}
-        name = folder.name
         keep(f"{name}.outputs", outputs(model, inputs, **options))
-        model.save_pretrained(again / name)
-        tokenizer.save_pretrained(again / name)
-        reloaded, _ = load(again / name, asked["architecture"])
+        model.save_pretrained(copy)
+        tokenizer.save_pretrained(copy)
+        reloaded, _ = load(copy, asked["architecture"])
         for one, other in zip(outputs(reloaded, inputs, **options), outputs(model, inputs, **options), strict=True):
             assert torch.equal(one, other), name
-        arrays[f"{name}.files"] = np.array(sorted(path.name for path in (again / name).glob("*.py")))
+        arrays[f"{name}.files"] = np.array(sorted(path.name for path in copy.glob("*.py")))
         keep(f"{name}.gradients", gradients(model, inputs))
         scan_path = scan_path_of(model)
         if "sentences" in asked:

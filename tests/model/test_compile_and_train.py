@@ -113,7 +113,9 @@ def test_torchs_own_compiler_gives_equal_values_and_gradients(small_config: Elmo
     torch._dynamo.reset()
     inputs = random_inputs(small_config, [3, 2])
     results = []
-    with torch._dynamo.config.patch(capture_scalar_outputs=True), torch._inductor.config.patch(compile_threads=1):
+    # Compiled in this process, and without vector instructions, which torch would first try out one by one.
+    quick = torch._inductor.config.patch({"compile_threads": 1, "cpp.vec_isa_ok": False})
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), quick:
         for run in (model, torch.compile(model)):
             model.zero_grad()
             output = run(**inputs, output_hidden_states=True)

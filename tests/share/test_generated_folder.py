@@ -32,8 +32,9 @@ TINY |= {"projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_cli
 
 
 def save(folder: Path, model: Any, **asked: Any) -> None:
-    model.save_pretrained(folder)
-    ElmoTokenizer(max_word_length=C, word_splitter="whitespace").save_pretrained(folder)
+    """Every model is in a folder called `model`, so that transformers imports the code, which is the same, once."""
+    model.save_pretrained(folder / "model")
+    ElmoTokenizer(max_word_length=C, word_splitter="whitespace").save_pretrained(folder / "model")
     (folder / "asked.json").write_text(json.dumps({"architecture": type(model).__name__, "has_pairs": False} | asked))
 
 
@@ -42,7 +43,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of every golden case and of every Auto class."""
     work = tmp_path_factory.mktemp("saved")
     for case in GOLDEN_CASES:
-        allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / case), work / case, source_name=case)
+        (work / case).mkdir()
+        allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / case), work / case / "model", source_name=case)
         sentences = json.loads((FIXTURES / case / "sentences.json").read_text())["call1"]
         (work / case / "asked.json").write_text(
             json.dumps({"architecture": "ElmoModel", "has_pairs": False, "sentences": sentences})

@@ -1,0 +1,133 @@
+"""Shared fixtures: a tiny model with all sizes different, and a converted folder."""
+
+import contextlib
+import gc
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoints import BASE, EDGES, VOCABULARY
+from language_models import tiny_files
+from loopback_hub import LoopbackHub
+from rows import C
+from vectors import SENTENCES
+
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.scan.path import scan_path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """Takes what is there out of the garbage collections that every Trainer asks for, which would visit all of it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _scan_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    path = request.config.getoption("--scan-path")
+    with contextlib.nullcontext() if path is None else scan_path(path):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(20180608)
+
+
+@pytest.fixture
+def tiny_config() -> ElmoConfig:
+    """A config in which no two sizes are equal."""
+    return ElmoConfig(
+        max_word_length=11,
+        char_embedding_size=5,
+        char_filters=[[1, 3], [2, 4], [3, 6]],
+        num_highway_layers=1,
+        projection_size=7,
+        cell_size=9,
+        num_hidden_layers=2,
+        cell_clip=0.6,
+        projection_clip=0.4,
+    )
+
+
+@pytest.fixture
+def tiny_model(tiny_config: ElmoConfig) -> ElmoModel:
+    """A model whose weights are large enough for both clips to act."""
+    model = ElmoModel(tiny_config).eval()
+    with torch.no_grad():
+        for parameter in model.bilm.parameters():
+            parameter.mul_(3)
+    return model
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base case, converted and checked."""
+    folder = tmp_path_factory.mktemp("conversion") / "tiny"
+    allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder, source_name="our_tiny", check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """bilm-tf's own tiny language model, converted and checked."""
+    folder = tmp_path_factory.mktemp("conversion") / "tiny_lm"
+    difference = allennlp_to_folder(tiny_files(), folder, source_name="tiny", check=True)
+    assert difference is not None
+    assert difference < 1e-5
+    return folder
+
+
+@pytest.fixture
+def word_files(tmp_path: Path) -> AllenNlpFiles:
+    """`bi_word_2` with a vocabulary of its 32 words."""
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
+    return AllenNlpFiles(EDGES / "bi_word_2" / "options.json", EDGES / "bi_word_2" / "w.hdf5", path)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> ElmoTokenizer:
+    return ElmoTokenizer(max_word_length=C)
+
+
+@pytest.fixture(scope="module")
+def word_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ElmoTokenizer:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("<S>\n</S>\n<UNK>\nthe\ncat\nthe\n!!!MAXTERMID\nsaß\n", encoding="utf-8")
+    return ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(path))
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_folder: Path) -> ElmoTokenizer:
+    return ElmoTokenizer.from_pretrained(tiny_folder)
+
+
+@pytest.fixture
+def mixed_model(tiny_folder: Path) -> ElmoModel:
+    """The tiny model, its mix being none of the layers nor their mean."""
+    mixed_model = ElmoModel.from_pretrained(tiny_folder)
+    mixed_model.scalar_mixes[0].set_weights([0.2, 0.5, 0.3], scale=1.5)
+    return mixed_model
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def hub() -> Iterator[LoopbackHub]:
+    """An empty Hub on this machine."""
+    with LoopbackHub() as hub:
+        thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield hub
+        hub.shutdown()
+        thread.join()
