@@ -21,7 +21,8 @@ from elmo_hf.scan.path import scan_path
 
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:
-    """Takes what is there out of the garbage collections that every Trainer asks for, which would visit all of it."""
+    """Makes garbage collections rare, and takes what is there out of those that every Trainer asks for."""
+    gc.set_threshold(100_000, 50, 100)
     gc.collect()
     gc.freeze()
 
