@@ -21,7 +21,7 @@ from elmo_hf.scan.path import scan_path
 
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:
-    """Makes garbage collections rare, and takes what is there out of those that every Trainer asks for."""
+    """Makes garbage collections rare, and spares those that every Trainer asks for what was imported before."""
     gc.set_threshold(100_000, 50, 100)
     gc.collect()
     gc.freeze()

@@ -160,14 +160,16 @@ def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "fields"),
     [
-        ("pairs", LSTM | {"pooling": "attention"}),
+        ("classification", LSTM | {"pooling": "attention"}),
+        ("pairs", {"pooling": "max"}),
+        ("labelling", LSTM),
         ("crf", {}),
-        ("questions", {}),
+        ("questions", LSTM),
     ],
-    ids=["pairs", "crf", "questions"],
+    ids=list(TASKS),
 )
 def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tmp_path: Path) -> None:
-    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[1, 3], [2, 4]]}
+    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
     make_task_model(task, **sizes, **fields).save_pretrained(tmp_path / "model")
     model = load_for_export(tmp_path / "model")
     assert type(model) is TASKS[task][0]
