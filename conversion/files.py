@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from elmo_hf import files
+from elmo_hf.guarded_file import GuardedFile
 
 from .errors import ConversionError
 from .limits import MAX_TEXT, refuse_bomb
@@ -108,9 +109,10 @@ def _open_hdf5(path: Path) -> Iterator[h5py.File]:
 
 def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes arrays by their full names, contiguous and uncompressed as bilm-tf does."""
-    with h5py.File(path, "w") as file:
+    with GuardedFile(path) as target, h5py.File(target, "w") as file:
         for name, array in arrays.items():
             file.create_dataset(name, data=array)
+            target.check()
 
 
 def refuse_existing(path: Path) -> None:

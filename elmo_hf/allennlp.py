@@ -44,6 +44,7 @@ from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 
 from .files import new_file
+from .guarded_file import GuardedFile
 from .model.configuration_elmo import ElmoConfig
 from .model.scalar_mix import ScalarMix
 from .stateful import StatefulElmo
@@ -309,10 +310,15 @@ class ElmoEmbedder(nn.Module):
         keys = sentences if use_sentence_keys else [str(index) for index in range(len(sentences))]
         if len(set(keys)) < len(keys):
             raise ValueError("two sentences are equal, so they cannot be keys; leave out `use_sentence_keys`.")
-        with new_file(Path(output_file_path)) as partial, h5py.File(partial, "w") as file:
+        with (
+            new_file(Path(output_file_path)) as partial,
+            GuardedFile(partial) as target,
+            h5py.File(target, "w") as file,
+        ):
             vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
             for key, layers in tqdm(zip(keys, vectors, strict=True), total=len(keys), unit=" sentences"):
                 file.create_dataset(key, data=OUTPUT_FORMATS[output_format](layers))
+                target.check()
             if not forget_sentences and not use_sentence_keys:
                 index = json.dumps(dict(zip(sentences, keys, strict=True)))
                 file.create_dataset("sentence_to_index", data=[index], dtype=h5py.string_dtype())

@@ -1,69 +1,182 @@
-"""Files that are written whole or not at all, and the SHA-256 of files and models."""
+"""Files and folders that are written whole or not at all, by one process at a time; SHA-256 of files and models.
 
+While NAME is being written, two files or folders stand beside it:
+
+    .NAME.lock       locked by the process that writes, and says which one that is
+    .NAME.partial    takes the name when it is complete and on the disk
+
+The system drops a lock when its process ends, however that happens. So what is not locked was left by a process that
+was killed; the next one that writes NAME, or finds it there, removes it.
+"""
+
+import errno
 import hashlib
 import os
 import shutil
+import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+TAKEN = "{} exists already; remove it or choose another place. Nothing was written."
+# How the system says that there is no room: on the disk, in the user's share of it, in one file.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# How safetensors and torch say it; torch gives no reason why it could not write.
+NO_ROOM_TEXTS = (*(f"(os error {number})" for number in NO_ROOM), "PytorchStreamWriter failed", ". unexpected pos ")
+
 
 @contextmanager
-def new_file(path: Path, folder: Path | None = None) -> Iterator[Path]:
+def new_file(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write to.
 
-    The file takes the name `path`, also in place of an older file, when the block ends without an error. It is removed
-    when the block fails.
-
-    Args:
-        path: the final name.
-        folder: where the temporary file is, in the same file system; None: beside `path`.
+    The file takes the name `path`, also in place of an older file, when the block ends without an error. If another
+    process is writing `path`, this one waits; the last one wins.
 
     Raises:
         FileNotFoundError: if there is no folder for the file.
+        OSError: if there is no room for the file.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
-    partial = _partial(path if folder is None else folder / path.name)
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with only_writer(path, must_wait=True), named_if_full(path):
+        partial = _partial(path)
+        try:
+            yield partial
+            publish(partial, path)
+        finally:
+            _remove(partial)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Gives a temporary folder beside `path`, to fill.
+    """Gives a temporary folder to fill.
 
-    The folder takes the name `path` when the block ends without an error. It is removed when the block fails.
+    The folder takes the name `path` when the block ends without an error.
 
     Raises:
+        BlockingIOError: if another process is writing `path`.
         FileExistsError: if `path` exists and is not an empty folder.
+        OSError: if there is no room for the folder.
     """
     refuse_existing(path)
     path = path.resolve()
-    partial = _partial(path)
-    partial.mkdir(parents=True)
-    try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with workplace(path) as partial:
         yield partial
-        partial.replace(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if _is_taken(path):  # by a process that ended after the first check and before the lock
+            raise FileExistsError(TAKEN.format(path))
+        publish(partial, path)
+
+
+@contextmanager
+def workplace(path: Path) -> Iterator[Path]:
+    """Gives a temporary folder beside `path`, for one process at a time; it is removed in the end.
+
+    Raises:
+        BlockingIOError: if another process is writing `path`.
+        OSError: if there is no room on the disk.
+    """
+    with only_writer(path), named_if_full(path):
+        partial = _partial(path)
+        partial.mkdir()
+        try:
+            yield partial
+        finally:
+            _remove(partial)
 
 
 def refuse_existing(path: Path) -> None:
-    """Checks that a folder can be made.
+    """Checks that a folder can be made; removes what a killed process left beside one that is there.
 
     Raises:
         FileExistsError: if `path` exists and is not an empty folder.
     """
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise FileExistsError(f"{path} exists already; remove it or choose another place. Nothing was written.")
+    if _is_taken(path):
+        remove_leftovers(path)
+        raise FileExistsError(TAKEN.format(path))
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what a killed process left when it wrote `path`, unless another process is writing there now."""
+    path = path.resolve()
+    if _lock(path).exists() or _partial(path).exists():
+        with suppress(OSError), only_writer(path):
+            pass
+
+
+@contextmanager
+def only_writer(path: Path, must_wait: bool = False) -> Iterator[None]:
+    """Keeps other processes from writing `path`, and removes what a killed one left there.
+
+    Args:
+        path: the file or folder to be written.
+        must_wait: whether to wait for another process instead of refusing.
+
+    Raises:
+        BlockingIOError: if another process is writing; says which one.
+    """
+    from filelock import FileLock, Timeout
+
+    lock_file = _lock(path)
+    lock = FileLock(str(lock_file), timeout=-1 if must_wait else 0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise BlockingIOError(
+            f"{path} is being written by {_owner(lock_file)}; wait until it ends, or choose another name."
+        ) from error
+    try:
+        with suppress(OSError):  # On a full disk the lock holds without its text.
+            lock_file.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        _remove(_partial(path))
+        yield
+    finally:
+        # The name goes first: whoever opened the file in the meantime sees that it has none, and opens it again.
+        lock_file.unlink(missing_ok=True)
+        lock.release()
+
+
+@contextmanager
+def named_if_full(path: Path) -> Iterator[None]:
+    """Replaces what libraries raise on a full disk by an error that names `path` and the free space.
+
+    Raises:
+        OSError: if there is no room.
+    """
+    try:
+        yield
+    # safetensors raises an error of its own, which is a plain Exception.
+    except Exception as error:
+        if getattr(error, "errno", None) not in NO_ROOM and not any(text in str(error) for text in NO_ROOM_TEXTS):
+            raise
+        folder = next(folder for folder in path.absolute().parents if folder.is_dir())
+        free = shutil.disk_usage(folder).free / 2**20
+        raise OSError(
+            f"there is no room to write {path}: {free:,.0f} MiB are free in {folder}. Make room and give the same "
+            "command again; nothing incomplete has that name."
+        ) from error
+
+
+def publish(written: Path, path: Path) -> None:
+    """Gives a file or folder its name once its content is on the disk, so that a power cut leaves nothing damaged."""
+    _sync(written)
+    written.replace(path)
+
+
+def publish_last(written: Path, path: Path) -> None:
+    """Gives a file its name, and removes the folder that it was written in with all that is left there.
+
+    The folder first gets the name of what a killed process leaves, so that nobody takes it for unfinished work.
+    """
+    _sync(written)
+    leftover = _partial(path)
+    written.parent.replace(leftover)
+    (leftover / written.name).replace(path)
+    shutil.rmtree(leftover)
 
 
 def sha256_of_file(path: Path) -> str:
@@ -85,5 +198,33 @@ def sha256_of_model(settings: str, weights: Iterable["Tensor"]) -> str:
     return digest.hexdigest()
 
 
+def _lock(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
 def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial-{os.getpid()}")
+    return path.with_name(f".{path.name}.partial")
+
+
+def _owner(lock_file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return lock_file.read_text(encoding="utf-8") or "another process"
+    return "another process"
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
+
+
+def _sync(path: Path) -> None:
+    for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        if file.is_file():
+            with file.open("rb") as content:
+                os.fsync(content.fileno())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

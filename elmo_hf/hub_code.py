@@ -102,8 +102,10 @@ def write_code(folder: Path | str) -> list[str]:
     files = generated_files()
     old = code_files(folder) - set(files)
     for name, text in files.items():
-        with new_file(folder / name) as partial:
-            partial.write_text(text, encoding="utf-8")
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != text.encode():
+            with new_file(path) as partial:
+                partial.write_text(text, encoding="utf-8")
     for name in old:
         (folder / name).unlink()
     return sorted(old)

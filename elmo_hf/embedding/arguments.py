@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from ..files import remove_leftovers
+
 SUFFIXES = (".hdf5", ".safetensors", ".npz", ".parquet")
 TABLE_SUFFIXES = (".tsv", ".parquet")
 # The most positions of a batch, padding included.
@@ -19,7 +21,7 @@ def check_suffix(output: Path) -> None:
 
 
 def check_paths(source: Path | None, output: Path) -> None:
-    """Checks that the input exists and the output does not.
+    """Checks that the input exists and the output does not; removes what a killed run left beside a complete output.
 
     Args:
         source: None for a stream.
@@ -30,6 +32,7 @@ def check_paths(source: Path | None, output: Path) -> None:
         FileNotFoundError: if there is no file `source`.
     """
     if output.exists():
+        remove_leftovers(output)
         raise FileExistsError(f"{output} exists already; remove it or choose another name.")
     if source is not None and not source.is_file():
         raise FileNotFoundError(f"there is no file {source}.")

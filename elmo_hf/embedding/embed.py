@@ -2,11 +2,13 @@
 
 Sentences are read in windows of about `WINDOW_CHARACTERS`. In a window each distinct word goes through the token
 encoder once, and the sentences are sorted by length into batches, so that there is little padding. The vectors of a
-window become one chunk in `OUT.partial` (see `vector_files.py`); the last step joins all chunks in OUT.
+window become one chunk in `OUT.partial` (see `working_folder.py`); the last step joins all chunks in OUT.
 
 A run that continues an interrupted one computes only the missing windows. Of R processes, process r computes every R-th
 missing window, starting with the r-th. A window does not depend on R, so OUT has the same bits for any R, on the same
-kind of machine with as many threads each. An interrupted run may continue with another R.
+kind of machine with as many threads each. An interrupted run may continue with another R. A second run with the same
+OUT is refused while the first one lives. The input is read again for the vectors, and again for OUT; it must not have
+changed.
 
 Vectors kept of a sentence, without its boundaries (L layers, n words, P projection):
 
@@ -20,24 +22,25 @@ Glossary: B sentences of a batch, T positions of its longest one, boundaries inc
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ..files import new_file, sha256_of_file, sha256_of_model
+from ..files import named_if_full, only_writer, publish_last, sha256_of_model
 from ..model.modeling_elmo import ElmoModel, masked_mean
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, check_paths, check_suffix
 from .processes import Processes
 from .sentences import Sentence, read_sentences
-from .vector_files import WRITERS, read_chunks, write_chunk
+from .vector_files import WRITERS, Record
+from .working_folder import WorkingFolder, digest_of
 
 # About 17,000 words of English: the most work that an interruption loses, and the unit that processes share.
 WINDOW_CHARACTERS = 100_000
@@ -56,16 +59,18 @@ Window = list[tuple[int, Sentence]]
 
 
 class Plan(NamedTuple):
-    """What is left to do.
+    """What is to be done.
 
     Attributes:
         source: the input file.
         window_sizes: sentences of each window.
+        digests: what each window's sentences must be.
         missing: indices of the windows to compute.
     """
 
     source: Path
     window_sizes: list[int]
+    digests: list[str]
     missing: list[int]
 
 
@@ -100,27 +105,37 @@ def embed_file(
         the number of sentences.
 
     Raises:
-        ValueError: if an argument is illegal, the input has a wrong format, or an interrupted run left another job.
+        ValueError: if an argument is illegal, the input has a wrong format or changes while it is read, or an
+            interrupted run left another job.
+        BlockingIOError: if another run is writing `destination`.
         FileExistsError: if `destination` exists.
         FileNotFoundError: if `source` does not exist.
+        OSError: if there is no room on the disk.
     """
     processes = processes or Processes()
     _check_arguments(destination, layers, dtype, batch_words)
-    work = destination.with_name(destination.name + ".partial")
     job = {"layers": layers, "dtype": dtype, "split_into_words": split_into_words}
-    plan = processes.on_first(lambda: _prepare(model, tokenizer, source, destination, work, job))
-    _check_shared(work, processes)
-    model.eval()
-    own = set(plan.missing[processes.index :: processes.count])
-    total = sum(plan.window_sizes[index] for index in own)
-    with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
-        for index, window in enumerate(_windows(read_sentences(plan.source, split_into_words))) if own else ():
-            if index in own:
-                vectors = _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar)
-                write_chunk(_chunk(work, index), vectors)
-                model.cache_words(None)
-    processes.wait()
-    processes.on_first(lambda: _finish(plan, work, destination, split_into_words))
+    job |= {"window_characters": WINDOW_CHARACTERS, "tokenizer": _digest_of_tokenizer(tokenizer)}
+    job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
+    work = WorkingFolder(destination.with_name(destination.name + ".partial"), job)
+    with ExitStack() as stack, named_if_full(destination):
+        plan = processes.on_first(lambda: _prepare(source, destination, work, split_into_words, stack))
+        if not work.is_open():
+            raise ValueError(
+                f"process {processes.index} does not see {work.path}, which the first process made; the machines must "
+                "share a file system."
+            )
+        model.eval()
+        own = set(plan.missing[processes.index :: processes.count])
+        total = sum(plan.window_sizes[index] for index in own)
+        with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
+            for index, window in _checked_windows(plan, work, split_into_words) if own else ():
+                if index in own:
+                    vectors = _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar)
+                    work.write(index, plan.digests[index], vectors)
+                    model.cache_words(None)
+        processes.wait()
+        processes.on_first(lambda: _finish(plan, work, destination, split_into_words))
     return sum(plan.window_sizes)
 
 
@@ -135,44 +150,63 @@ def _check_arguments(destination: Path, layers: str, dtype: str, batch_words: in
 
 
 def _prepare(
-    model: ElmoModel,
-    tokenizer: ElmoTokenizer,
-    source: Path | IO[bytes],
-    destination: Path,
-    work: Path,
-    job: dict[str, Any],
+    source: Path | IO[bytes], destination: Path, work: WorkingFolder, split_into_words: bool, stack: ExitStack
 ) -> Plan:
-    """Reads the input once, and makes the working folder or finds what an interrupted run left there."""
+    """Keeps other runs out until `stack` closes, reads the input once, and opens the working folder."""
+    stack.enter_context(only_writer(destination))
     check_paths(source if isinstance(source, Path) else None, destination)
-    path = source if isinstance(source, Path) else _spool(source, work / "input.txt")
-    window_sizes = [len(window) for window in _windows(read_sentences(path, job["split_into_words"]))]
-    work.mkdir(parents=True, exist_ok=True)
-    job = job | {"input": sha256_of_file(path), "window_characters": WINDOW_CHARACTERS}
-    job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
-    job |= {"tokenizer": _digest_of_tokenizer(tokenizer)}
-    _check_job(work / "job.json", job)
-    missing = [index for index in range(len(window_sizes)) if not _chunk(work, index).exists()]
-    return Plan(path, window_sizes, missing)
+    stack.callback(_remove_unless_open, work)
+    path = source if isinstance(source, Path) else _spool(source, work.path / "input.txt")
+    sizes, digests = [], []
+    for window in _windows(read_sentences(path, split_into_words)):
+        sizes.append(len(window))
+        digests.append(digest_of(sentence for _, sentence in window))
+    return Plan(path, sizes, digests, work.open(digests))
 
 
-def _check_shared(work: Path, processes: Processes) -> None:
-    if not (work / "job.json").exists():
-        raise ValueError(
-            f"process {processes.index} does not see {work}, which the first process made; the machines must share a "
-            "file system."
-        )
+def _remove_unless_open(work: WorkingFolder) -> None:
+    """Removes a working folder that holds no job, such as that of a stream that could not be read."""
+    if not work.is_open():
+        shutil.rmtree(work.path, ignore_errors=True)
 
 
-def _chunk(work: Path, index: int) -> Path:
-    return work / f"chunk-{index:08d}.json"
+def _checked_windows(plan: Plan, work: WorkingFolder, split_into_words: bool) -> Iterator[tuple[int, Window]]:
+    """Reads the input again, window by window.
+
+    Raises:
+        ValueError: if it is not what it was.
+    """
+    count = 0
+    for window in _windows(read_sentences(plan.source, split_into_words)):
+        sentences = (sentence for _, sentence in window)
+        if count == len(plan.digests) or digest_of(sentences) != plan.digests[count]:
+            break
+        yield count, window
+        count += 1
+    else:
+        if count == len(plan.digests):
+            return
+    raise ValueError(
+        f"{plan.source} changed while it was being embedded, so nothing was written. Make it what it was, or delete "
+        f"{work.path}; then give the same command again."
+    )
 
 
-def _finish(plan: Plan, work: Path, destination: Path, split_into_words: bool) -> None:
+def _finish(plan: Plan, work: WorkingFolder, destination: Path, split_into_words: bool) -> None:
     """Joins the chunks."""
-    chunks = [_chunk(work, index) for index in range(len(plan.window_sizes))]
-    with new_file(destination, folder=work) as file:
-        WRITERS[destination.suffix.lower()](file, read_chunks(chunks, read_sentences(plan.source, split_into_words)))
-    shutil.rmtree(work)
+    written = work.path / destination.name
+    try:
+        WRITERS[destination.suffix.lower()](written, _records(plan, work, split_into_words))
+        publish_last(written, destination)
+    finally:
+        written.unlink(missing_ok=True)  # a full disk gets its room back
+
+
+def _records(plan: Plan, work: WorkingFolder, split_into_words: bool) -> Iterator[Record]:
+    for index, window in _checked_windows(plan, work, split_into_words):
+        for (number, sentence), (found, vectors) in zip(window, work.read(index, plan.digests[index]), strict=True):
+            assert number == found
+            yield Record(number, sentence, vectors)
 
 
 def _windows(sentences: Iterable[Sentence]) -> Iterator[Window]:
@@ -241,20 +275,6 @@ def _spool(stream: IO[bytes], path: Path) -> Path:
     with path.open("wb") as file:
         shutil.copyfileobj(stream, file)
     return path
-
-
-def _check_job(path: Path, job: dict[str, Any]) -> None:
-    """Records the job of a working folder; a later run must have the same one."""
-    if not path.exists():
-        path.write_text(json.dumps(job), encoding="utf-8")
-        return
-    recorded = json.loads(path.read_text(encoding="utf-8"))
-    differing = [key for key in job if recorded.get(key) != job[key]]
-    if differing:
-        raise ValueError(
-            f"{path.parent} was left by an interrupted run with another {' and '.join(differing)}; "
-            "delete that folder to start anew."
-        )
 
 
 def _digest_of_tokenizer(tokenizer: ElmoTokenizer) -> str:

@@ -1,18 +1,10 @@
 """Vectors of many sentences in one file: hdf5 as AllenNLP wrote it, safetensors, NumPy's npz, parquet.
 
-Vectors first go to a working folder, one chunk for each window of sentences. They are read from there through the page
-cache, so that memory does not grow with the corpus:
-
-    OUT.partial/job.json, chunk-00000000.bin, chunk-00000000.json, chunk-00000001.bin, ...   ->   OUT
-
-A chunk's `.bin` holds its numbers in the order in which they were computed; its `.json`, written last, holds where each
-sentence's numbers start and their shape. The suffix of OUT selects the writer, which gets the records in the order of
-the sentences.
+The suffix of the file selects the writer, which gets the records in the order of the sentences.
 """
 
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
-from ..files import new_file
+from ..guarded_file import GuardedFile
 from .sentences import Sentence
 
 ROWS_PER_GROUP = 256
@@ -49,45 +41,17 @@ class Record:
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def write_chunk(path: Path, vectors: Iterable[tuple[int, np.ndarray]]) -> None:
-    """Writes the vectors of some sentences, all or nothing; keeps none in memory.
-
-    Args:
-        path: the chunk's `.json`, which appears when everything is written.
-        vectors: index and vectors of each sentence, in any order, of one dtype.
-    """
-    dtype, places, start = "float32", {}, 0
-    with path.with_suffix(".bin").open("wb") as file:
-        for index, array in vectors:
-            file.write(array.tobytes())
-            dtype, places[index] = str(array.dtype), (start, array.shape)
-            start += array.size
-    with new_file(path) as places_file:
-        places_file.write_text(json.dumps({"dtype": dtype, "places": places}), encoding="utf-8")
-
-
-def read_chunks(paths: list[Path], sentences: Iterator[Sentence]) -> Iterator[Record]:
-    """Gives the records of consecutive chunks, each with its sentence."""
-    for path in paths:
-        chunk = json.loads(path.read_text(encoding="utf-8"))
-        file = path.with_suffix(".bin")
-        # An empty file cannot be mapped.
-        numbers = np.memmap(file, chunk["dtype"], mode="r") if file.stat().st_size else np.empty(0, chunk["dtype"])
-        for index, (start, shape) in sorted((int(index), place) for index, place in chunk["places"].items()):
-            vectors = np.asarray(numbers[start : start + math.prod(shape)]).reshape(shape)
-            yield Record(index, next(sentences), vectors)
-
-
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:
     """Writes one dataset a sentence, named by its index, and `sentence_to_index`, a JSON object in one string.
 
     Source: `embed_file` of AllenNLP 0.9's `ElmoEmbedder`.
     """
     sentence_to_index = {}
-    with h5py.File(path, "w") as file:
+    with GuardedFile(path) as target, h5py.File(target, "w") as file:
         for record in records:
             file.create_dataset(str(record.index), data=record.vectors)
             sentence_to_index[record.text] = str(record.index)
+            target.check()
         dataset = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
         dataset[0] = json.dumps(sentence_to_index)
 

@@ -19,15 +19,17 @@ graph do not depend on data; and a model for pairs of texts does not check that 
 
 import itertools
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO, cast
 
 import torch
 from torch import Tensor, nn
 
+from ..files import publish, workplace
+from ..guarded_file import GuardedFile
 from ..loading import load_complete
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
@@ -107,10 +109,12 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
     if has_state and not isinstance(model, ElmoModel):
         raise ValueError(f"a state goes in and out of the biLM alone, found {type(model).__name__}.")
     module = NamedTensors(model.eval(), has_state)
-    with tempfile.TemporaryDirectory(dir=destination.parent, prefix=f".{destination.name}.") as folder:
-        written = Path(folder) / destination.name
+    with workplace(destination) as folder:
+        check_output(destination)  # again, because another process may have just finished
+        written = folder / destination.name
         if destination.suffix == ".pt2":
-            torch.export.save(_program(module), written)
+            with GuardedFile(written) as file:
+                torch.export.save(_program(module), cast(IO[bytes], file))
         else:
             _write_onnx(module, written)
         run = _runner(written)
@@ -121,8 +125,8 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
                 "expected; nothing was written. Please report this with the versions of torch and onnxruntime."
             )
         for path in (weights_file(destination), destination):  # the weights first: no graph is ever without them
-            if (written.parent / path.name).exists():
-                (written.parent / path.name).replace(path)
+            if (folder / path.name).exists():
+                publish(folder / path.name, path)
     return difference
 
 

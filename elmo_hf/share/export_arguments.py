@@ -3,12 +3,14 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..files import remove_leftovers
+
 # The packages that each suffix needs beside torch.
 PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
 
 
 def check_output(path: Path) -> None:
-    """Checks that a model can be written to a file.
+    """Checks that a model can be written to a file; removes what a killed run left beside a complete one.
 
     Raises:
         FileExistsError: if the file or its file of weights exists.
@@ -22,6 +24,7 @@ def check_output(path: Path) -> None:
         raise FileNotFoundError(f"there is no folder {path.parent}.")
     for file in (path, weights_file(path)):
         if file.exists():
+            remove_leftovers(path)
             raise FileExistsError(f"{file} exists already; remove it or choose another name.")
     missing = [package for package in PACKAGES[path.suffix] if find_spec(package) is None]
     if missing:

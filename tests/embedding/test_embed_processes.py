@@ -1,7 +1,6 @@
 """Two processes embed a corpus together, bit for bit as one does, also after one of them was killed."""
 
 import builtins
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import torch
 from embedding_ranks import WINDOW_CHARACTERS
 from launching import fork_two, launch
-from vectors import SENTENCES, assert_all_close, embed_alone, read_vectors
+from vectors import SENTENCES, assert_all_close, embed_alone, read_places, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed, processes
@@ -69,8 +68,7 @@ def test_a_killed_process_leaves_whole_windows_of_both(folder: Path) -> None:
     # The second process finished its first window, number 1, and died at its second, number 3.
     assert "chunk-00000001.json" in chunks
     assert "chunk-00000003.json" not in chunks
-    places = json.loads((folder / "killed.hdf5.partial" / "chunk-00000001.json").read_text())["places"]
-    assert sorted(places, key=int) == ["3", "4"]
+    assert sorted(read_places(folder / "killed.hdf5.partial" / "chunk-00000001.json"), key=int) == ["3", "4"]
 
 
 def test_the_first_process_alone_speaks_and_all_name_errors(folder: Path) -> None:
@@ -92,7 +90,7 @@ class Second(Processes):
         self.index, self.count = 1, 2
 
     def on_first(self, function: Any) -> Any:
-        return embed.Plan(Path("corpus.txt"), [3], [0])
+        return embed.Plan(Path("corpus.txt"), [3], [""], [0])
 
 
 def test_a_machine_that_does_not_see_the_folder_says_so(

@@ -1,7 +1,6 @@
 """Embedding a corpus: an interrupted run goes on where it stopped, and never with what another left."""
 
 import io
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +8,12 @@ from typing import Any
 
 import pytest
 from torch import Tensor
-from vectors import SENTENCES, assert_all_close, embed_alone, read_vectors
+from vectors import SENTENCES, assert_all_close, embed_alone, read_places, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed
 from elmo_hf.embedding.embed import embed_file
+from elmo_hf.embedding.working_folder import WorkingFolder
 
 FIRST_CHUNK = ["chunk-00000000.bin", "chunk-00000000.json", "job.json"]
 
@@ -22,9 +22,9 @@ class Interrupt(Exception):
     """Stands for a power cut."""
 
 
-def fail_at_call(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
-    """Makes `embed.NAME` fail at its call of this number, counted from 1."""
-    function, calls = getattr(embed, name), []
+def fail_at_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int) -> None:
+    """Makes `OWNER.NAME` fail at its call of this number, counted from 1."""
+    function, calls = getattr(owner, name), []
 
     def failing(*args: Any) -> Any:
         calls.append(args)
@@ -32,7 +32,7 @@ def fail_at_call(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> Non
             raise Interrupt
         return function(*args)
 
-    monkeypatch.setattr(embed, name, failing)
+    monkeypatch.setattr(owner, name, failing)
 
 
 def count_rows(mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -61,13 +61,13 @@ def interrupted(
     output = tmp_path / "vectors.npz"
     monkeypatch.setattr(embed, "WINDOW_CHARACTERS", 59)
     with monkeypatch.context() as patch:
-        fail_at_call(patch, "write_chunk", 2)
+        fail_at_call(patch, WorkingFolder, "write", 2)
         with pytest.raises(Interrupt):
             embed_file(mixed_model, tiny_tokenizer, corpus, output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "vectors.npz.partial"]
     work = tmp_path / "vectors.npz.partial"
     assert sorted(path.name for path in work.iterdir()) == FIRST_CHUNK
-    assert sorted(json.loads((work / "chunk-00000000.json").read_text())["places"]) == ["0", "1", "2"]
+    assert sorted(read_places(work / "chunk-00000000.json")) == ["0", "1", "2"]
     return output
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_the_model_interrupts_goes_on(
 ) -> None:
     monkeypatch.setattr(embed, "WINDOW_CHARACTERS", 1)
     with monkeypatch.context() as patch:
-        fail_at_call(patch, "_embed_window", 4)
+        fail_at_call(patch, embed, "_embed_window", 4)
         with pytest.raises(Interrupt):
             embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "vectors.hdf5")
     counts = count_rows(mixed_model, monkeypatch)
@@ -112,7 +112,7 @@ def test_a_run_interrupted_while_writing_computes_nothing_again(
     mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_at_call(patch, "read_chunks", 1)
+        fail_at_call(patch, embed, "_records", 1)
         with pytest.raises(Interrupt):
             embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "vectors.npz", layers="top")
     assert not (tmp_path / "vectors.npz").exists()
@@ -127,7 +127,7 @@ def test_an_interrupted_stream_goes_on_when_it_comes_again(
 ) -> None:
     monkeypatch.setattr(embed, "WINDOW_CHARACTERS", 59)
     with monkeypatch.context() as patch:
-        fail_at_call(patch, "write_chunk", 2)
+        fail_at_call(patch, WorkingFolder, "write", 2)
         with pytest.raises(Interrupt):
             embed_file(mixed_model, tiny_tokenizer, io.BytesIO(corpus.read_bytes()), tmp_path / "vectors.npz")
     counts = count_rows(mixed_model, monkeypatch)
@@ -140,7 +140,7 @@ def test_another_stream_does_not_disturb_an_interrupted_one(
     mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_at_call(patch, "read_chunks", 1)
+        fail_at_call(patch, embed, "_records", 1)
         with pytest.raises(Interrupt):
             embed_file(mixed_model, tiny_tokenizer, io.BytesIO(corpus.read_bytes()), tmp_path / "vectors.npz")
     with pytest.raises(ValueError, match=r"was left by an interrupted run with another input;"):

@@ -1,5 +1,6 @@
 """A small corpus, the model run alone on a sentence, and every output format of `embed` read back."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def embed_alone(
         "average": (every[0] + every[1] + every[2]) / 3,
         "pooled": mix.sum(dim=0) / max(len(mix), 1),
     }[layers].numpy()
+
+
+def read_places(path: Path) -> dict[str, Any]:
+    """Where the numbers of each sentence of a chunk start, and their shape."""
+    return json.loads(path.read_text(encoding="utf-8").partition("\n")[2])["places"]
 
 
 def read_vectors(path: Path) -> list[np.ndarray]:
