@@ -1,0 +1,159 @@
+"""Files and folders appear whole or not at all; one process at a time writes them; a full disk is named."""
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from safetensors import SafetensorError
+
+from elmo_hf.files import new_file, new_folder, only_writer, publish_last, refuse_existing, workplace
+from elmo_hf.guarded_file import GuardedFile
+
+LEFT = [".out.lock", ".out.partial"]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def leave(folder: Path) -> None:
+    """What a process that was killed while it wrote `out` leaves."""
+    (folder / ".out.lock").write_text("process 1 on nowhere")
+    (folder / ".out.partial").mkdir()
+    (folder / ".out.partial" / "half").write_text("half")
+
+
+@pytest.mark.parametrize("make", [new_file, new_folder])
+def test_what_is_written_appears_in_the_end_and_nothing_stays_beside_it(
+    make: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path
+) -> None:
+    leave(tmp_path)
+    with make(tmp_path / "out") as partial:
+        content = partial if make is new_file else partial / "inside"
+        content.write_text("all of it")
+        assert names(tmp_path) == LEFT
+        assert (tmp_path / ".out.lock").read_text().startswith(f"process {os.getpid()} on ")
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out" / ("inside" if make is new_folder else "")).read_text() == "all of it"
+
+
+@pytest.mark.parametrize("make", [new_file, new_folder, workplace])
+def test_what_fails_leaves_nothing(make: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), make(tmp_path / "out") as partial:
+        (partial if make is new_file else partial / "inside").write_text("some of it")
+        raise ZeroDivisionError
+    assert names(tmp_path) == []
+
+
+def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path) -> None:
+    message = rf"^{tmp_path}/out is being written by process {os.getpid()} on .+; wait until it ends, or choose "
+    with new_folder(tmp_path / "out"), pytest.raises(BlockingIOError, match=message), new_folder(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
+    message = rf"^{tmp_path}/out exists already; remove it or choose another place\. Nothing was written\.$"
+    with pytest.raises(FileExistsError, match=message), new_folder(tmp_path / "out") as partial:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "first").touch()
+        (partial / "second").touch()
+    assert names(tmp_path) == ["out"]
+    assert names(tmp_path / "out") == ["first"]
+
+
+def test_what_a_killed_process_left_beside_a_complete_folder_goes(tmp_path: Path) -> None:
+    leave(tmp_path)
+    (tmp_path / "out").mkdir()
+    refuse_existing(tmp_path / "out")
+    assert names(tmp_path) == [*LEFT, "out"]
+    (tmp_path / "out" / "file").touch()
+    with pytest.raises(FileExistsError):
+        refuse_existing(tmp_path / "out")
+    assert names(tmp_path) == ["out"]
+
+
+def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
+    with only_writer(tmp_path / "out"):
+        (tmp_path / ".out.partial").touch()
+        (tmp_path / "out").touch()
+        with pytest.raises(FileExistsError):
+            refuse_existing(tmp_path / "out")
+        assert names(tmp_path) == [*LEFT, "out"]
+
+
+def test_a_file_takes_its_place_and_its_folder_goes(tmp_path: Path) -> None:
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "out").write_text("all of it")
+    (tmp_path / "out.partial" / "chunk").touch()
+    publish_last(tmp_path / "out.partial" / "out", tmp_path / "out")
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_text() == "all of it"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        OSError(errno.EFBIG, "File too large"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 662"),
+        RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"),
+    ],
+    ids=lambda error: f"{type(error).__name__} {getattr(error, 'errno', '')}",
+)
+def test_a_full_disk_is_named(error: Exception, tmp_path: Path) -> None:
+    message = (
+        rf"^there is no room to write {re.escape(str(tmp_path))}/out: [\d,]+ MiB are free in {re.escape(str(tmp_path))}\."
+        r" Make room and give the same command again; nothing incomplete has that name\.$"
+    )
+    with pytest.raises(OSError, match=message), new_file(tmp_path / "out") as partial:
+        partial.write_text("some of it")
+        raise error
+    assert names(tmp_path) == []
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError, match="^not here$"), new_file(tmp_path / "out"):
+        raise PermissionError("not here")
+
+
+class FullFile:
+    """In place of the file inside a `GuardedFile`: has room for `room` bytes."""
+
+    def __init__(self, file: object, room: int) -> None:
+        self.file, self.room = file, room
+
+    def write(self, data: memoryview) -> int:
+        if len(data) > self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= len(data)
+        return self.file.write(data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize("room", [0, 100, 5_000, 50_000])
+def test_hdf5_survives_a_full_disk(room: int, tmp_path: Path) -> None:
+    guarded = GuardedFile(tmp_path / "out.hdf5")
+    guarded._file = FullFile(guarded._file, room)
+    with pytest.raises(OSError, match="No space left on device"), guarded, h5py.File(guarded, "w") as file:
+        for index in range(100):
+            file.create_dataset(str(index), data=np.full(1000, index, dtype=np.float32))
+            guarded.check()
+
+
+def test_a_guarded_file_holds_what_hdf5_wrote(tmp_path: Path) -> None:
+    with GuardedFile(tmp_path / "out.hdf5") as guarded, h5py.File(guarded, "w") as file:
+        for index in range(100):
+            file.create_dataset(str(index), data=np.full(1000, index, dtype=np.float32))
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert [file[str(index)][999] for index in range(100)] == list(range(100))
