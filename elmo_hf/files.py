@@ -29,6 +29,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_ROOM_TEXTS = (*(f"(os error {number})" for number in NO_ROOM), "PytorchStreamWriter failed", ". unexpected pos ")
 
 
+class NoRoomError(OSError):
+    """A file cannot be written because the disk, or the user's share of it, is full."""
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write to.
@@ -38,7 +42,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
     Raises:
         FileNotFoundError: if there is no folder for the file.
-        OSError: if there is no room for the file.
+        NoRoomError: if there is no room for the file.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
@@ -60,7 +64,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         BlockingIOError: if another process is writing `path`.
         FileExistsError: if `path` exists and is not an empty folder.
-        OSError: if there is no room for the folder.
+        NoRoomError: if there is no room for the folder.
     """
     refuse_existing(path)
     path = path.resolve()
@@ -78,7 +82,7 @@ def workplace(path: Path) -> Iterator[Path]:
 
     Raises:
         BlockingIOError: if another process is writing `path`.
-        OSError: if there is no room on the disk.
+        NoRoomError: if there is no room on the disk.
     """
     with only_writer(path), named_if_full(path):
         partial = _partial(path)
@@ -144,18 +148,21 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[None]:
 def named_if_full(path: Path) -> Iterator[None]:
     """Replaces what libraries raise on a full disk by an error that names `path` and the free space.
 
+    Of several such blocks around each other, the outermost one names its path.
+
     Raises:
-        OSError: if there is no room.
+        NoRoomError: if there is no room.
     """
     try:
         yield
     # safetensors raises an error of its own, which is a plain Exception.
     except Exception as error:
-        if getattr(error, "errno", None) not in NO_ROOM and not any(text in str(error) for text in NO_ROOM_TEXTS):
+        is_no_room = isinstance(error, NoRoomError) or getattr(error, "errno", None) in NO_ROOM
+        if not is_no_room and not any(text in str(error) for text in NO_ROOM_TEXTS):
             raise
         folder = next(folder for folder in path.absolute().parents if folder.is_dir())
         free = shutil.disk_usage(folder).free / 2**20
-        raise OSError(
+        raise NoRoomError(
             f"there is no room to write {path}: {free:,.0f} MiB are free in {folder}. Make room and give the same "
             "command again; nothing incomplete has that name."
         ) from error

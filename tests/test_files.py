@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from elmo_hf.files import new_file, new_folder, only_writer, publish_last, refuse_existing, workplace
+from elmo_hf.files import NoRoomError, new_file, new_folder, only_writer, publish_last, refuse_existing, workplace
 from elmo_hf.guarded_file import GuardedFile
 
 LEFT = [".out.lock", ".out.partial"]
@@ -27,6 +27,12 @@ def leave(folder: Path) -> None:
     (folder / ".out.lock").write_text("process 1 on nowhere")
     (folder / ".out.partial").mkdir()
     (folder / ".out.partial" / "half").write_text("half")
+
+
+def write_and_raise(place: AbstractContextManager[Path], error: Exception) -> None:
+    with place as partial:
+        (partial / "inside" if partial.is_dir() else partial).write_text("some of it")
+        raise error
 
 
 @pytest.mark.parametrize("make", [new_file, new_folder])
@@ -45,9 +51,8 @@ def test_what_is_written_appears_in_the_end_and_nothing_stays_beside_it(
 
 @pytest.mark.parametrize("make", [new_file, new_folder, workplace])
 def test_what_fails_leaves_nothing(make: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), make(tmp_path / "out") as partial:
-        (partial if make is new_file else partial / "inside").write_text("some of it")
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        write_and_raise(make(tmp_path / "out"), ZeroDivisionError())
     assert names(tmp_path) == []
 
 
@@ -60,10 +65,12 @@ def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path) -> None:
 
 def test_a_folder_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
     message = rf"^{tmp_path}/out exists already; remove it or choose another place\. Nothing was written\.$"
-    with pytest.raises(FileExistsError, match=message), new_folder(tmp_path / "out") as partial:
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "first").touch()
-        (partial / "second").touch()
+    folder = new_folder(tmp_path / "out")
+    (folder.__enter__() / "second").touch()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "first").touch()
+    with pytest.raises(FileExistsError, match=message):
+        folder.__exit__(None, None, None)
     assert names(tmp_path) == ["out"]
     assert names(tmp_path / "out") == ["first"]
 
@@ -111,18 +118,24 @@ def test_a_file_takes_its_place_and_its_folder_goes(tmp_path: Path) -> None:
 )
 def test_a_full_disk_is_named(error: Exception, tmp_path: Path) -> None:
     message = (
-        rf"^there is no room to write {re.escape(str(tmp_path))}/out: [\d,]+ MiB are free in {re.escape(str(tmp_path))}\."
+        rf"^there is no room to write {tmp_path}/out: [\d,]+ MiB are free in {tmp_path}\."
         r" Make room and give the same command again; nothing incomplete has that name\.$"
     )
-    with pytest.raises(OSError, match=message), new_file(tmp_path / "out") as partial:
-        partial.write_text("some of it")
-        raise error
+    with pytest.raises(NoRoomError, match=message):
+        write_and_raise(new_file(tmp_path / "out"), error)
     assert names(tmp_path) == []
 
 
+def test_a_folder_is_named_rather_than_a_file_in_it(tmp_path: Path) -> None:
+    message = rf"^there is no room to write {tmp_path}/out: [\d,]+ MiB are free in {tmp_path}\."
+    error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(NoRoomError, match=message), new_folder(tmp_path / "out") as partial:
+        write_and_raise(new_file(partial / "inside"), error)
+
+
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError, match="^not here$"), new_file(tmp_path / "out"):
-        raise PermissionError("not here")
+    with pytest.raises(PermissionError, match=r"^not here$"):
+        write_and_raise(new_file(tmp_path / "out"), PermissionError("not here"))
 
 
 class FullFile:
@@ -141,19 +154,22 @@ class FullFile:
         return getattr(self.file, name)
 
 
-@pytest.mark.parametrize("room", [0, 100, 5_000, 50_000])
-def test_hdf5_survives_a_full_disk(room: int, tmp_path: Path) -> None:
-    guarded = GuardedFile(tmp_path / "out.hdf5")
-    guarded._file = FullFile(guarded._file, room)
-    with pytest.raises(OSError, match="No space left on device"), guarded, h5py.File(guarded, "w") as file:
+def write_arrays(guarded: GuardedFile) -> None:
+    with guarded, h5py.File(guarded, "w") as file:
         for index in range(100):
             file.create_dataset(str(index), data=np.full(1000, index, dtype=np.float32))
             guarded.check()
 
 
+@pytest.mark.parametrize("room", [0, 100, 5_000, 50_000])
+def test_hdf5_survives_a_full_disk(room: int, tmp_path: Path) -> None:
+    guarded = GuardedFile(tmp_path / "out.hdf5")
+    guarded._file = FullFile(guarded._file, room)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_arrays(guarded)
+
+
 def test_a_guarded_file_holds_what_hdf5_wrote(tmp_path: Path) -> None:
-    with GuardedFile(tmp_path / "out.hdf5") as guarded, h5py.File(guarded, "w") as file:
-        for index in range(100):
-            file.create_dataset(str(index), data=np.full(1000, index, dtype=np.float32))
+    write_arrays(GuardedFile(tmp_path / "out.hdf5"))
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert [file[str(index)][999] for index in range(100)] == list(range(100))

@@ -110,7 +110,7 @@ def embed_file(
         BlockingIOError: if another run is writing `destination`.
         FileExistsError: if `destination` exists.
         FileNotFoundError: if `source` does not exist.
-        OSError: if there is no room on the disk.
+        NoRoomError: if there is no room on the disk.
     """
     processes = processes or Processes()
     _check_arguments(destination, layers, dtype, batch_words)
