@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
