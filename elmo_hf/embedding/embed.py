@@ -33,10 +33,10 @@ from tqdm import tqdm
 
 from ..files import new_file, sha256_of_file, sha256_of_model
 from ..model.modeling_elmo import ElmoModel, masked_mean
+from ..sentences import Sentence, read_sentences
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, check_paths, check_suffix
 from .processes import Processes
-from .sentences import Sentence, read_sentences
 from .vector_files import WRITERS, read_chunks, write_chunk
 
 # About 17,000 words of English: the most work that an interruption loses, and the unit that processes share.

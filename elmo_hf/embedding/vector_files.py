@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
 from ..files import new_file
-from .sentences import Sentence
+from ..sentences import Sentence
 
 ROWS_PER_GROUP = 256
 

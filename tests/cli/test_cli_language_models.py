@@ -338,13 +338,19 @@ def test_a_finished_folder_is_not_trained_again(pretrained: tuple[Path, Result],
 
 
 @pytest.mark.parametrize(
-    ("verb", "package"),
-    [("vocab", "datasets"), *(("pretrain", name) for name in ("accelerate", "datasets", "matplotlib", "tensorboard"))],
+    ("verb", "source", "package"),
+    [
+        ("vocab", "org/corpus", "datasets"),
+        ("pretrain", "org/corpus", "datasets"),
+        *(("pretrain", "corpus.txt", name) for name in ("accelerate", "matplotlib", "tensorboard")),
+    ],
 )
 def test_a_missing_package_is_named_with_what_installs_it(
-    verb: str, package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, source: str, package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(work)
     monkeypatch.setitem(sys.modules, package, None)
-    result = run(verb, work / "corpus.txt", "-o", tmp_path / "out")
+    options = ("--vocabulary", "words.txt") if verb == "pretrain" else ()
+    result = run(verb, source, "-o", tmp_path / "out", *options)
     assert_fails(result, 1, f"this needs {package}, not installed here: pip install 'elmo-hf[train]'")
     assert list(tmp_path.iterdir()) == []
