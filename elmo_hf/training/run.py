@@ -1,10 +1,14 @@
-"""A pretraining run from corpus to Hub folder; a run that was killed resumes.
+"""A pretraining run from corpus to Hub folder; a run that was killed or stopped resumes.
 
 OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
-OUT/checkpoint-N/        the Trainer's, with the LSTM state; the newest and the best on held-out text are kept
+OUT/checkpoint-N/        the Trainer's, with the LSTM state and the losses since the last log; the newest and the best
+                         on held-out text are kept
 OUT/runs/                TensorBoard's events
 OUT/config.json, ...     the finished model: weights, tokenizer, code
 OUT/log.json, curve.png  its losses and held-out perplexities by step
+
+A run that was stopped writes the same bytes in the end as an undisturbed one, but for TensorBoard's events: log.json
+tells no times.
 """
 
 import dataclasses
@@ -19,7 +23,10 @@ from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments, last_complete_checkpoint
+from .callbacks import StopCallback
+from .checkpoint import last_complete_checkpoint
+from .interruption import Interrupted, StopSignals
+from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
 # Settings that change the result of a run; others say how often to log, or where.
 DECISIVE = (
@@ -89,6 +96,8 @@ def pretrain(
 ) -> ElmoPretrainer:
     """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
 
+    Ctrl-C or SIGTERM lets it finish a step and write a checkpoint; a second Ctrl-C stops it at once.
+
     Args:
         model: with random weights, or one to adapt; a resumed run replaces its weights.
         tokenizer: with the vocabulary of the softmax.
@@ -100,7 +109,8 @@ def pretrain(
         the trainer, whose `state.log_history` has every loss and perplexity.
 
     Raises:
-        ValueError: if the folder holds a finished model, or a run with other settings or corpora.
+        ValueError: if the folder holds a finished model, a run with other settings or corpora, or a damaged checkpoint.
+        Interrupted: a `KeyboardInterrupt`, after a signal.
     """
     output = Path(args.output_dir)
     if tokenizer.num_word_classes != model.config.num_softmax_words:
@@ -120,16 +130,41 @@ def pretrain(
         _compare(output, description)
     elif trainer.is_world_process_zero():
         _write_json(output / "run.json", description)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    _train(trainer, checkpoint, output)
     if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
         trainer.evaluate()  # no schedule asked for scores during training
     if trainer.is_world_process_zero():
-        log = trainer.state.log_history
-        _write_json(output / "log.json", log)
-        draw_curve(log, output / "curve.png")
+        _write_log(trainer, output)
         trainer.create_model_card(model_name=output.resolve().name)
         _write_model(trainer.model, tokenizer, output)
     return trainer
+
+
+def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
+    """Trains until the end.
+
+    Raises:
+        Interrupted: if a signal came before.
+    """
+    with StopSignals(trainer.is_world_process_zero()) as signals:
+        trainer.add_callback(StopCallback(signals, trainer.accelerator))
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if not signals.number or trainer.state.global_step >= trainer.state.max_steps:
+        return
+    sentence = None
+    if trainer.is_world_process_zero():
+        _write_log(trainer, output)
+        place = f"step {trainer.state.global_step} of {trainer.state.max_steps}"
+        sentence = f"Stopped after {place}, with a checkpoint in {output}. The same command goes on from there."
+    raise Interrupted(sentence, signals.number)
+
+
+def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
+    """Writes the losses and perplexities, without the Trainer's summary of how long it took."""
+    # A checkpoint sorts keys.
+    log = [dict(sorted(entry.items())) for entry in trainer.state.log_history if "train_runtime" not in entry]
+    _write_json(output / "log.json", log)
+    draw_curve(log, output / "curve.png")
 
 
 def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
@@ -183,7 +218,9 @@ def _compare(output: Path, description: dict[str, Any]) -> None:
     """
     try:
         started = json.loads((output / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if not isinstance(started, dict) or not all(isinstance(started.get(part), dict) for part in description):
+            raise ValueError(f"run.json must hold {', '.join(description)}")
+    except (OSError, RecursionError, ValueError) as error:
         raise ValueError(
             f"{output} holds checkpoints, but no record of how their run was started ({error}); choose another folder."
         ) from error

@@ -35,8 +35,9 @@ from typer.testing import CliRunner
 from elmo_hf.cli import app
 from elmo_hf.training import run as pretrain_module
 from elmo_hf.training import trainer as pretrainer
+from elmo_hf.training.checkpoint import last_complete_checkpoint
 from elmo_hf.training.run import pretrain
-from elmo_hf.training.trainer import ElmoPretrainer, last_complete_checkpoint
+from elmo_hf.training.trainer import ElmoPretrainer
 
 # Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best are kept.
 SETTINGS: dict[str, Any] = {
@@ -100,9 +101,12 @@ def interrupt(folder: Path, owner: Any, name: str, call: int, **settings: Any) -
 def assert_same_model(folder: Path, expected: Path) -> None:
     assert bits(state_of(folder / "out")) == bits(state_of(expected / "out"))
     assert sorted(path.name for path in (folder / "out").glob(".*")) == []
-    assert json.loads((folder / "out" / "config.json").read_text()) == json.loads(
-        (expected / "out" / "config.json").read_text()
-    )
+    assert (folder / "out" / "config.json").read_bytes() == (expected / "out" / "config.json").read_bytes()
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    assert_same_model(folder, expected)
+    assert (folder / "out" / "log.json").read_bytes() == (expected / "out" / "log.json").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +136,10 @@ def test_a_run_that_stops_at_a_step_resumes(
 ) -> None:
     interrupt(tmp_path, ElmoPretrainer, "training_step", step, **settings)
     trainer = run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
-    losses = [entry["loss"] for entry in json.loads((tmp_path / "out" / "log.json").read_text()) if "loss" in entry]
-    assert losses == [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    expected = json.loads((undisturbed / "out" / "log.json").read_text())
-    assert losses == [entry["loss"] for entry in expected if "loss" in entry]
+    assert_same_run(tmp_path, undisturbed)
+    log = json.loads((tmp_path / "out" / "log.json").read_text())
+    assert log == [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
+    assert [entry["step"] for entry in log if "loss" in entry] == list(range(1, 15))
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert record == json.loads((undisturbed / "out" / "run.json").read_text())
 
@@ -154,14 +157,14 @@ def test_a_checkpoint_of_another_kind_of_device_resumes_with_the_fused_optimiser
     torch.save(optimizer, path)
     trainer = run(tmp_path)
     assert {group["fused"] for group in trainer.optimizer.param_groups} == {True}
-    assert_same_model(tmp_path, undisturbed)
+    assert_same_run(tmp_path, undisturbed)
 
 
 def test_a_run_may_stop_again_and_again(undisturbed: Path, tmp_path: Path) -> None:
     for call in (3, 7, 9):
         interrupt(tmp_path, ElmoPretrainer, "training_step", call)
     run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
+    assert_same_run(tmp_path, undisturbed)
 
 
 @pytest.mark.parametrize("num_windows", [2, 4])
@@ -170,7 +173,29 @@ def test_a_run_that_accumulates_windows_resumes(num_windows: int, tmp_path: Path
     run(tmp_path / "whole", **settings)
     interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 12, **settings)
     run(tmp_path / "cut", **settings)
-    assert_same_model(tmp_path / "cut", tmp_path / "whole")
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("logging_steps", "save_steps"), [(5, 4), (4, 3), (9, 2)])
+@pytest.mark.parametrize("num_windows", [1, 2])
+def test_losses_of_steps_before_a_stop_are_in_the_next_log(
+    logging_steps: int, save_steps: int, num_windows: int, tmp_path: Path
+) -> None:
+    settings = {"logging_steps": logging_steps, "save_steps": save_steps, "eval_steps": save_steps}
+    settings |= {"gradient_accumulation_steps": num_windows, "max_steps": 10}
+    run(tmp_path / "whole", **settings)
+    interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 8 * num_windows, **settings)
+    run(tmp_path / "cut", **settings)
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_a_checkpoint_of_an_earlier_version_resumes_without_its_recent_losses(
+    stopped: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "out" / "checkpoint-8" / "losses_0.safetensors").unlink()
+    run(tmp_path)
+    assert_same_model(tmp_path, undisturbed)
 
 
 def test_a_run_with_a_frozen_encoder_resumes(tmp_path: Path) -> None:
@@ -179,12 +204,12 @@ def test_a_run_with_a_frozen_encoder_resumes(tmp_path: Path) -> None:
     for step in (3, 7):
         interrupt(tmp_path / f"cut-{step}", ElmoPretrainer, "training_step", step, **settings)
         run(tmp_path / f"cut-{step}", **settings)
-        assert_same_model(tmp_path / f"cut-{step}", tmp_path / "whole")
+        assert_same_run(tmp_path / f"cut-{step}", tmp_path / "whole")
 
 
 # The files of a checkpoint in the order in which they are written.
 WRITTEN = ("model*.safetensors", "training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")
-WRITTEN += ("bilm_state_0.safetensors", "trainer_state.json")
+WRITTEN += ("bilm_state_0.safetensors", "losses_0.safetensors", "trainer_state.json")
 
 
 @pytest.mark.parametrize("index", range(len(WRITTEN)), ids=WRITTEN)
@@ -205,7 +230,7 @@ def test_half_written_checkpoints_are_ignored(
     for newest in (half, empty):
         assert f"{newest} is incomplete, so it is ignored." in caplog.text
     run(folder)
-    assert_same_model(folder, undisturbed)
+    assert_same_run(folder, undisturbed)
 
 
 def test_the_file_that_makes_a_checkpoint_complete_is_written_last(
@@ -253,7 +278,7 @@ def test_a_run_that_stops_after_its_last_step_takes_no_further_one(
         (out / "tokenizer.json").write_text("{")
     trainer = run(tmp_path / "cut", **settings)
     assert trainer.state.global_step == trainer.state.max_steps
-    assert_same_model(tmp_path / "cut", whole)
+    assert_same_run(tmp_path / "cut", whole)
 
 
 def perplexity_by_step(best: int) -> Callable[..., dict[str, float]]:
@@ -340,21 +365,42 @@ def test_a_run_does_not_resume_with_another_corpus(
 def test_a_run_resumes_with_another_frequency_of_logs(stopped: Path, undisturbed: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     run(tmp_path / "run", logging_steps=3)
-    assert_same_model(tmp_path / "run", undisturbed)
+    assert_same_run(tmp_path / "run", undisturbed)
 
 
-def test_checkpoints_of_an_unknown_run_are_refused(stopped: Path, tmp_path: Path) -> None:
+PARTS = "run.json must hold settings, config, corpora"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (None, "[Errno 2] No such file or directory: "),
+        (b"", "Expecting value"),
+        (b"\xff", "'utf-8' codec can't decode"),
+        (b"[" * 100_000, "maximum recursion depth exceeded"),
+        (b"[]", PARTS),
+        (b'{"settings": {}, "config": {}}', PARTS),
+        (b'{"settings": {}, "config": {}, "corpora": [1]}', PARTS),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_checkpoints_of_an_unknown_run_are_refused(
+    record: bytes | None, reason: str, stopped: Path, tmp_path: Path
+) -> None:
     shutil.copytree(stopped, tmp_path / "run")
-    (tmp_path / "run" / "out" / "run.json").unlink()
-    with pytest.raises(
-        ValueError, match=r"out holds checkpoints, but no record of how their run was started \(.*\); choose"
-    ):
+    path = tmp_path / "run" / "out" / "run.json"
+    path.unlink()
+    if record is not None:
+        path.write_bytes(record)
+    message = f"{path.parent} holds checkpoints, but no record of how their run was started ({reason}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}.*; choose another folder.$"):
         run(tmp_path / "run")
 
 
-def test_a_checkpoint_of_other_processes_is_refused(stopped: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["bilm_state_0.safetensors", "rng_state.pth"])
+def test_a_checkpoint_of_other_processes_is_refused(name: str, stopped: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
-    path = tmp_path / "run" / "out" / "checkpoint-8" / "bilm_state_0.safetensors"
+    path = tmp_path / "run" / "out" / "checkpoint-8" / name
     path.unlink()
     message = f"{path} is missing; resume a run with the number of processes that started it."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -376,6 +422,7 @@ def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> N
             f"--vocabulary {words_file(tmp_path, VOCABULARY)} --config {tmp_path / 'config.json'} --held-out {text}"
         )
         options += " --softmax sampled --samples 4 --rows 3 --unroll-steps 5 --epochs 2 --checkpoint-steps 5 --seed 4"
+        options += " --logging-steps 3"
         return ["pretrain", str(text), "-o", str(tmp_path / name), *options.split(), "--reset-probability", "0.4"]
 
     undisturbed = CliRunner().invoke(app, arguments("undisturbed"))
@@ -393,3 +440,5 @@ def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> N
     resumed = CliRunner().invoke(app, arguments("killed"))
     assert resumed.exit_code == 0, resumed.output
     assert bits(state_of(tmp_path / "killed")) == bits(state_of(tmp_path / "undisturbed")), (number, delay)
+    logs = [(tmp_path / name / "log.json").read_bytes() for name in ("killed", "undisturbed")]
+    assert logs[0] == logs[1], (number, delay)
