@@ -38,7 +38,7 @@ def when_stopped(sentence: str) -> Callable[[Callable[..., None]], Callable[...,
             except KeyboardInterrupt as stop:
                 said = getattr(stop, "sentence", sentence)
                 if said is not None:
-                    typer.echo(said, err=True)
+                    typer.echo(f"\n{said}", err=True)  # a progress bar may have left its line open
                 raise typer.Exit(getattr(stop, "exit_code", STOPPED)) from None
 
         return stoppable

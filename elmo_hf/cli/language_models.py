@@ -111,8 +111,9 @@ def pretrain(
 ) -> None:
     """Pretrain an ELMo on CORPUS, or adapt one, as bilm-tf does.
 
-    Give the same command again to continue a run that was killed; on a CPU the result is the same bit for bit. Under
-    `accelerate launch` or `torchrun` each process trains rows of its own.
+    Ctrl-C stops with a checkpoint, a second one at once. Give the same command again to continue a run that was
+    stopped or killed; on a CPU the result is the same bit for bit. Under `accelerate launch` or `torchrun` each process
+    trains rows of its own.
     """
     need("accelerate", "matplotlib", "tensorboard")
     if (model is None and vocabulary is None) or (model is not None and config is not None):

@@ -7,8 +7,8 @@ OUT/runs/                TensorBoard's events
 OUT/config.json, ...     the finished model: weights, tokenizer, code
 OUT/log.json, curve.png  its losses and held-out perplexities by step
 
-A run that was stopped writes the same bytes in the end as an undisturbed one, but for TensorBoard's events: log.json
-tells no times.
+A run that was stopped and resumed writes the same weights, tokenizer, log and card as an undisturbed one, byte for byte
+on a CPU; so log.json tells no times.
 """
 
 import dataclasses
@@ -161,8 +161,7 @@ def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> No
 
 def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
     """Writes the losses and perplexities, without the Trainer's summary of how long it took."""
-    # A checkpoint sorts keys.
-    log = [dict(sorted(entry.items())) for entry in trainer.state.log_history if "train_runtime" not in entry]
+    log = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
     _write_json(output / "log.json", log)
     draw_curve(log, output / "curve.png")
 

@@ -239,6 +239,8 @@ class ElmoPretrainer(ElmoTrainer):
         if "loss" in logs:
             logs |= self._losses.take(self.state.global_step, self.accelerator)
         super().log(logs, *args, **kwargs)
+        # Sorted, as a checkpoint keeps it.
+        self.state.log_history[-1] = dict(sorted(self.state.log_history[-1].items()))
 
     def evaluate(
         self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"

@@ -265,6 +265,11 @@ FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt o
         (("--vocabulary", "latin.txt"), 1, "latin.txt must be UTF-8 text: 'utf-8' codec can't decode byte 0xe9"),
         (("--vocabulary", "words.txt", "--config", "none.json"), 1, "No such file or directory: 'none.json'"),
         (("--vocabulary", "words.txt", "--config", "corpus.txt"), 1, "corpus.txt is not JSON: Expecting value"),
+        (
+            ("--vocabulary", "words.txt", "--config", "nested.json"),
+            1,
+            "nested.json is not JSON: maximum recursion",
+        ),
         (("--vocabulary", "words.txt", "--config", "list.json"), 1, "list.json must hold one JSON object with fields"),
         (("--vocabulary", "words.txt", "--config", "typo.json"), 1, "`ElmoConfig` has no field `cell_sise`, `layers`."),
         (
@@ -302,6 +307,7 @@ def test_pretrain_says_what_is_wrong_and_writes_nothing(
     words_file(work, ["<S>", "</S>", "a"], "no-unk.txt")
     (work / "latin.txt").write_bytes("<S>\n</S>\n<UNK>\né\n".encode("latin-1"))
     (work / "list.json").write_text("[1]")
+    (work / "nested.json").write_text("[" * 100_000)
     (work / "typo.json").write_text('{"cell_sise": 3, "layers": 2, "cell_size": 4}')
     (work / "wrong.json").write_text('{"cell_size": 0}')
     (work / "deep.json").write_text('{"softmax": "adaptive", "softmax_cutoffs": [4, 8], "projection_size": 15}')

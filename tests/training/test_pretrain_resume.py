@@ -19,16 +19,8 @@ import torch
 from checkpoints import bits
 from language_models import state_of, words_file
 from launching import fork_command
-from pretraining_runs import (
-    FIELDS,
-    VOCABULARY,
-    make_arguments,
-    make_corpus,
-    make_model,
-    make_sentences,
-    make_tokenizer,
-    write_text,
-)
+from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
+from resumed_runs import interrupt, run
 from transformers import TrainerState
 from typer.testing import CliRunner
 
@@ -36,22 +28,7 @@ from elmo_hf.cli import app
 from elmo_hf.training import run as pretrain_module
 from elmo_hf.training import trainer as pretrainer
 from elmo_hf.training.checkpoint import last_complete_checkpoint
-from elmo_hf.training.run import pretrain
 from elmo_hf.training.trainer import ElmoPretrainer
-
-# Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best are kept.
-SETTINGS: dict[str, Any] = {
-    "num_train_epochs": 2,
-    "reset_probability": 0.4,
-    "save_strategy": "steps",
-    "save_steps": 4,
-    "eval_strategy": "steps",
-    "eval_steps": 4,
-    "save_total_limit": 2,
-    "load_best_model_at_end": True,
-    "metric_for_best_model": "eval_perplexity",
-    "greater_is_better": False,
-}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -64,40 +41,6 @@ def _spared_time() -> Iterator[None]:
     gc.unfreeze()
 
 
-class Interrupt(Exception):
-    """A power cut."""
-
-
-def run(
-    folder: Path, *, num_sentences: int = 16, held_out_seed: int | None = 2, lm_dropout: float = 0.3, **settings: Any
-) -> ElmoPretrainer:
-    """Starts or resumes the run in `folder / "out"`, as a new process would."""
-    folder.mkdir(exist_ok=True)
-    tokenizer = make_tokenizer(folder)
-    model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
-    held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
-    args = make_arguments(folder / "out", **SETTINGS | settings)
-    torch.manual_seed(random.randrange(1 << 30))
-    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args)
-
-
-def interrupt(folder: Path, owner: Any, name: str, call: int, **settings: Any) -> None:
-    """Runs until `owner.name` is called for the `call`-th time."""
-    function, calls = getattr(owner, name), []
-
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        if len(calls) == call:
-            raise Interrupt
-        return function(*args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, failing)
-        with pytest.raises(Interrupt):
-            run(folder, **settings)
-    assert not (folder / "out" / "config.json").exists()
-
-
 def assert_same_model(folder: Path, expected: Path) -> None:
     assert bits(state_of(folder / "out")) == bits(state_of(expected / "out"))
     assert sorted(path.name for path in (folder / "out").glob(".*")) == []
@@ -106,7 +49,8 @@ def assert_same_model(folder: Path, expected: Path) -> None:
 
 def assert_same_run(folder: Path, expected: Path) -> None:
     assert_same_model(folder, expected)
-    assert (folder / "out" / "log.json").read_bytes() == (expected / "out" / "log.json").read_bytes()
+    for name in ("log.json", "README.md"):
+        assert (folder / "out" / name).read_bytes() == (expected / "out" / name).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +58,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
     trainer = run(folder)
     assert trainer.state.global_step == 14
-    return folder
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed in its second pass, in step 11."""
-    folder = tmp_path_factory.mktemp("stopped")
-    interrupt(folder, ElmoPretrainer, "training_step", 11)
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["checkpoint-4", "checkpoint-8", "run.json"]
     return folder
 
 
@@ -311,100 +246,10 @@ def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
 
 
-@pytest.mark.parametrize(
-    ("settings", "difference"),
-    [
-        ({"learning_rate": 0.1}, "settings.learning_rate was 0.2, now 0.1"),
-        ({"seed": 12}, "settings.seed was 11, now 12"),
-        ({"data_seed": 3}, "settings.data_seed was None, now 3"),
-        ({"per_device_train_batch_size": 2}, "settings.per_device_train_batch_size was 3, now 2"),
-        ({"unroll_steps": 4}, "settings.unroll_steps was 5, now 4"),
-        ({"reset_probability": 0.0}, "settings.reset_probability was 0.4, now 0.0"),
-        ({"frozen_steps": 3}, "settings.frozen_steps was 0, now 3"),
-        ({"num_train_epochs": 3}, "settings.num_train_epochs was 2, now 3"),
-        ({"gradient_accumulation_steps": 2}, "settings.gradient_accumulation_steps was 1, now 2"),
-        ({"weight_decay": 0.1}, "settings.weight_decay was 0.0, now 0.1"),
-        ({"bf16": True}, "settings.bf16 was False, now True"),
-        ({"lm_dropout": 0.1}, "config.lm_dropout was 0.3, now 0.1"),
-        (
-            {"learning_rate": 0.1, "max_steps": 7},
-            "settings.learning_rate was 0.2, now 0.1; settings.max_steps was -1, now 7",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_run_does_not_resume_with_other_settings(
-    settings: dict[str, Any], difference: str, stopped: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    message = (
-        f"{tmp_path / 'run' / 'out'} holds a run that was started with different settings ({difference}). "
-        "Give the same settings to resume it, or choose another folder."
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        run(tmp_path / "run", **settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "differences"),
-    [
-        ({"num_sentences": 15}, r"corpora\.train was \{'sentences': 16, .*\}, now \{'sentences': 15, .*\}"),
-        ({"held_out_seed": 3}, r"corpora\.held_out was \{.*'sha256': '.*'\}, now \{.*'sha256': '.*'\}"),
-    ],
-)
-def test_a_run_does_not_resume_with_another_corpus(
-    settings: dict[str, Any], differences: str, stopped: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    with pytest.raises(
-        ValueError, match=rf"holds a run that was started with different settings \({differences}\)\. Give the same"
-    ):
-        run(tmp_path / "run", **settings)
-
-
 def test_a_run_resumes_with_another_frequency_of_logs(stopped: Path, undisturbed: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     run(tmp_path / "run", logging_steps=3)
     assert_same_run(tmp_path / "run", undisturbed)
-
-
-PARTS = "run.json must hold settings, config, corpora"
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        (None, "[Errno 2] No such file or directory: "),
-        (b"", "Expecting value"),
-        (b"\xff", "'utf-8' codec can't decode"),
-        (b"[" * 100_000, "maximum recursion depth exceeded"),
-        (b"[]", PARTS),
-        (b'{"settings": {}, "config": {}}', PARTS),
-        (b'{"settings": {}, "config": {}, "corpora": [1]}', PARTS),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_checkpoints_of_an_unknown_run_are_refused(
-    record: bytes | None, reason: str, stopped: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    path = tmp_path / "run" / "out" / "run.json"
-    path.unlink()
-    if record is not None:
-        path.write_bytes(record)
-    message = f"{path.parent} holds checkpoints, but no record of how their run was started ({reason}"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}.*; choose another folder.$"):
-        run(tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", ["bilm_state_0.safetensors", "rng_state.pth"])
-def test_a_checkpoint_of_other_processes_is_refused(name: str, stopped: Path, tmp_path: Path) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    path = tmp_path / "run" / "out" / "checkpoint-8" / name
-    path.unlink()
-    message = f"{path} is missing; resume a run with the number of processes that started it."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        run(tmp_path / "run")
 
 
 def test_a_finished_folder_is_refused(undisturbed: Path) -> None:
