@@ -46,13 +46,9 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
-    with only_writer(path, must_wait=True), named_if_full(path):
-        partial = _partial(path)
-        try:
-            yield partial
-            publish(partial, path)
-        finally:
-            _remove(partial)
+    with only_writer(path, must_wait=True) as partial, named_if_full(path):
+        yield partial
+        publish(partial, path)
 
 
 @contextmanager
@@ -84,13 +80,9 @@ def workplace(path: Path) -> Iterator[Path]:
         BlockingIOError: if another process is writing `path`.
         NoRoomError: if there is no room on the disk.
     """
-    with only_writer(path), named_if_full(path):
-        partial = _partial(path)
+    with only_writer(path) as partial, named_if_full(path):
         partial.mkdir()
-        try:
-            yield partial
-        finally:
-            _remove(partial)
+        yield partial
 
 
 def refuse_existing(path: Path) -> None:
@@ -113,12 +105,15 @@ def remove_leftovers(path: Path) -> None:
 
 
 @contextmanager
-def only_writer(path: Path, must_wait: bool = False) -> Iterator[None]:
+def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
     """Keeps other processes from writing `path`, and removes what a killed one left there.
 
     Args:
         path: the file or folder to be written.
         must_wait: whether to wait for another process instead of refusing.
+
+    Yields:
+        where to write it, a path beside it at which there is nothing yet and, in the end, nothing any more.
 
     Raises:
         BlockingIOError: if another process is writing; says which one.
@@ -137,8 +132,9 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[None]:
         with suppress(OSError):  # On a full disk the lock holds without its text.
             lock_file.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         _remove(_partial(path))
-        yield
+        yield _partial(path)
     finally:
+        _remove(_partial(path))
         # The name goes first: whoever opened the file in the meantime sees that it has none, and opens it again.
         lock_file.unlink(missing_ok=True)
         lock.release()

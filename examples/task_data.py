@@ -16,6 +16,8 @@ from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
 
+from elmo_hf.tasks.label_schemes import to_iob2
+
 LOCAL = Path(__file__).parents[2] / "shared" / "data"
 Row = dict[str, Any]
 
@@ -114,7 +116,7 @@ def _local_wnut() -> DatasetDict:
                 words.append(word)
                 labels.append(label)
             elif words:
-                yield {"words": words, "labels": labels}
+                yield {"words": words, "labels": to_iob2(labels)}  # as they are here; other files have other schemes
                 words, labels = [], []
 
     names = {"train": "wnut17train.conll", "validation": "emerging.dev.conll", "test": "emerging.test.annotated"}

@@ -1,9 +1,14 @@
-"""How a command ends when something is wrong."""
+"""How a command ends when something is wrong, or when it is stopped."""
 
+from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+
+# What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
+STOPPED = 130
 
 
 def fail(error: Exception) -> NoReturn:
@@ -17,3 +22,25 @@ def need(*packages: str) -> None:
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         fail(ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[train]'"))
+
+
+def when_stopped(sentence: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a command that Ctrl-C stops print a sentence and end with the code 130.
+
+    An exception that knows more says it with attributes `sentence` (None: nothing) and `exit_code`.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def stoppable(*args: Any, **kwargs: Any) -> None:
+            try:
+                command(*args, **kwargs)
+            except KeyboardInterrupt as stop:
+                said = getattr(stop, "sentence", sentence)
+                if said is not None:
+                    typer.echo(f"\n{said}", err=True)  # a progress bar may have left its line open
+                raise typer.Exit(getattr(stop, "exit_code", STOPPED)) from None
+
+        return stoppable
+
+    return decorate

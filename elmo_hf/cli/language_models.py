@@ -1,7 +1,6 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 import json
-from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +10,9 @@ import typer
 from ..embedding.arguments import check_table
 from ..files import new_file
 from ..model_names import check_name
+from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files
-from .errors import fail, need
+from .errors import fail, need, when_stopped
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Corpora = Annotated[
     list[str],
-    typer.Argument(metavar="CORPUS...", help="Text or JSON lines, .gz too: files, patterns, or Hub datasets."),
+    typer.Argument(metavar="CORPUS...", help="Text, .jsonl or .conllu, .gz too: files, patterns, or Hub datasets."),
 ]
 
 
@@ -45,27 +45,30 @@ ResetProbability = Annotated[
     float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
 ]
 Words = Annotated[SplitWords, typer.Option(help="How sentences are split into words.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.")]
 
 
+@when_stopped("Stopped. Nothing was written.")
 def vocab(
     corpora: Corpora,
     output: Annotated[Path, typer.Option("--output", "-o", help="The vocabulary file to write.")],
     size: Annotated[int | None, typer.Option(help="Most words, <S> </S> <UNK> included; default: all.", min=4)] = None,
     min_count: Annotated[int, typer.Option(help="Least occurrences of a word.", min=1)] = 1,
     words: Words = SplitWords.whitespace,
+    encoding: Encoding = "utf-8",
 ) -> None:
     """Count the words of CORPUS and write the most frequent ones, one a line, <S> </S> <UNK> first.
 
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
-    need("datasets")
-    _check_corpora(corpora)
+    _check_corpora(corpora, encoding)
     from tqdm import tqdm
 
     from elmo_hf.training.corpora import SPECIAL_WORDS, count_words, make_vocabulary, read_corpora
 
     try:
-        counts = count_words(tqdm(read_corpora(corpora, word_splitter=words.value), unit=" sentences"))
+        sentences = read_corpora(corpora, word_splitter=words.value, encoding=encoding)
+        counts = count_words(tqdm(sentences, unit=" sentences"))
         vocabulary = make_vocabulary(counts, size, min_count)
         with new_file(output) as file:
             file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
@@ -79,6 +82,7 @@ def vocab(
     )
 
 
+@when_stopped("Stopped at once. The same command goes on from the last checkpoint, if there is one.")
 def pretrain(
     corpora: Corpora,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the run and of the finished model.")],
@@ -89,6 +93,7 @@ def pretrain(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Start from this model: a folder, or a Hub name.")] = None,
     words: Words = SplitWords.whitespace,
+    encoding: Encoding = "utf-8",
     softmax: Annotated[SoftmaxKind | None, typer.Option(help="In place of the config's.")] = None,
     samples: Annotated[int | None, typer.Option(help="Words drawn for a sampled softmax.", min=1)] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the corpus.")] = 10,
@@ -106,13 +111,14 @@ def pretrain(
 ) -> None:
     """Pretrain an ELMo on CORPUS, or adapt one, as bilm-tf does.
 
-    Give the same command again to continue a run that was killed; on a CPU the result is the same bit for bit. Under
-    `accelerate launch` or `torchrun` each process trains rows of its own.
+    Ctrl-C stops with a checkpoint, a second one at once. Give the same command again to continue a run that was
+    stopped or killed; on a CPU the result is the same bit for bit. Under `accelerate launch` or `torchrun` each process
+    trains rows of its own.
     """
-    need("accelerate", "datasets", "matplotlib", "tensorboard")
+    need("accelerate", "matplotlib", "tensorboard")
     if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
-    _check_corpora([*corpora, *(held_out or [])])
+    _check_corpora([*corpora, *(held_out or [])], encoding)
     settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps, "learning_rate": learning_rate}
     settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
     settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
@@ -121,7 +127,8 @@ def pretrain(
     texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
     try:
         fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
-        trainer = _train(texts, words.value, output, model, vocabulary, fields, settings)
+        reading = {"word_splitter": words.value, "encoding": encoding}
+        trainer = _train(texts, reading, output, model, vocabulary, fields, settings)
     except (ValueError, OSError) as error:
         fail(error)
     if trainer.is_world_process_zero():
@@ -129,10 +136,12 @@ def pretrain(
         typer.echo(f"Wrote {output}.")
 
 
+@when_stopped("Stopped. Nothing was written.")
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a Hub name, with its softmax.")],
     source: Annotated[Path, typer.Argument(metavar="FILE", help="Text, .jsonl or .conllu, plain or .gz.")],
     words: Words = SplitWords.whitespace,
+    encoding: Encoding = "utf-8",
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
         Path | None, typer.Option(help="Write each word's surprisal in bits to this .tsv or .parquet file.")
@@ -150,6 +159,7 @@ def score(
         if per_word is not None:
             check_table(per_word)
         check_name(model)
+        check_encoding(encoding)
         source.stat()
     except (ValueError, OSError) as error:
         fail(error)
@@ -158,10 +168,13 @@ def score(
     from elmo_hf.embedding.word_tables import write_table
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
+    from elmo_hf.sentences import read_sentences
+    from elmo_hf.training.corpora import split_sentences
 
     try:
         language_model, tokenizer = _load_to_score(model)
-        sentences = {index: sentence for index, sentence in enumerate(_read_words(source, words.value)) if sentence}
+        split = split_sentences(read_sentences(source, encoding=encoding), words.value)
+        sentences = {index: sentence for index, sentence in enumerate(split) if sentence}
         corpus = Corpus.from_sentences(list(sentences.values()), tokenizer)
         if len(corpus) == 0:
             raise ValueError(f"{source} has no sentences.")
@@ -180,12 +193,14 @@ def score(
         typer.echo(f"Wrote {per_word}.")
 
 
-def _check_corpora(sources: Iterable[str]) -> None:
+def _check_corpora(sources: list[str], encoding: str) -> None:
     try:
-        for source in sources:
-            corpus_files(source)
+        check_encoding(encoding)
+        has_datasets = not all([corpus_files(source) for source in sources])
     except ValueError as error:
         fail(error)
+    if has_datasets:
+        need("datasets")
 
 
 def _read_config(path: Path | None) -> dict[str, Any]:
@@ -193,7 +208,7 @@ def _read_config(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise ValueError(f"{path} must hold one JSON object with fields of `ElmoConfig`.")
@@ -202,7 +217,7 @@ def _read_config(path: Path | None) -> dict[str, Any]:
 
 def _train(
     texts: dict[str, list[str]],
-    word_splitter: str,
+    reading: dict[str, str],
     output: Path,
     model: str | None,
     vocabulary: Path | None,
@@ -228,7 +243,7 @@ def _train(
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, **fields)
     corpora = {
-        name: _read_corpus(name, sources, word_splitter, tokenizer, is_quiet=args.process_index > 0)
+        name: _read_corpus(name, sources, reading, tokenizer, is_quiet=args.process_index > 0)
         for name, sources in texts.items()
     }
     for name, corpus in corpora.items() if args.process_index == 0 else ():
@@ -258,14 +273,14 @@ def _arguments(output: Path, has_held_out: bool, settings: dict[str, Any]) -> "P
 
 
 def _read_corpus(
-    name: str, sources: list[str], word_splitter: str, tokenizer: "ElmoTokenizer", is_quiet: bool
+    name: str, sources: list[str], reading: dict[str, str], tokenizer: "ElmoTokenizer", is_quiet: bool
 ) -> "Corpus":
     from tqdm import tqdm
 
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.training.corpora import read_corpora
 
-    sentences = read_corpora(sources, word_splitter=word_splitter)
+    sentences = read_corpora(sources, **reading)
     return Corpus.from_sentences(tqdm(sentences, desc=name, unit=" sentences", disable=is_quiet), tokenizer)
 
 
@@ -288,19 +303,6 @@ def _load_to_score(name: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
     model = load_complete(name, ElmoForPreTraining)
     tokenizer = ElmoTokenizer.from_pretrained(model_folder(name))
     return model.cuda() if torch.cuda.is_available() else model, tokenizer
-
-
-def _read_words(source: Path, word_splitter: str) -> Iterator[list[str]]:
-    """The words of each sentence of a file."""
-    from elmo_hf.embedding.sentences import read_sentences
-    from elmo_hf.tokenizer.word_splitter import make_word_splitter
-
-    splitter = make_word_splitter(word_splitter)
-    for sentence in read_sentences(source):
-        if isinstance(sentence, str):
-            yield [word for word, _ in splitter.pre_tokenize_str(sentence)]
-        else:
-            yield sentence
 
 
 def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:

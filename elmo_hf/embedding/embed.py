@@ -35,10 +35,10 @@ from tqdm import tqdm
 
 from ..files import named_if_full, only_writer, publish_last, sha256_of_model
 from ..model.modeling_elmo import ElmoModel, masked_mean
+from ..sentences import Sentence, read_sentences
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, check_paths, check_suffix
 from .processes import Processes
-from .sentences import Sentence, read_sentences
 from .vector_files import WRITERS, Record
 from .working_folder import WorkingFolder, digest_of
 

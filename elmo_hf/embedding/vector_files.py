@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
 from ..guarded_file import GuardedFile
-from .sentences import Sentence
+from ..sentences import Sentence
 
 ROWS_PER_GROUP = 256
 

@@ -25,6 +25,8 @@ from ..scan.operator import State, Stepped, scan_words
 
 # Used as log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
+# Named in errors; folders do not carry it.
+CONVERTER = "elmo_hf.tasks.label_schemes.to_iob2"
 
 
 class LinearChainCRF(nn.Module):
@@ -40,6 +42,7 @@ class LinearChainCRF(nn.Module):
         # Lists, because a tensor that is neither parameter nor persistent buffer does not survive loading.
         self._impossible = [[not may_follow(first, second, labels) for second in labels] for first in labels]
         self._impossible_start = [not may_follow("O", label, labels) for label in labels]
+        self._foreign = foreign_labels(labels)
 
     def init_parameters(self) -> None:
         """Starts from zeros."""
@@ -52,8 +55,14 @@ class LinearChainCRF(nn.Module):
         `labels` are `(N, W)`, `ignore_index` where unknown; `mask` `(N, W)` is True on words, which come first.
 
         Raises:
-            ValueError: if a label is out of range, or may not follow the one before it.
+            ValueError: if the labels are named in another scheme than IOB2, or if a label is out of range, or may not
+                follow the one before it.
         """
+        if self._foreign:
+            raise ValueError(
+                f"the CRF's transitions are those of the IOB2 scheme, which has no {', '.join(self._foreign)[:200]}; "
+                f"convert each text's labels with `{CONVERTER}`, and name only O, B- and I- in `id2label`."
+            )
         is_known = mask & (labels != ignore_index)
         self._check_labels(labels, is_known)
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
@@ -137,8 +146,15 @@ class LinearChainCRF(nn.Module):
             before = "the beginning of a text" if word == 0 else repr(self.labels[int(labels[text, word - 1])])
             raise ValueError(
                 f"label {self.labels[int(labels[text, word])]!r} cannot follow {before}, found at word {word} of text "
-                f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme: an entity begins with B-."
+                f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme: an entity begins with B-. "
+                f"`{CONVERTER}` converts others."
             )
+
+
+def foreign_labels(labels: list[str]) -> list[str]:
+    """Labels of BIOES and its like, in which an entity has other parts than B- and I-."""
+    kinds = {label[2:] for label in labels if label.startswith(("B-", "I-"))}
+    return [label for label in labels if label.startswith(("E-", "S-", "L-", "U-", "M-")) and label[2:] in kinds]
 
 
 def may_follow(first: str, second: str, labels: list[str]) -> bool:

@@ -1,61 +1,64 @@
-"""Corpora from text files, JSON lines and Hub datasets, read sentence by sentence through the `datasets` library.
+"""Corpora out of files and datasets, sentence by sentence, and vocabularies out of corpora.
 
 Every sentence is a list of words. A sentence that is a string is split on white space, because text for language models
-comes tokenised (bilm-tf's form: one sentence per line), or by a word splitter. Blank lines are skipped.
+comes tokenised (bilm-tf's form: one sentence per line), or by a word splitter. Blank lines are skipped. Files are read
+by `sentences.py`; only folders and Hub datasets need the `datasets` library.
 """
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from glob import escape
 from io import StringIO
-from itertools import groupby
-from typing import Any
+from pathlib import Path
 
-from datasets import load_dataset
-
+from ..sentences import Sentence, read_sentences, sentence_of
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
-from .corpus_files import JSON_SUFFIXES, corpus_files
+from .corpus_files import corpus_files
 
 SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)
-COLUMNS = ("words", "tokens", "text", "sentence")
-# The builders of `datasets` and their settings; "utf-8-sig" skips the byte order mark that Windows writes.
-KINDS: dict[str, dict[str, str]] = {"text": {"encoding": "utf-8-sig"}, "json": {}}
+# JSON's escapes can name half a character, which no file of text can hold.
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_corpora(
-    sources: Sequence[str], *, word_splitter: str = "whitespace", split: str = "train"
+    sources: Sequence[str], *, word_splitter: str = "whitespace", split: str = "train", encoding: str = "utf-8"
 ) -> Iterator[list[str]]:
-    """Streams the sentences of one corpus after the other.
+    """Streams the sentences of one corpus after the other, without blank ones.
 
     Args:
-        sources: files, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or names of Hub datasets. Files
-            are JSON lines (`.jsonl`, `.json`) or text with one sentence per line, plain or `.gz`. JSON lines and
-            datasets have strings or lists of words in a column `words`, `tokens`, `text` or `sentence`; the first of
-            them that has a value is read.
+        sources: files that `read_sentences` reads, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or
+            names of Hub datasets. A dataset has strings or lists of words in a column `words`, `tokens`, `text` or
+            `sentence`; the first of them that has a value is read.
         word_splitter: how to split strings into words, `"whitespace"` or `"ptb"`.
         split: the split to read of datasets.
+        encoding: of the files.
 
     Raises:
         ValueError: if a pattern matches nothing, or a source has none of these columns or cannot be read.
     """
-    splitter = make_word_splitter(word_splitter)
+    make_word_splitter(word_splitter)  # refuses an unknown one before anything is read
     for source in sources:
-        for example in _examples(source, split):
-            if not any(column in example for column in COLUMNS):
-                raise ValueError(
-                    f"{source} must have a column {', '.join(map(repr, COLUMNS))}, found {', '.join(sorted(example))}."
-                )
-            value = next((example[column] for column in COLUMNS if example.get(column) is not None), "")
-            if not isinstance(value, str):
-                words = _checked_words(value, source)
-            elif word_splitter == "whitespace":
-                words = value.split()
-            else:
-                words = [word for word, _ in splitter.pre_tokenize_str(value)]
-            if words:
-                yield words
+        files = corpus_files(source)
+        sentences = _files(files, encoding) if files else _dataset(source, split)
+        yield from filter(None, split_sentences(sentences, word_splitter))
+
+
+def split_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[list[str]]:
+    """Splits the sentences that are strings into words; `word_splitter` is `"whitespace"` or `"ptb"`.
+
+    Raises:
+        ValueError: if the splitter is unknown.
+    """
+    splitter = make_word_splitter(word_splitter)
+    for sentence in sentences:
+        if not isinstance(sentence, str):
+            yield sentence
+        elif word_splitter == "whitespace":
+            yield sentence.split()
+        else:
+            yield [word for word, _ in splitter.pre_tokenize_str(sentence)]
 
 
 def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
@@ -94,29 +97,27 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
 def _is_line(word: str) -> bool:
     """Whether a vocabulary file can hold the word as an ordinary word."""
     is_special = word in (*SPECIAL_WORDS, PADDING)
-    return not is_special and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
+    is_text = LONE_SURROGATE.search(word) is None
+    return is_text and not is_special and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
 
 
-def _checked_words(value: Any, source: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise ValueError(f"{source} must hold strings or lists of words, found {str(value)[:80]}.")
-    return value
+def _files(paths: Iterable[str], encoding: str) -> Iterator[Sentence]:
+    for path in paths:
+        try:
+            yield from read_sentences(Path(path), encoding=encoding)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read as a corpus: {error}") from error
 
 
-def _examples(source: str, split: str) -> Iterator[dict[str, Any]]:
-    """Streams the lines of the files, or the examples of the dataset."""
-    paths = corpus_files(source)
+def _dataset(source: str, split: str) -> Iterator[Sentence]:
+    """Streams the sentences of a folder or a Hub dataset."""
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetsError
+
     try:
-        if not paths:
-            yield from load_dataset(source, split=split, streaming=True)
-            return
-        for kind, files in groupby(paths, _kind):
-            # `datasets` takes file names as patterns.
-            names = [escape(file) for file in files]
-            yield from load_dataset(kind, data_files=names, split="train", streaming=True, **KINDS[kind])
-    except (EOFError, OSError, ValueError, zlib.error) as error:
+        for example in load_dataset(source, split=split, streaming=True):
+            yield sentence_of(example)
+    except StopIteration as error:  # what `datasets` makes of an empty file
+        raise ValueError(f"{source} cannot be read as a corpus: a file of it is empty.") from error
+    except (DatasetsError, EOFError, OSError, ValueError, zlib.error) as error:
         raise ValueError(f"{source} cannot be read as a corpus: {error}") from error
-
-
-def _kind(path: str) -> str:
-    return "json" if path.removesuffix(".gz").endswith(JSON_SUFFIXES) else "text"

@@ -4,7 +4,8 @@ import re
 from glob import glob, has_magic
 from pathlib import Path
 
-JSON_SUFFIXES = (".jsonl", ".json")
+from ..sentences import CONLLU_SUFFIX, JSON_SUFFIXES
+
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -22,7 +23,7 @@ def corpus_files(source: str) -> list[str]:
         raise ValueError(f"{source} matches no file.")
     if Path(paths[0]).is_file():
         return paths
-    is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", *JSON_SUFFIXES))
+    is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES))
     if not is_name and not Path(source).is_dir():
         raise ValueError(f"there is no file {source}.")
     return []

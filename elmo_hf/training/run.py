@@ -1,25 +1,32 @@
-"""A pretraining run from corpus to Hub folder; a run that was killed resumes.
+"""A pretraining run from corpus to Hub folder; a run that was killed or stopped resumes.
 
 OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
-OUT/checkpoint-N/        the Trainer's, with the LSTM state; the newest and the best on held-out text are kept
+OUT/checkpoint-N/        the Trainer's, with the LSTM state and the losses since the last log; the newest and the best
+                         on held-out text are kept
 OUT/runs/                TensorBoard's events
 OUT/config.json, ...     the finished model: weights, tokenizer, code
 OUT/log.json, curve.png  its losses and held-out perplexities by step
+
+A run that was stopped and resumed writes the same weights, tokenizer, log and card as an undisturbed one, byte for byte
+on a CPU; so log.json tells no times.
 """
 
 import dataclasses
 import hashlib
 import json
-import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ..files import new_file
+from ..files import named_if_full, new_file, only_writer, publish
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments, last_complete_checkpoint
+from .callbacks import StopCallback
+from .checkpoint import last_complete_checkpoint
+from .interruption import Interrupted, StopSignals
+from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
 # Settings that change the result of a run; others say how often to log, or where.
 DECISIVE = (
@@ -89,6 +96,8 @@ def pretrain(
 ) -> ElmoPretrainer:
     """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
 
+    Ctrl-C or SIGTERM lets it finish a step and write a checkpoint; a second Ctrl-C stops it at once.
+
     Args:
         model: with random weights, or one to adapt; a resumed run replaces its weights.
         tokenizer: with the vocabulary of the softmax.
@@ -100,7 +109,10 @@ def pretrain(
         the trainer, whose `state.log_history` has every loss and perplexity.
 
     Raises:
-        ValueError: if the folder holds a finished model, or a run with other settings or corpora.
+        BlockingIOError: if another run works in the folder.
+        NoRoomError: if there is no room on the disk.
+        ValueError: if the folder holds a finished model, a run with other settings or corpora, or a damaged checkpoint.
+        Interrupted: a `KeyboardInterrupt`, after a signal.
     """
     output = Path(args.output_dir)
     if tokenizer.num_word_classes != model.config.num_softmax_words:
@@ -110,6 +122,22 @@ def pretrain(
         )
     if held_out is not None and len(held_out) == 0:
         raise ValueError("the held-out text has no sentences.")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    is_first = args.process_index == 0
+    with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
+        return _pretrain(model, tokenizer, train, held_out, args, partial)
+
+
+def _pretrain(
+    model: ElmoForPreTraining,
+    tokenizer: ElmoTokenizer,
+    train: Corpus,
+    held_out: Corpus | None,
+    args: PretrainingArguments,
+    partial: Path,
+) -> ElmoPretrainer:
+    """What `pretrain` does while no other run works in the folder; the first process may write to `partial`."""
+    output = Path(args.output_dir)
     if (output / "config.json").exists():
         raise ValueError(f"{output} holds a finished model; choose another folder.")
     description = _description(model, train, held_out, args)
@@ -120,16 +148,40 @@ def pretrain(
         _compare(output, description)
     elif trainer.is_world_process_zero():
         _write_json(output / "run.json", description)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    _train(trainer, checkpoint, output)
     if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
         trainer.evaluate()  # no schedule asked for scores during training
     if trainer.is_world_process_zero():
-        log = trainer.state.log_history
-        _write_json(output / "log.json", log)
-        draw_curve(log, output / "curve.png")
+        _write_log(trainer, output)
         trainer.create_model_card(model_name=output.resolve().name)
-        _write_model(trainer.model, tokenizer, output)
+        _write_model(trainer.model, tokenizer, partial, output)
     return trainer
+
+
+def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
+    """Trains until the end.
+
+    Raises:
+        Interrupted: if a signal came before.
+    """
+    with StopSignals(trainer.is_world_process_zero()) as signals:
+        trainer.add_callback(StopCallback(signals, trainer.accelerator))
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if not signals.number or trainer.state.global_step >= trainer.state.max_steps:
+        return
+    sentence = None
+    if trainer.is_world_process_zero():
+        _write_log(trainer, output)
+        place = f"step {trainer.state.global_step} of {trainer.state.max_steps}"
+        sentence = f"Stopped after {place}, with a checkpoint in {output}. The same command goes on from there."
+    raise Interrupted(sentence, signals.number)
+
+
+def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
+    """Writes the losses and perplexities, without the Trainer's summary of how long it took."""
+    log = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
+    _write_json(output / "log.json", log)
+    draw_curve(log, output / "curve.png")
 
 
 def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
@@ -183,7 +235,9 @@ def _compare(output: Path, description: dict[str, Any]) -> None:
     """
     try:
         started = json.loads((output / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if not isinstance(started, dict) or not all(isinstance(started.get(part), dict) for part in description):
+            raise ValueError(f"run.json must hold {', '.join(description)}")
+    except (OSError, RecursionError, ValueError) as error:
         raise ValueError(
             f"{output} holds checkpoints, but no record of how their run was started ({error}); choose another folder."
         ) from error
@@ -200,15 +254,12 @@ def _compare(output: Path, description: dict[str, Any]) -> None:
         )
 
 
-def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, output: Path) -> None:
-    """Writes the finished model, and last the file that marks it as finished."""
-    partial = output / ".model.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, partial: Path, output: Path) -> None:
+    """Writes the finished model to `partial`, moves it, and last the file that marks it as finished."""
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
-        path.replace(output / path.name)
-    partial.rmdir()
+        publish(path, output / path.name)
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -22,10 +22,7 @@ Deliberate differences from bilm-tf: sampled losses have names of their own in t
 training; a sentence may begin from the zero state (`reset_probability`).
 """
 
-import json
-import logging
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +33,14 @@ from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
@@ -44,8 +48,9 @@ from ..language_model.scoring import score_carried, score_from_zero, stream_inpu
 from ..language_model.streams import Stream
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
-
-logger = logging.getLogger(__name__)
+from .callbacks import HonestProgress
+from .checkpoint import check_files, refusing
+from .losses import RecentLosses
 
 LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
 
@@ -173,8 +178,15 @@ class ElmoPretrainer(ElmoTrainer):
         # The Trainer divides by the number of accumulated windows; older transformers let Accelerate divide again.
         self.accelerator.gradient_accumulation_steps = 1
         self.bilm_state: BiLMState | None = None
-        self._losses: dict[str, list[Tensor]] = defaultdict(list)
+        self._losses = RecentLosses()
         self.add_callback(_StartCallback(self))
+        if self.pop_callback(ProgressCallback) is not None:
+            self.add_callback(HonestProgress())
+
+    def start(self, step: int) -> None:
+        """Forgets what was carried from step to step, before a run starts or goes on after a step."""
+        self.bilm_state = None
+        self._losses.forget(step)
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
@@ -209,25 +221,26 @@ class ElmoPretrainer(ElmoTrainer):
         self.bilm_state = BiLMState(*outputs["state"])
         for name in LOSSES:
             if outputs.get(name) is not None:
-                self._losses[name].append(outputs[name].detach())
+                self._losses.add(name, outputs[name])
         return outputs["loss"] * self._loss_scale
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """Trains on one window; returns its loss in nats per prediction, without the factor T."""
-        return super().training_step(*args, **kwargs) / self._loss_scale
+        loss = super().training_step(*args, **kwargs) / self._loss_scale
+        self._losses.add("loss", loss)
+        return loss
 
     @property
     def _loss_scale(self) -> int:
         return self.args.unroll_steps if self.args.scale_loss_by_steps else 1
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Adds each direction's mean loss since the last log."""
+        """Logs the losses since the last log, also of a run before that was stopped between two logs."""
         if "loss" in logs:
-            for name, values in self._losses.items():
-                mean = self.accelerator.reduce(torch.stack(values).mean(), reduction="mean").item()
-                logs[name] = round(mean, 4)
-            self._losses.clear()
+            logs |= self._losses.take(self.state.global_step, self.accelerator)
         super().log(logs, *args, **kwargs)
+        # Sorted, as a checkpoint keeps it.
+        self.state.log_history[-1] = dict(sorted(self.state.log_history[-1].items()))
 
     def evaluate(
         self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
@@ -256,25 +269,44 @@ class ElmoPretrainer(ElmoTrainer):
         return metrics
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Saves this process's LSTM state with its random generators."""
+        """Saves this process's LSTM state and recent losses with its random generators."""
         super()._save_rng_state(output_dir)
         if self.bilm_state is not None:
             state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
-            save_file(state, self._state_file(output_dir))
+            save_file(state, self._own_file(output_dir, "bilm_state"))
+        self._losses.save(self._own_file(output_dir, "losses"))
         # The next file marks the checkpoint as complete.
         self.accelerator.wait_for_everyone()
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        super()._load_rng_state(checkpoint)
-        if checkpoint is not None:
-            path = self._state_file(checkpoint)
-            if not path.is_file():
-                raise ValueError(f"{path} is missing; resume a run with the number of processes that started it.")
+        if checkpoint is None:
+            return
+        name = "rng_state.pth" if self.args.world_size == 1 else f"rng_state_{self.args.process_index}.pth"
+        generators, path = Path(checkpoint, name), self._own_file(checkpoint, "bilm_state")
+        for file in (path, generators):
+            if not file.is_file():
+                raise ValueError(f"{file} is missing; resume a run with the number of processes that started it.")
+        with refusing(generators):
+            super()._load_rng_state(checkpoint)
+        with refusing(path):
             state = load_file(path)
             self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
+        path = self._own_file(checkpoint, "losses")
+        if path.is_file():  # an earlier version wrote none
+            with refusing(path):
+                self._losses.load(path, self.args.device)
 
-    def _state_file(self, folder: str) -> Path:
-        return Path(folder) / f"bilm_state_{self.args.process_index}.safetensors"
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
+        check_files(Path(resume_from_checkpoint))
+        with refusing(Path(resume_from_checkpoint, "model.safetensors")):
+            super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with refusing(Path(checkpoint or "", "optimizer.pt or scheduler.pt")):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _own_file(self, folder: str, name: str) -> Path:
+        return Path(folder) / f"{name}_{self.args.process_index}.safetensors"
 
 
 class _StartCallback(TrainerCallback):
@@ -286,7 +318,7 @@ class _StartCallback(TrainerCallback):
     def on_train_begin(
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._trainer.bilm_state = None
+        self._trainer.start(state.global_step)
         # A checkpoint sets `fused` for the device that wrote it.
         optimizer = kwargs["optimizer"]
         for group in optimizer.param_groups:
@@ -294,8 +326,7 @@ class _StartCallback(TrainerCallback):
                 group["fused"] = optimizer.defaults["fused"]
         # The Trainer would lose the best checkpoint of a folder that was renamed.
         best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
-        if best.is_dir():
-            state.best_model_checkpoint = str(best)
+        state.best_model_checkpoint = str(best) if best.is_dir() else None
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
 
@@ -318,21 +349,6 @@ def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, flo
             metrics[prefix + name] = getattr(scores, name)
     metrics["loss"] = math.log(zero.perplexity)
     return metrics
-
-
-def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint whose last file is valid; a run may have been killed while it wrote one."""
-    checkpoints = [
-        (int(path.name.rpartition("-")[2]), path) for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()
-    ]
-    for _, path in sorted(checkpoints, reverse=True):
-        try:
-            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            logger.warning("%s is incomplete, so it is ignored.", path)
-            continue
-        return path
-    return None
 
 
 def _only(items: list[Any]) -> Any:

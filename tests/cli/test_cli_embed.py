@@ -123,7 +123,7 @@ def test_embed_names_an_input_that_is_not_there(tiny_folder: Path, tmp_path: Pat
 def test_embed_names_the_line_that_it_cannot_read(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('"fine"\n{"sentence": 1}\n', encoding="utf-8")
     result = run("embed", tiny_folder, tmp_path / "bad.jsonl", "-o", tmp_path / "vectors.hdf5")
-    assert_fails(result, 1, "Error: bad.jsonl, line 2: must be a string, a list of words, or an object with")
+    assert_fails(result, 1, "bad.jsonl, line 2: must be a string, a list of words, or an object with")
 
 
 def test_embed_leaves_an_existing_output(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:

@@ -265,6 +265,11 @@ FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt o
         (("--vocabulary", "latin.txt"), 1, "latin.txt must be UTF-8 text: 'utf-8' codec can't decode byte 0xe9"),
         (("--vocabulary", "words.txt", "--config", "none.json"), 1, "No such file or directory: 'none.json'"),
         (("--vocabulary", "words.txt", "--config", "corpus.txt"), 1, "corpus.txt is not JSON: Expecting value"),
+        (
+            ("--vocabulary", "words.txt", "--config", "nested.json"),
+            1,
+            "nested.json is not JSON: maximum recursion",
+        ),
         (("--vocabulary", "words.txt", "--config", "list.json"), 1, "list.json must hold one JSON object with fields"),
         (("--vocabulary", "words.txt", "--config", "typo.json"), 1, "`ElmoConfig` has no field `cell_sise`, `layers`."),
         (
@@ -302,6 +307,7 @@ def test_pretrain_says_what_is_wrong_and_writes_nothing(
     words_file(work, ["<S>", "</S>", "a"], "no-unk.txt")
     (work / "latin.txt").write_bytes("<S>\n</S>\n<UNK>\né\n".encode("latin-1"))
     (work / "list.json").write_text("[1]")
+    (work / "nested.json").write_text("[" * 100_000)
     (work / "typo.json").write_text('{"cell_sise": 3, "layers": 2, "cell_size": 4}')
     (work / "wrong.json").write_text('{"cell_size": 0}')
     (work / "deep.json").write_text('{"softmax": "adaptive", "softmax_cutoffs": [4, 8], "projection_size": 15}')
@@ -338,13 +344,19 @@ def test_a_finished_folder_is_not_trained_again(pretrained: tuple[Path, Result],
 
 
 @pytest.mark.parametrize(
-    ("verb", "package"),
-    [("vocab", "datasets"), *(("pretrain", name) for name in ("accelerate", "datasets", "matplotlib", "tensorboard"))],
+    ("verb", "source", "package"),
+    [
+        ("vocab", "org/corpus", "datasets"),
+        ("pretrain", "org/corpus", "datasets"),
+        *(("pretrain", "corpus.txt", name) for name in ("accelerate", "matplotlib", "tensorboard")),
+    ],
 )
 def test_a_missing_package_is_named_with_what_installs_it(
-    verb: str, package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, source: str, package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(work)
     monkeypatch.setitem(sys.modules, package, None)
-    result = run(verb, work / "corpus.txt", "-o", tmp_path / "out")
+    options = ("--vocabulary", "words.txt") if verb == "pretrain" else ()
+    result = run(verb, source, "-o", tmp_path / "out", *options)
     assert_fails(result, 1, f"this needs {package}, not installed here: pip install 'elmo-hf[train]'")
     assert list(tmp_path.iterdir()) == []

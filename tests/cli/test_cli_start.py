@@ -89,6 +89,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "vocab file.txt": (2, "Missing option '--output' / '-o'."),
     "vocab none.txt -o words": (1, "there is no file none.txt."),
     "vocab none-*.txt -o words": (1, "none-*.txt matches no file."),
+    "vocab file.txt -o words --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
     "pretrain file.txt -o lm": (2, "give --vocabulary (and --config) for a new model, or --model to adapt one."),
     "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model tiny --held-out none.txt": (1, "there is no file none.txt."),
@@ -98,6 +99,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
     "score tiny none.txt": (1, "No such file or directory: 'none.txt'"),
     "score nowhere file.txt": (1, NO_MODEL),
+    "score tiny file.txt --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
     "score tiny file.txt --per-word t.csv": (1, "t.csv must end in .tsv or .parquet."),
     "score tiny file.txt --per-word no/t.tsv": (1, "no/t.tsv cannot be written: there is no folder no."),
 }

@@ -12,8 +12,8 @@ from vectors import SENTENCES
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed
 from elmo_hf.embedding.embed import embed_file
-from elmo_hf.embedding.sentences import Sentence
 from elmo_hf.files import only_writer
+from elmo_hf.sentences import Sentence
 
 NUMBERS, FACTS = "chunk-00000000.bin", "chunk-00000000.json"
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,37 @@ def test_datasets_on_disk_are_read_by_the_names_of_their_folders(tmp_path: Path)
     assert read(parquet, folder) == [["a", "b"], ["c d"], ["a", "b"], ["c"]]
 
 
+CONLLU = (
+    "# text = Al mar .\n1-2\tAl"
+    + "\t_" * 8
+    + "".join(f"\n{number}\t{word}" + "\t_" * 8 for number, word in enumerate(("A", "el", "mar", "."), start=1))
+)
+
+
+@pytest.mark.parametrize("name", ["a.conllu", "a.CONLLU", "a.conllu.gz"])
+def test_conllu_is_read_by_its_second_column(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, f"{CONLLU}\n\n{CONLLU}\n")
+    assert read(path) == [["A", "el", "mar", "."]] * 2
+    assert read(tmp_path / "*.*", word_splitter="ptb") == read(path)
+
+
+def test_json_lines_may_hold_strings_and_lists(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "a.jsonl", '"a b"\n\n["c d"]\n[]\n')) == [["a", "b"], ["c d"]]
+    assert read(write(tmp_path / "b.jsonl", "")) == []
+
+
+def test_files_are_read_in_the_encoding_given(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Größe é\n".encode("latin-1"))
+    assert read(tmp_path / "*.txt", encoding="latin-1") == [["Größe", "é"]]
+
+
+def test_files_are_read_without_the_datasets_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    write(tmp_path / "a.txt.gz", "a b\n")
+    write_rows(tmp_path / "b.jsonl", [{"text": "c"}])
+    assert read(tmp_path / "*") == [["a", "b"], ["c"]]
+
+
 def test_a_hub_dataset_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -108,7 +140,7 @@ def test_a_hub_dataset_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch)
         asked.append((args, kwargs))
         return [{"sentence": "a b"}]
 
-    monkeypatch.setattr("elmo_hf.training.corpora.load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
     assert read("org/name.v1-0", "name", split="validation") == [["a", "b"]] * 2
     assert asked == [((name,), {"split": "validation", "streaming": True}) for name in ("org/name.v1-0", "name")]
 
@@ -145,24 +177,24 @@ def flip_gzip(path: Path) -> None:
         ("a.txt", lambda path: None, "there is no file PATH."),
         ("deep/er", lambda path: None, "there is no file PATH."),
         ("*.txt", lambda path: None, "PATH matches no file."),
-        ("a.txt", lambda path: path.write_bytes(b"a\xff b\n"), "PATH cannot be read as a corpus: 'utf-8' codec"),
-        ("a.jsonl", lambda path: path.write_bytes(b'{"text": "\xff"}\n'), "PATH cannot be read as a corpus: "),
-        ("a.jsonl", lambda path: path.write_text("{'text'"), "PATH cannot be read as a corpus: "),
-        ("a.gz", lambda path: path.write_text("a b c\n"), "PATH cannot be read as a corpus: Not a gzipped file"),
-        ("a.gz", truncate_gzip, "PATH cannot be read as a corpus: "),
-        ("a.gz", flip_gzip, "PATH cannot be read as a corpus: "),
+        ("b.conllu", lambda path: None, "there is no file PATH."),
+        ("a.txt", lambda path: path.write_bytes(b"a\nb\xff\n"), "PATH, line 2: not UTF-8 (byte 0xff). Give the file's"),
+        ("a.jsonl", lambda path: path.write_text("{'text'"), "PATH, line 1: not JSON (Expecting property name"),
+        ("a.gz", truncate_gzip, "PATH must be a gzipped file, because its name ends in .gz: "),
+        ("a.gz", flip_gzip, "PATH must be a gzipped file, because its name ends in .gz: "),
         ("a", lambda path: path.mkdir(), "PATH cannot be read as a corpus: "),
         (
-            "a.jsonl",
-            lambda path: write_rows(path, [{"id": 1, "body": "a b"}]),
-            "PATH must have a column 'words', 'tokens', 'text', 'sentence', found body, id.",
+            "a",
+            lambda path: write_rows(path / "train.jsonl", [{"id": 1, "body": "a b"}]),
+            "PATH cannot be read as a corpus: must have 'words', 'tokens', 'text' or 'sentence', found 'body', 'id'.",
         ),
-        ("a.jsonl", lambda path: write_rows(path, [{"text": 5}]), "PATH must hold strings or lists of words, found 5."),
         (
-            "a.jsonl",
-            lambda path: write_rows(path, [{"words": ["a", None]}]),
-            "PATH must hold strings or lists of words, found ['a', None].",
+            "a",
+            lambda path: write_rows(path / "train.jsonl", [{"text": 5}]),
+            "PATH cannot be read as a corpus: must be a string, a list of words, or an object with one",
         ),
+        ("a", lambda path: write(path / "train.jsonl", ""), "PATH cannot be read as a corpus: a file of it is"),
+        ("a", lambda path: write(path / "train.jsonl", "{"), "PATH cannot be read as a corpus: "),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -205,7 +237,7 @@ def test_a_vocabulary_is_cut_by_size_and_by_frequency() -> None:
 
 
 def test_a_vocabulary_holds_no_word_that_its_file_would_not_give_back(tmp_path: Path) -> None:
-    odd = ["", " a", "a ", "b\nc", "b\rc", "<pad>", "!!!MAXTERMID", "\u2028"]
+    odd = ["", " a", "a ", "b\nc", "b\rc", "<pad>", "!!!MAXTERMID", "\u2028", "a\ud800"]
     kept = ["d e", "naïve", "日本", "\u200b", "#", '"']
     vocabulary = make_vocabulary(Counter([*odd, *kept]))
     assert sorted(vocabulary[3:]) == sorted(kept)

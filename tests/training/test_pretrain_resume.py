@@ -19,38 +19,16 @@ import torch
 from checkpoints import bits
 from language_models import state_of, words_file
 from launching import fork_command
-from pretraining_runs import (
-    FIELDS,
-    VOCABULARY,
-    make_arguments,
-    make_corpus,
-    make_model,
-    make_sentences,
-    make_tokenizer,
-    write_text,
-)
+from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
+from resumed_runs import interrupt, run
 from transformers import TrainerState
 from typer.testing import CliRunner
 
 from elmo_hf.cli import app
 from elmo_hf.training import run as pretrain_module
 from elmo_hf.training import trainer as pretrainer
-from elmo_hf.training.run import pretrain
-from elmo_hf.training.trainer import ElmoPretrainer, last_complete_checkpoint
-
-# Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best are kept.
-SETTINGS: dict[str, Any] = {
-    "num_train_epochs": 2,
-    "reset_probability": 0.4,
-    "save_strategy": "steps",
-    "save_steps": 4,
-    "eval_strategy": "steps",
-    "eval_steps": 4,
-    "save_total_limit": 2,
-    "load_best_model_at_end": True,
-    "metric_for_best_model": "eval_perplexity",
-    "greater_is_better": False,
-}
+from elmo_hf.training.checkpoint import last_complete_checkpoint
+from elmo_hf.training.trainer import ElmoPretrainer
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,46 +41,16 @@ def _spared_time() -> Iterator[None]:
     gc.unfreeze()
 
 
-class Interrupt(Exception):
-    """A power cut."""
-
-
-def run(
-    folder: Path, *, num_sentences: int = 16, held_out_seed: int | None = 2, lm_dropout: float = 0.3, **settings: Any
-) -> ElmoPretrainer:
-    """Starts or resumes the run in `folder / "out"`, as a new process would."""
-    folder.mkdir(exist_ok=True)
-    tokenizer = make_tokenizer(folder)
-    model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
-    held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
-    args = make_arguments(folder / "out", **SETTINGS | settings)
-    torch.manual_seed(random.randrange(1 << 30))
-    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args)
-
-
-def interrupt(folder: Path, owner: Any, name: str, call: int, **settings: Any) -> None:
-    """Runs until `owner.name` is called for the `call`-th time."""
-    function, calls = getattr(owner, name), []
-
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        if len(calls) == call:
-            raise Interrupt
-        return function(*args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, failing)
-        with pytest.raises(Interrupt):
-            run(folder, **settings)
-    assert not (folder / "out" / "config.json").exists()
-
-
 def assert_same_model(folder: Path, expected: Path) -> None:
     assert bits(state_of(folder / "out")) == bits(state_of(expected / "out"))
     assert sorted(path.name for path in (folder / "out").glob(".*")) == []
-    assert json.loads((folder / "out" / "config.json").read_text()) == json.loads(
-        (expected / "out" / "config.json").read_text()
-    )
+    assert (folder / "out" / "config.json").read_bytes() == (expected / "out" / "config.json").read_bytes()
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    assert_same_model(folder, expected)
+    for name in ("log.json", "README.md"):
+        assert (folder / "out" / name).read_bytes() == (expected / "out" / name).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -110,15 +58,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
     trainer = run(folder)
     assert trainer.state.global_step == 14
-    return folder
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed in its second pass, in step 11."""
-    folder = tmp_path_factory.mktemp("stopped")
-    interrupt(folder, ElmoPretrainer, "training_step", 11)
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["checkpoint-4", "checkpoint-8", "run.json"]
     return folder
 
 
@@ -132,11 +71,10 @@ def test_a_run_that_stops_at_a_step_resumes(
 ) -> None:
     interrupt(tmp_path, ElmoPretrainer, "training_step", step, **settings)
     trainer = run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
-    losses = [entry["loss"] for entry in json.loads((tmp_path / "out" / "log.json").read_text()) if "loss" in entry]
-    assert losses == [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    expected = json.loads((undisturbed / "out" / "log.json").read_text())
-    assert losses == [entry["loss"] for entry in expected if "loss" in entry]
+    assert_same_run(tmp_path, undisturbed)
+    log = json.loads((tmp_path / "out" / "log.json").read_text())
+    assert log == [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
+    assert [entry["step"] for entry in log if "loss" in entry] == list(range(1, 15))
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert record == json.loads((undisturbed / "out" / "run.json").read_text())
 
@@ -154,14 +92,14 @@ def test_a_checkpoint_of_another_kind_of_device_resumes_with_the_fused_optimiser
     torch.save(optimizer, path)
     trainer = run(tmp_path)
     assert {group["fused"] for group in trainer.optimizer.param_groups} == {True}
-    assert_same_model(tmp_path, undisturbed)
+    assert_same_run(tmp_path, undisturbed)
 
 
 def test_a_run_may_stop_again_and_again(undisturbed: Path, tmp_path: Path) -> None:
     for call in (3, 7, 9):
         interrupt(tmp_path, ElmoPretrainer, "training_step", call)
     run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
+    assert_same_run(tmp_path, undisturbed)
 
 
 @pytest.mark.parametrize("num_windows", [2, 4])
@@ -170,7 +108,29 @@ def test_a_run_that_accumulates_windows_resumes(num_windows: int, tmp_path: Path
     run(tmp_path / "whole", **settings)
     interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 12, **settings)
     run(tmp_path / "cut", **settings)
-    assert_same_model(tmp_path / "cut", tmp_path / "whole")
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("logging_steps", "save_steps"), [(5, 4), (4, 3), (9, 2)])
+@pytest.mark.parametrize("num_windows", [1, 2])
+def test_losses_of_steps_before_a_stop_are_in_the_next_log(
+    logging_steps: int, save_steps: int, num_windows: int, tmp_path: Path
+) -> None:
+    settings = {"logging_steps": logging_steps, "save_steps": save_steps, "eval_steps": save_steps}
+    settings |= {"gradient_accumulation_steps": num_windows, "max_steps": 10}
+    run(tmp_path / "whole", **settings)
+    interrupt(tmp_path / "cut", ElmoPretrainer, "training_step", 8 * num_windows, **settings)
+    run(tmp_path / "cut", **settings)
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_a_checkpoint_of_an_earlier_version_resumes_without_its_recent_losses(
+    stopped: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "out" / "checkpoint-8" / "losses_0.safetensors").unlink()
+    run(tmp_path)
+    assert_same_model(tmp_path, undisturbed)
 
 
 def test_a_run_with_a_frozen_encoder_resumes(tmp_path: Path) -> None:
@@ -179,12 +139,12 @@ def test_a_run_with_a_frozen_encoder_resumes(tmp_path: Path) -> None:
     for step in (3, 7):
         interrupt(tmp_path / f"cut-{step}", ElmoPretrainer, "training_step", step, **settings)
         run(tmp_path / f"cut-{step}", **settings)
-        assert_same_model(tmp_path / f"cut-{step}", tmp_path / "whole")
+        assert_same_run(tmp_path / f"cut-{step}", tmp_path / "whole")
 
 
 # The files of a checkpoint in the order in which they are written.
 WRITTEN = ("model*.safetensors", "training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")
-WRITTEN += ("bilm_state_0.safetensors", "trainer_state.json")
+WRITTEN += ("bilm_state_0.safetensors", "losses_0.safetensors", "trainer_state.json")
 
 
 @pytest.mark.parametrize("index", range(len(WRITTEN)), ids=WRITTEN)
@@ -205,7 +165,7 @@ def test_half_written_checkpoints_are_ignored(
     for newest in (half, empty):
         assert f"{newest} is incomplete, so it is ignored." in caplog.text
     run(folder)
-    assert_same_model(folder, undisturbed)
+    assert_same_run(folder, undisturbed)
 
 
 def test_the_file_that_makes_a_checkpoint_complete_is_written_last(
@@ -248,12 +208,12 @@ def test_a_run_that_stops_after_its_last_step_takes_no_further_one(
     if not settings:
         # The model was half written.
         out = tmp_path / "cut" / "out"
-        (out / ".model.partial").mkdir()
-        (out / ".model.partial" / "config.json").write_text("{}")
+        (tmp_path / "cut" / ".out.partial").mkdir()
+        (tmp_path / "cut" / ".out.partial" / "config.json").write_text("{}")
         (out / "tokenizer.json").write_text("{")
     trainer = run(tmp_path / "cut", **settings)
     assert trainer.state.global_step == trainer.state.max_steps
-    assert_same_model(tmp_path / "cut", whole)
+    assert_same_run(tmp_path / "cut", whole)
 
 
 def perplexity_by_step(best: int) -> Callable[..., dict[str, float]]:
@@ -286,79 +246,10 @@ def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
 
 
-@pytest.mark.parametrize(
-    ("settings", "difference"),
-    [
-        ({"learning_rate": 0.1}, "settings.learning_rate was 0.2, now 0.1"),
-        ({"seed": 12}, "settings.seed was 11, now 12"),
-        ({"data_seed": 3}, "settings.data_seed was None, now 3"),
-        ({"per_device_train_batch_size": 2}, "settings.per_device_train_batch_size was 3, now 2"),
-        ({"unroll_steps": 4}, "settings.unroll_steps was 5, now 4"),
-        ({"reset_probability": 0.0}, "settings.reset_probability was 0.4, now 0.0"),
-        ({"frozen_steps": 3}, "settings.frozen_steps was 0, now 3"),
-        ({"num_train_epochs": 3}, "settings.num_train_epochs was 2, now 3"),
-        ({"gradient_accumulation_steps": 2}, "settings.gradient_accumulation_steps was 1, now 2"),
-        ({"weight_decay": 0.1}, "settings.weight_decay was 0.0, now 0.1"),
-        ({"bf16": True}, "settings.bf16 was False, now True"),
-        ({"lm_dropout": 0.1}, "config.lm_dropout was 0.3, now 0.1"),
-        (
-            {"learning_rate": 0.1, "max_steps": 7},
-            "settings.learning_rate was 0.2, now 0.1; settings.max_steps was -1, now 7",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_run_does_not_resume_with_other_settings(
-    settings: dict[str, Any], difference: str, stopped: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    message = (
-        f"{tmp_path / 'run' / 'out'} holds a run that was started with different settings ({difference}). "
-        "Give the same settings to resume it, or choose another folder."
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        run(tmp_path / "run", **settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "differences"),
-    [
-        ({"num_sentences": 15}, r"corpora\.train was \{'sentences': 16, .*\}, now \{'sentences': 15, .*\}"),
-        ({"held_out_seed": 3}, r"corpora\.held_out was \{.*'sha256': '.*'\}, now \{.*'sha256': '.*'\}"),
-    ],
-)
-def test_a_run_does_not_resume_with_another_corpus(
-    settings: dict[str, Any], differences: str, stopped: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    with pytest.raises(
-        ValueError, match=rf"holds a run that was started with different settings \({differences}\)\. Give the same"
-    ):
-        run(tmp_path / "run", **settings)
-
-
 def test_a_run_resumes_with_another_frequency_of_logs(stopped: Path, undisturbed: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     run(tmp_path / "run", logging_steps=3)
-    assert_same_model(tmp_path / "run", undisturbed)
-
-
-def test_checkpoints_of_an_unknown_run_are_refused(stopped: Path, tmp_path: Path) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    (tmp_path / "run" / "out" / "run.json").unlink()
-    with pytest.raises(
-        ValueError, match=r"out holds checkpoints, but no record of how their run was started \(.*\); choose"
-    ):
-        run(tmp_path / "run")
-
-
-def test_a_checkpoint_of_other_processes_is_refused(stopped: Path, tmp_path: Path) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    path = tmp_path / "run" / "out" / "checkpoint-8" / "bilm_state_0.safetensors"
-    path.unlink()
-    message = f"{path} is missing; resume a run with the number of processes that started it."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        run(tmp_path / "run")
+    assert_same_run(tmp_path / "run", undisturbed)
 
 
 def test_a_finished_folder_is_refused(undisturbed: Path) -> None:
@@ -376,6 +267,7 @@ def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> N
             f"--vocabulary {words_file(tmp_path, VOCABULARY)} --config {tmp_path / 'config.json'} --held-out {text}"
         )
         options += " --softmax sampled --samples 4 --rows 3 --unroll-steps 5 --epochs 2 --checkpoint-steps 5 --seed 4"
+        options += " --logging-steps 3"
         return ["pretrain", str(text), "-o", str(tmp_path / name), *options.split(), "--reset-probability", "0.4"]
 
     undisturbed = CliRunner().invoke(app, arguments("undisturbed"))
@@ -393,3 +285,5 @@ def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> N
     resumed = CliRunner().invoke(app, arguments("killed"))
     assert resumed.exit_code == 0, resumed.output
     assert bits(state_of(tmp_path / "killed")) == bits(state_of(tmp_path / "undisturbed")), (number, delay)
+    logs = [(tmp_path / name / "log.json").read_bytes() for name in ("killed", "undisturbed")]
+    assert logs[0] == logs[1], (number, delay)

@@ -1,0 +1,198 @@
+"""Reads sentences from files, one at a time: text, JSON lines and CoNLL-U, plain or gzipped. Every command reads so.
+
+The name of a file says what it holds, with or without `.gz` after it:
+
+    *.jsonl, *.json    one value a line: a string, a list of words, or an object. Of an object's keys `words`, `tokens`,
+                       `text`, `sentence`, the first that is there and not null is read
+    *.conllu           blocks of lines; the words are in the second column, multiword tokens are split
+    any other name     text, one sentence a line
+
+A sentence is a string (raw text) or a list of words. Blank lines of text and JSON lines are sentences without words, so
+that the n-th sentence is always the n-th line. Only a line feed ends a line, with or without a carriage return before
+it. In CoNLL-U each block is a sentence.
+"""
+
+import codecs
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+Sentence = str | list[str]
+
+KEYS = ("words", "tokens", "text", "sentence")
+JSON_SUFFIXES = (".jsonl", ".json")
+CONLLU_SUFFIX = ".conllu"
+# text8, a corpus on one line, has 100 million characters.
+MAX_LINE_CHARACTERS = 1 << 27
+# First bytes of what people take for text, and what to do.
+LOOKS: dict[bytes, str] = {
+    b"\xff\xfe\0\0": "UTF-32: give the encoding utf-32",
+    b"\0\0\xfe\xff": "UTF-32: give the encoding utf-32",
+    b"\xff\xfe": "UTF-16: give the encoding utf-16",
+    b"\xfe\xff": "UTF-16: give the encoding utf-16",
+    b"\x1f\x8b": "a gzipped file: its name must end in .gz",
+    b"BZh": "a bzip2 archive: unpack it",
+    b"\xfd7zXZ": "an xz archive: unpack it",
+    b"\x28\xb5\x2f\xfd": "a zstandard archive: unpack it",
+    b"PK\x03\x04": "a zip archive, or a document of an office program: unpack or export it",
+    b"%PDF": "a PDF: export its text",
+}
+CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
+
+
+def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "utf-8") -> Iterator[Sentence]:
+    """Reads a file sentence by sentence.
+
+    Args:
+        path: the file; its suffix says what it holds.
+        split_into_words: whether strings are words separated by blanks already.
+        encoding: of the file's characters, a name that Python knows; a byte order mark of UTF-8 is skipped.
+
+    Raises:
+        ValueError: if a line has a wrong format or encoding, with the file and the line; or if there is no such
+            encoding.
+        OSError: if the file cannot be opened.
+    """
+    check_encoding(encoding)
+    name = path.name.lower()
+    is_gzipped = name.endswith(".gz")
+    suffix = Path(name.removesuffix(".gz")).suffix
+    parse = PARSERS.get(suffix, _parse_text)
+    try:
+        with gzip.open(path, "rb") if is_gzipped else path.open("rb") as file:
+            for sentence in parse(_lines(file, path, encoding), path):
+                yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} must be a gzipped file, because its name ends in .gz: {error}.") from error
+
+
+def sentence_of(example: dict[str, Any]) -> Sentence:
+    """The sentence in an object, from the first of `KEYS` that is there and not null; "" if all are null.
+
+    Raises:
+        ValueError: if the object has none of these keys, or its value is neither a string nor a list of strings.
+    """
+    if not any(key in example for key in KEYS):
+        found = ", ".join(sorted(map(repr, example)))[:80] or "nothing"
+        raise ValueError(f"must have {', '.join(map(repr, KEYS[:-1]))} or {KEYS[-1]!r}, found {found}.")
+    return _checked(next((example[key] for key in KEYS if example.get(key) is not None), ""))
+
+
+def check_encoding(encoding: str) -> None:
+    """Checks the name of an encoding.
+
+    Raises:
+        ValueError: if Python has no such encoding of text.
+    """
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            f"there is no encoding of text {encoding!r}; well-known ones are utf-8, utf-16, latin-1, cp1252."
+        ) from error
+
+
+def _lines(file: Any, path: Path, encoding: str) -> Iterator[str]:
+    """Decodes the lines of a binary file.
+
+    Raises:
+        ValueError: with the line, if bytes are not of the encoding, or what they give is no text.
+    """
+    head: bytes = file.peek(8)[:8]
+    # "utf-8-sig" skips the byte order mark that Windows puts first; a lone carriage return ends no line.
+    is_utf8 = codecs.lookup(encoding).name == "utf-8"
+    stream: IO[str] = io.TextIOWrapper(file, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
+    number = 0
+    try:
+        for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_CHARACTERS), ""), start=1):
+            if "\0" in line:
+                looks = _looks(head) or "UTF-16 without a byte order mark (give the encoding utf-16-le), or no text"
+                raise ValueError(f"{path}, line {number}: holds the character 0; the file looks like {looks}.")
+            if len(line) == MAX_LINE_CHARACTERS:
+                raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_CHARACTERS:,} characters.")
+            yield line
+    except UnicodeDecodeError as error:
+        # Lines are decoded many at a time; what is before the byte has lines that were not read yet.
+        before = error.object[: error.start].decode("latin-1" if error.encoding == "charmap" else error.encoding)
+        number += 1 + before.count("\n")
+        found = f"{path}, line {number}: not {encoding.upper()} (byte 0x{error.object[error.start]:02x})"
+        raise ValueError(f"{found}. {_advice(head, encoding)}") from error
+    except UnicodeError as error:
+        raise ValueError(f"{path}: not {encoding.upper()} ({error}). {_advice(head, encoding)}") from error
+
+
+def _looks(head: bytes) -> str:
+    return next((looks for magic, looks in LOOKS.items() if head.startswith(magic)), "")
+
+
+def _advice(head: bytes, encoding: str) -> str:
+    looks = _looks(head)
+    if looks and not looks.endswith(encoding.lower()):
+        return f"It looks like {looks}."
+    return "Give the file's encoding, such as `--encoding latin-1`, or convert the file to UTF-8."
+
+
+def _parse_text(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
+    for line in lines:
+        yield line.rstrip("\r\n")
+
+
+def _parse_json_lines(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            value: Any = json.loads(line) if line.strip() else ""
+            sentence = sentence_of(value) if isinstance(value, dict) else _checked(value)
+        except RecursionError as error:
+            raise ValueError(f"{path}, line {number}: JSON nested too deeply.") from error
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}); each line must be one value.") from error
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        yield sentence
+
+
+def _checked(value: Any) -> Sentence:
+    is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+    if not (isinstance(value, str) or is_words):
+        raise ValueError(f"must be a string, a list of words, or an object with one of them, found {str(value)[:80]}.")
+    return value
+
+
+def _parse_conllu(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
+    words: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        line = line.rstrip("\r\n")
+        if line.startswith("#"):
+            continue
+        if line:
+            words += _conllu_words(line, f"{path}, line {number}")
+        elif words:
+            yield words
+            words = []
+    if words:
+        yield words
+
+
+def _conllu_words(line: str, place: str) -> list[str]:
+    """The word of a line; none of a multiword token, whose words follow, and of an empty node."""
+    columns = line.split("\t")
+    if len(columns) != 10:
+        raise ValueError(f"{place}: CoNLL-U has 10 columns, found {len(columns)}.")
+    found = CONLLU_NUMBER.fullmatch(columns[0])
+    if found is None:
+        raise ValueError(f"{place}: CoNLL-U numbers its words 1, 2-3 or 4.1, found {columns[0][:80]!r}.")
+    if not columns[1]:
+        raise ValueError(f"{place}: the word is missing.")
+    return [columns[1]] if found[1] else []
+
+
+PARSERS: dict[str, Callable[[Iterable[str], Path], Iterator[Sentence]]] = {
+    **dict.fromkeys(JSON_SUFFIXES, _parse_json_lines),
+    CONLLU_SUFFIX: _parse_conllu,
+}

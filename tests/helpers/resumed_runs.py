@@ -1,0 +1,60 @@
+"""Runs that stop and go on, with all that could differ: dropout, sampling, resets, held-out text, two passes."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pretraining_runs import make_arguments, make_corpus, make_model, make_tokenizer
+
+from elmo_hf.training.run import pretrain
+from elmo_hf.training.trainer import ElmoPretrainer
+
+# Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best are kept.
+SETTINGS: dict[str, Any] = {
+    "num_train_epochs": 2,
+    "reset_probability": 0.4,
+    "save_strategy": "steps",
+    "save_steps": 4,
+    "eval_strategy": "steps",
+    "eval_steps": 4,
+    "save_total_limit": 2,
+    "load_best_model_at_end": True,
+    "metric_for_best_model": "eval_perplexity",
+    "greater_is_better": False,
+}
+
+
+class Interrupt(Exception):
+    """A power cut."""
+
+
+def run(
+    folder: Path, *, num_sentences: int = 16, held_out_seed: int | None = 2, lm_dropout: float = 0.3, **settings: Any
+) -> ElmoPretrainer:
+    """Starts or resumes the run in `folder / "out"`, as a new process would."""
+    folder.mkdir(exist_ok=True)
+    tokenizer = make_tokenizer(folder)
+    model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
+    held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
+    args = make_arguments(folder / "out", **SETTINGS | settings)
+    torch.manual_seed(random.randrange(1 << 30))
+    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args)
+
+
+def interrupt(folder: Path, owner: Any, name: str, call: int, **settings: Any) -> None:
+    """Runs until `owner.name` is called for the `call`-th time."""
+    function, calls = getattr(owner, name), []
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) == call:
+            raise Interrupt
+        return function(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, failing)
+        with pytest.raises(Interrupt):
+            run(folder, **settings)
+    assert not (folder / "out" / "config.json").exists()
