@@ -13,9 +13,10 @@ import typer
 
 from ..embedding.arguments import BATCH_WORDS, check_paths, check_suffix
 from ..model_names import check_name
+from ..sentences import check_encoding
 from .conversion import convert, verify
-from .errors import fail
-from .language_models import pretrain, score, vocab
+from .errors import fail, when_stopped
+from .language_models import Encoding, pretrain, score, vocab
 
 app = typer.Typer(
     name="elmo-hf",
@@ -45,6 +46,7 @@ class Dtype(str, Enum):
     float16 = "float16"
 
 
+@when_stopped("Stopped. The same command goes on from the last window that was finished.")
 def embed(
     model: Model,
     source: Annotated[
@@ -56,6 +58,7 @@ def embed(
     split_into_words: Annotated[
         bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
     ] = False,
+    encoding: Encoding = "utf-8",
     batch_words: Annotated[
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = BATCH_WORDS,
@@ -72,6 +75,7 @@ def embed(
         check_suffix(output)
         check_paths(None if stream else Path(source), output)
         check_name(model)
+        check_encoding(encoding)
     except (ValueError, OSError) as error:
         fail(error)
     import torch
@@ -96,6 +100,7 @@ def embed(
             layers=layers.value,
             dtype=dtype.value,
             split_into_words=split_into_words,
+            encoding=encoding,
             batch_words=batch_words,
             show_progress=True,
             processes=processes,
@@ -106,6 +111,7 @@ def embed(
         typer.echo(f"Wrote {count} sentences to {output}.")
 
 
+@when_stopped("Stopped. Nothing was written.")
 def export(
     model: Model,
     output: Annotated[Path, typer.Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],

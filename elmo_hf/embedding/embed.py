@@ -23,7 +23,7 @@ Glossary: B sentences of a batch, T positions of its longest one, boundaries inc
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -58,17 +58,41 @@ LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tenso
 Window = list[tuple[int, Sentence]]
 
 
+class Input(NamedTuple):
+    """A file of sentences, and how to read it: arguments of `read_sentences`."""
+
+    path: Path
+    split_into_words: bool = False
+    encoding: str = "utf-8"
+
+    def windows(self) -> Iterator[Window]:
+        """Consecutive sentences, with their indices, until they have `WINDOW_CHARACTERS`.
+
+        It counts characters, one more for each sentence. To count words, a process would have to tokenize all windows.
+        """
+        window: Window = []
+        num_characters = 0
+        for index, sentence in enumerate(read_sentences(*self)):
+            window.append((index, sentence))
+            num_characters += 1 + len(sentence if isinstance(sentence, str) else " ".join(sentence))
+            if num_characters >= WINDOW_CHARACTERS:
+                yield window
+                window, num_characters = [], 0
+        if window:
+            yield window
+
+
 class Plan(NamedTuple):
     """What is to be done.
 
     Attributes:
-        source: the input file.
+        source: the input.
         window_sizes: sentences of each window.
         digests: what each window's sentences must be.
         missing: indices of the windows to compute.
     """
 
-    source: Path
+    source: Input
     window_sizes: list[int]
     digests: list[str]
     missing: list[int]
@@ -83,6 +107,7 @@ def embed_file(
     layers: str = "all",
     dtype: str = "float32",
     split_into_words: bool = False,
+    encoding: str = "utf-8",
     batch_words: int = BATCH_WORDS,
     show_progress: bool = False,
     processes: Processes | None = None,
@@ -97,6 +122,7 @@ def embed_file(
         layers: a key of `LAYERS`.
         dtype: of the numbers in the file, one of `DTYPES`. The model computes in its own.
         split_into_words: whether sentences are words separated by blanks already.
+        encoding: of the input's characters.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
         show_progress: shows a bar of the first process's sentences.
         processes: those that share the work, each calling this function with the same arguments; None: this one alone.
@@ -119,7 +145,8 @@ def embed_file(
     job |= {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
     work = WorkingFolder(destination.with_name(destination.name + ".partial"), job)
     with ExitStack() as stack, named_if_full(destination):
-        plan = processes.on_first(lambda: _prepare(source, destination, work, split_into_words, stack))
+        how = (split_into_words, encoding)
+        plan = processes.on_first(lambda: _prepare(source, how, destination, work, stack))
         if not work.is_open():
             raise ValueError(
                 f"process {processes.index} does not see {work.path}, which the first process made; the machines must "
@@ -129,13 +156,13 @@ def embed_file(
         own = set(plan.missing[processes.index :: processes.count])
         total = sum(plan.window_sizes[index] for index in own)
         with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
-            for index, window in _checked_windows(plan, work, split_into_words) if own else ():
+            for index, window in _checked_windows(plan, work) if own else ():
                 if index in own:
                     vectors = _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar)
                     work.write(index, plan.digests[index], vectors)
                     model.cache_words(None)
         processes.wait()
-        processes.on_first(lambda: _finish(plan, work, destination, split_into_words))
+        processes.on_first(lambda: _finish(plan, work, destination))
     return sum(plan.window_sizes)
 
 
@@ -150,18 +177,18 @@ def _check_arguments(destination: Path, layers: str, dtype: str, batch_words: in
 
 
 def _prepare(
-    source: Path | IO[bytes], destination: Path, work: WorkingFolder, split_into_words: bool, stack: ExitStack
+    source: Path | IO[bytes], how: tuple[bool, str], destination: Path, work: WorkingFolder, stack: ExitStack
 ) -> Plan:
     """Keeps other runs out until `stack` closes, reads the input once, and opens the working folder."""
     stack.enter_context(only_writer(destination))
     check_paths(source if isinstance(source, Path) else None, destination)
     stack.callback(_remove_unless_open, work)
-    path = source if isinstance(source, Path) else _spool(source, work.path / "input.txt")
+    read_from = Input(source if isinstance(source, Path) else _spool(source, work.path / "input.txt"), *how)
     sizes, digests = [], []
-    for window in _windows(read_sentences(path, split_into_words)):
+    for window in read_from.windows():
         sizes.append(len(window))
         digests.append(digest_of(sentence for _, sentence in window))
-    return Plan(path, sizes, digests, work.open(digests))
+    return Plan(read_from, sizes, digests, work.open(digests))
 
 
 def _remove_unless_open(work: WorkingFolder) -> None:
@@ -170,14 +197,14 @@ def _remove_unless_open(work: WorkingFolder) -> None:
         shutil.rmtree(work.path, ignore_errors=True)
 
 
-def _checked_windows(plan: Plan, work: WorkingFolder, split_into_words: bool) -> Iterator[tuple[int, Window]]:
+def _checked_windows(plan: Plan, work: WorkingFolder) -> Iterator[tuple[int, Window]]:
     """Reads the input again, window by window.
 
     Raises:
         ValueError: if it is not what it was.
     """
     count = 0
-    for window in _windows(read_sentences(plan.source, split_into_words)):
+    for window in plan.source.windows():
         sentences = (sentence for _, sentence in window)
         if count == len(plan.digests) or digest_of(sentences) != plan.digests[count]:
             break
@@ -187,43 +214,26 @@ def _checked_windows(plan: Plan, work: WorkingFolder, split_into_words: bool) ->
         if count == len(plan.digests):
             return
     raise ValueError(
-        f"{plan.source} changed while it was being embedded, so nothing was written. Make it what it was, or delete "
-        f"{work.path}; then give the same command again."
+        f"{plan.source.path} changed while it was being embedded, so nothing was written. Make it what it was, or "
+        f"delete {work.path}; then give the same command again."
     )
 
 
-def _finish(plan: Plan, work: WorkingFolder, destination: Path, split_into_words: bool) -> None:
+def _finish(plan: Plan, work: WorkingFolder, destination: Path) -> None:
     """Joins the chunks."""
     written = work.path / destination.name
     try:
-        WRITERS[destination.suffix.lower()](written, _records(plan, work, split_into_words))
+        WRITERS[destination.suffix.lower()](written, _records(plan, work))
         publish_last(written, destination)
     finally:
         written.unlink(missing_ok=True)  # a full disk gets its room back
 
 
-def _records(plan: Plan, work: WorkingFolder, split_into_words: bool) -> Iterator[Record]:
-    for index, window in _checked_windows(plan, work, split_into_words):
+def _records(plan: Plan, work: WorkingFolder) -> Iterator[Record]:
+    for index, window in _checked_windows(plan, work):
         for (number, sentence), (found, vectors) in zip(window, work.read(index, plan.digests[index]), strict=True):
             assert number == found
             yield Record(number, sentence, vectors)
-
-
-def _windows(sentences: Iterable[Sentence]) -> Iterator[Window]:
-    """Groups consecutive sentences, with their indices, until they have `WINDOW_CHARACTERS`.
-
-    It counts characters, one more for each sentence. To count words, a process would have to tokenize every window.
-    """
-    window: Window = []
-    num_characters = 0
-    for index, sentence in enumerate(sentences):
-        window.append((index, sentence))
-        num_characters += 1 + len(sentence if isinstance(sentence, str) else " ".join(sentence))
-        if num_characters >= WINDOW_CHARACTERS:
-            yield window
-            window, num_characters = [], 0
-    if window:
-        yield window
 
 
 def _embed_window(

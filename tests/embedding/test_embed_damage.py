@@ -123,11 +123,11 @@ def test_an_input_that_changes_meanwhile_is_refused(
 ) -> None:
     read, calls = embed.read_sentences, []
 
-    def changing(path: Path, split_into_words: bool) -> Iterator[Sentence]:
+    def changing(path: Path, *settings: Any) -> Iterator[Sentence]:
         calls.append(path)
         if len(calls) == reading:
             path.write_text("".join(f"{sentence}\n" for sentence in change(SENTENCES)), encoding="utf-8")
-        return read(path, split_into_words)
+        return read(path, *settings)
 
     content = corpus.read_bytes()
     out = tmp_path / "out.npz"
@@ -163,6 +163,6 @@ def test_an_input_that_cannot_be_read_leaves_no_folder(
 ) -> None:
     source = tmp_path / "corpus.jsonl"
     source.write_text(json.dumps("fine") + "\n17\n")
-    with pytest.raises(ValueError, match=r"^corpus\.jsonl, line 2: must be a string"):
+    with pytest.raises(ValueError, match=rf"^{source}, line 2: must be a string"):
         embed_file(mixed_model, tiny_tokenizer, source, tmp_path / "out.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]

@@ -76,7 +76,10 @@ def test_the_first_process_alone_speaks_and_all_name_errors(folder: Path) -> Non
     for name in ("whole", "resumed", "stream"):
         assert output.count(f"Wrote {len(SENTENCES) * COPIES} sentences to {folder / name}.hdf5.") == 1
     assert output.count(f"Error: {folder / 'whole.hdf5'} exists already; remove it or choose another name.") == 2
-    assert output.count("Error: bad.jsonl, line 2: must be a string, a list of words, or an object with") == 2
+    assert (
+        output.count(f"Error: {folder / 'bad.jsonl'}, line 2: must be a string, a list of words, or an object with")
+        == 2
+    )
     for rank in (0, 1):
         assert output.count(f"process {rank} ended with 1") == 2
     assert not (folder / "bad.hdf5.partial").exists()
@@ -90,7 +93,7 @@ class Second(Processes):
         self.index, self.count = 1, 2
 
     def on_first(self, function: Any) -> Any:
-        return embed.Plan(Path("corpus.txt"), [3], [""], [0])
+        return embed.Plan(embed.Input(Path("corpus.txt")), [3], [""], [0])
 
 
 def test_a_machine_that_does_not_see_the_folder_says_so(
