@@ -29,8 +29,9 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 from .check import check_folder
 from .checkpoint import Checkpoint, Given
 from .errors import ConversionError
-from .files import refuse_existing, write_hdf5
+from .files import check_names, refuse_existing
 from .formats import Format, recognise
+from .hdf5 import write_hdf5
 from .model import is_of_a_mix, num_parameters, save_model
 from .readers.allennlp import AllenNlpFiles, read_allennlp
 from .readers.hdf5_layout import (
