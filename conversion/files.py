@@ -101,8 +101,9 @@ def check_names(*paths: Path) -> None:
         ConversionError: if one is not UTF-8.
     """
     for path in paths:
-        if not is_utf8(str(path.absolute())):
-            raise ConversionError(f"the name {str(path)!r} is not UTF-8; give the file or folder another.")
+        whole = str(path.absolute())
+        if not is_utf8(whole):
+            raise ConversionError(f"the name {whole!r} is not UTF-8; give the file or folder another.")
 
 
 def is_utf8(name: str) -> bool:

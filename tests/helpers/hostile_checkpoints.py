@@ -8,9 +8,13 @@ import bz2
 import gzip
 import io
 import json
+import os
 import pickle
+import resource
+import shutil
 import struct
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -24,8 +28,14 @@ from archives import archive_files, manylangs_files, nlpl_files, state_bytes, wr
 from checkpoints import BASE, SAVES, read_datasets
 from tensor_bundles import block, field, header_message, index_file, masked_crc, tensor_message, varint
 
+from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.errors import ConversionError
+
 CASE = "base_2l_relu"
 MILLION = 1_000_000
+MAX_MIB = 1024
+MAX_SECONDS = 20
 Maker = Callable[[Path], Path]
 
 
@@ -56,7 +66,7 @@ def chunk(file: h5py.File, shape: tuple[int, ...], chunks: tuple[int, ...], cont
 
 
 def one_large_chunk(file: h5py.File) -> None:
-    content = zeros_deflated(3600 << 20)
+    content = zeros_deflated(30_720 * 30_720 * 4)
     chunk(file, (261, 4), (30_720, 30_720), content, maxshape=(None, None), compression="gzip")
 
 
@@ -80,18 +90,18 @@ def many_chunks(file: h5py.File) -> None:
 
 def nested_groups(file: h5py.File) -> None:
     group = file
-    for _ in range(4000):
+    for _ in range(2000):
         group = group.create_group("g")
 
 
 def many_links(file: h5py.File) -> None:
     file["x"] = np.ones(1, np.float32)
-    for number in range(30_000):
+    for number in range(10_001):
         file[f"y{number}"] = file["x"]
 
 
 def many_groups(file: h5py.File) -> None:
-    for number in range(30_000):
+    for number in range(10_001):
         file.create_group(str(number))
 
 
@@ -138,21 +148,20 @@ def tar_of_folders(compress: Callable[[bytes], bytes]) -> bytes:
     return block * (MILLION // 1000)
 
 
-def tar_of_headers() -> bytes:
+def tar_of_headers(num_fields: int) -> bytes:
     """A first entry whose extended header every later entry inherits."""
-    records = b"".join(b"%d k%05d=\n" % (11, number) for number in range(80_000))
+    records = b"".join(b"%d k%05d=\n" % (11, number) for number in range(num_fields))
     head = tarfile.TarInfo("x")
     head.type, head.size = tarfile.XGLTYPE, len(records)
-    members = []
-    for number in range(9_000):
-        own = tarfile.TarInfo("x")
-        own.type, own.size = tarfile.XHDTYPE, len(b"9 a=bcde\n")
-        members += [own.tobuf(), b"9 a=bcde\n".ljust(512, b"\0"), tarfile.TarInfo(f"n{number}").tobuf()]
+    own = tarfile.TarInfo("x")
+    own.type, own.size = tarfile.XHDTYPE, len(b"9 a=bcde\n")
+    header = own.tobuf() + b"9 a=bcde\n".ljust(512, b"\0")
+    members = [header + tarfile.TarInfo(f"n{number}").tobuf() for number in range(2000)]
     return gzip.compress(head.tobuf() + records + bytes(-len(records) % 512) + b"".join(members))
 
 
 def tar_of_deep_names() -> bytes:
-    members = [tarfile.TarInfo(f"{number}/" + "a/" * 1500 + "b") for number in range(900)]
+    members = [tarfile.TarInfo(f"{number}/" + "a/" * 1500 + "b") for number in range(9)]
     return gzip.compress(b"".join(member.tobuf(tarfile.GNU_FORMAT) for member in members), 1)
 
 
@@ -164,7 +173,7 @@ def zip_of_folders(name: bytes = b"d/") -> bytes:
 
 
 def many_files(folder: Path) -> Path:
-    for number in range(120_000):
+    for number in range(10_001):
         (folder / f"{number}.txt").touch()
     return folder
 
@@ -183,22 +192,13 @@ def hex_of_hex() -> bytes:
 
 
 def many_mixes() -> bytes:
-    state = torch.load(io.BytesIO(trained()["weights.th"]), weights_only=True)
-    prefix = next(name for name in state if name.endswith("scalar_mix_0.gamma")).removesuffix("scalar_mix_0.gamma")
-    number = torch.ones(1)
-    for index in range(8000):
-        state[f"{prefix}scalar_mix_{index}.scalar_parameters.0"] = number
-    return state_bytes(state)
+    return state_bytes({str(number): torch.ones(1) for number in range(10_001)})
 
 
 def one_storage_many_times() -> bytes:
     state = torch.load(io.BytesIO(trained()["weights.th"]), weights_only=True)
     table = torch.ones(2048, 1024)
     return state_bytes(dict(state) | {f"copy{number}": table for number in range(2000)})
-
-
-def blank_record() -> bytes:
-    return b"\n" * (1 << 20)
 
 
 def save_directory() -> dict[str, bytes]:
@@ -238,42 +238,171 @@ def blocks_of_one_place() -> bytes:
     return large + meta + index + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
 
 
+
+NO_CHECKPOINT = "as no checkpoint does; it is not"
 HOSTILE: dict[str, tuple[Maker, str]] = {
-    "hdf5 with one large chunk": (with_hdf5(one_large_chunk), "would unpack to"),
-    "hdf5 chunk longer than said": (with_hdf5(chunk_longer_than_said), ""),
-    "hdf5 filters in a row": (with_hdf5(filters_in_a_row), ""),
-    "hdf5 with many chunks": (with_hdf5(many_chunks), ""),
-    "hdf5 with nested groups": (with_hdf5(nested_groups), ""),
-    "hdf5 with many links": (with_hdf5(many_links), ""),
-    "hdf5 with many groups": (with_hdf5(many_groups), ""),
-    "hdf5 with an overflowing shape": (with_hdf5(overflowing_shape), ""),
-    "max_characters_per_token": (with_options("char_cnn.max_characters_per_token", "50000000"), ""),
-    "n_layers": (with_options("lstm.n_layers", "1000000000"), ""),
-    "n_highway": (with_options("char_cnn.n_highway", "1000000000"), ""),
-    "filters": (with_options("char_cnn.filters", "[" + "[1, 4]," * 400_000 + "[1, 4]]"), ""),
-    "filter count": (with_options("char_cnn.filters", "[[1, 1000000000000]]"), ""),
-    "dim": (with_options("lstm.dim", "1" + "0" * 4000), ""),
-    "cell_clip": (with_options("lstm.cell_clip", "1" + "0" * 4000), ""),
-    "nested options": (with_options("lstm.cell_clip", "[" * 100_000 + "]" * 100_000), ""),
-    "options of lists": (with_options("unused", "[" + "[]," * (20 << 20) + "[]]"), ""),
-    "training of lists": (with_file("config.json", lambda: b"[" + b"[]," * (20 << 20) + b"[]]", trained), ""),
-    "tar.gz of folders": (alone("x.tar.gz", lambda: tar_of_folders(gzip.compress)), ""),
-    "tar.bz2 of folders": (alone("x.tar.bz2", lambda: tar_of_folders(bz2.compress)), ""),
-    "tar of headers": (alone("x.tar.gz", tar_of_headers), ""),
-    "tar of deep names": (alone("x.tar.gz", tar_of_deep_names), ""),
-    "zip of folders": (alone("x.zip", zip_of_folders), ""),
-    "torch zip of folders": (alone("x.th", lambda: zip_of_folders(b"a/data.pkl")), ""),
-    "folder of many files": (many_files, ""),
-    "torch pickle of codecs": (alone("x.th", lambda: legacy(hex_of_hex())), ""),
-    "torch pickle of many operations": (alone("x.th", lambda: legacy(b"\x80\x02" + b"}" * (60 << 20) + b".")), ""),
-    "torch mixes": (with_file("weights.th", many_mixes, trained), ""),
-    "torch tensors of one storage": (with_file("weights.th", one_storage_many_times, trained), ""),
-    "checkpoint of blank lines": (with_file("checkpoint", blank_record, save_directory), ""),
-    "checkpoint tensors of one place": (with_bundle(tensors_of_one_place, 64 << 20), ""),
-    "checkpoint tensor of many axes": (with_bundle(tensor_of_many_axes), ""),
-    "checkpoint blocks of one place": (with_bundle(blocks_of_one_place), ""),
-    "lexicon of blank lines": (with_file("char.dic", lambda: b"\n" * (64 << 20), manylangs_files), ""),
-    "lexicon of many symbols": (
-        with_file("char.dic", lambda: b"".join(b"%x\t0\n" % n for n in range(6_000_000)), manylangs_files), ""),
-    "lexicon of one line": (with_file("char.dic", lambda: b"x" * (64 << 20), manylangs_files), ""),
-}  # fmt: skip
+    "hdf5, one large chunk": (with_hdf5(one_large_chunk), f"would unpack to 3,774,873,600, {NO_CHECKPOINT} unpacked."),
+    "hdf5, chunk longer than said": (
+        with_hdf5(chunk_longer_than_said),
+        "`char_embed` has a chunk that does not unpack to its 4,176 bytes; get the file again.",
+    ),
+    "hdf5, filters in a row": (
+        with_hdf5(filters_in_a_row),
+        "`char_embed` must be stored plain or packed by gzip; run `h5repack -f NONE` on the file.",
+    ),
+    "hdf5, many chunks": (with_hdf5(many_chunks), "holds arrays in more than 100,000 chunks; it is not read."),
+    "hdf5, nested groups": (with_hdf5(nested_groups), "has more than 32 groups in each other; it is not read."),
+    "hdf5, many links": (with_hdf5(many_links), "holds more than 10,000 groups and arrays; it is not read."),
+    "hdf5, many groups": (with_hdf5(many_groups), "holds more than 10,000 groups and arrays; it is not read."),
+    "hdf5, overflowing shape": (with_hdf5(overflowing_shape), f"{NO_CHECKPOINT} unpacked."),
+    "options, max_characters_per_token": (
+        with_options("char_cnn.max_characters_per_token", "50000000"),
+        "`char_cnn.max_characters_per_token` must be a whole number from 3 to 1,000, found 50000000.",
+    ),
+    "options, n_layers": (
+        with_options("lstm.n_layers", "1000000000"),
+        "`lstm.n_layers` must be a whole number from 1 to 1,000, found 1000000000.",
+    ),
+    "options, n_highway": (
+        with_options("char_cnn.n_highway", "1000000000"),
+        "`char_cnn.n_highway` must be a whole number up to 1,000, found 1000000000.",
+    ),
+    "options, many filters": (
+        with_options("char_cnn.filters", "[" + "[1, 4]," * 400_000 + "[1, 4]]"),
+        "must be a list of at most 1,000 pairs [width, count] of whole numbers from 1 to 1,000,000, found [[1, 4], ",
+    ),
+    "options, large filter": (
+        with_options("char_cnn.filters", "[[1, 1000000000000]]"),
+        "whole numbers from 1 to 1,000,000, found [[1, 1000000000000]].",
+    ),
+    "options, long number": (
+        with_options("lstm.dim", "1" + "0" * 4000),
+        "`lstm.dim` must be a whole number from 1 to 1,000,000, found a number of 13,288 bits.",
+    ),
+    "options, nested": (
+        with_options("lstm.cell_clip", "[" * 100_000 + "]" * 100_000),
+        "has lists and objects in each other more than 50 deep; it is not read.",
+    ),
+    "options, long": (
+        with_options("unused", "[" + "[]," * (2 << 20) + "[]]"),
+        "options.json has 6,291,959 bytes; at most 4,194,304 are read.",
+    ),
+    "training, long": (
+        with_file("config.json", lambda: b"[" + b"[]," * (2 << 20) + b"[]]", trained),
+        "config.json has 6,291,460 bytes; at most 4,194,304 are read.",
+    ),
+    "tar.gz, many folders": (
+        alone("x.tar.gz", lambda: tar_of_folders(gzip.compress)),
+        f"x.tar.gz holds more than 10,000 files, {NO_CHECKPOINT} read.",
+    ),
+    "tar.bz2, many folders": (
+        alone("x.tar.bz2", lambda: tar_of_folders(bz2.compress)),
+        f"x.tar.bz2 holds more than 10,000 files, {NO_CHECKPOINT} read.",
+    ),
+    "tar.gz, long header": (
+        alone("x.tar.gz", lambda: tar_of_headers(80_000)),
+        "x.tar.gz has an entry with a header of 880,128 bytes; it is not unpacked.",
+    ),
+    "tar.gz, many header fields": (
+        alone("x.tar.gz", lambda: tar_of_headers(9_000)),
+        "x.tar.gz has an entry with more than 100 header fields; it is not unpacked.",
+    ),
+    "tar.gz, deep name": (alone("x.tar.gz", tar_of_deep_names), "in more than 16 folders; it is not unpacked."),
+    "zip, many folders": (alone("x.zip", zip_of_folders), f"x.zip holds more than 10,000 files, {NO_CHECKPOINT} read."),
+    "torch zip, many members": (
+        alone("x.th", lambda: zip_of_folders(b"a/data.pkl")),
+        f"x.th holds more than 10,000 files, {NO_CHECKPOINT} read.",
+    ),
+    "folder, many files": (many_files, f"holds more than 10,000 files, {NO_CHECKPOINT} read."),
+    "torch, doubling strings": (
+        alone("x.th", lambda: legacy(hex_of_hex())),
+        "x.th holds _codecs.encode, which is not a tensor. A pickle can run code, so it is not read.",
+    ),
+    "torch, many operations": (
+        alone("x.th", lambda: legacy(b"\x80\x02" + b"}" * (3 << 20) + b".")),
+        "x.th holds more than 10,000 tensors, or names that take more than 2,097,152 bytes; it is not read.",
+    ),
+    "torch, many tensors": (with_file("weights.th", many_mixes, trained), "weights.th holds more than 10,000 tensors"),
+    "torch, one storage": (with_file("weights.th", one_storage_many_times, trained), f"{NO_CHECKPOINT} unpacked."),
+    "checkpoint, blank record": (
+        with_file("checkpoint", lambda: b"\n" * (1 << 20), save_directory),
+        "checkpoint must name the checkpoint as `model_checkpoint_path: ",
+    ),
+    "checkpoint, long record": (
+        with_file("checkpoint", lambda: b"\n" * (2 << 20), save_directory),
+        "checkpoint has 2,097,152 bytes; at most 1,048,576 are read.",
+    ),
+    "checkpoint, tensors in one place": (
+        with_bundle(tensors_of_one_place, 64 << 20),
+        "lie in the same bytes; TensorFlow writes every tensor to a place of its own.",
+    ),
+    "checkpoint, many axes": (with_bundle(tensor_of_many_axes), "has 80,000 axes; at most 8 are read."),
+    "checkpoint, blocks in one place": (
+        with_bundle(blocks_of_one_place),
+        "its blocks must follow each other, found one at byte 0 after byte 480004.",
+    ),
+    "lexicon, many lines": (
+        with_file("char.dic", lambda: b"a\t0\n" * 1_000_001, manylangs_files),
+        f"char.dic holds more than 1,000,000 lines, {NO_CHECKPOINT} read.",
+    ),
+    "lexicon, long line": (
+        with_file("char.dic", lambda: b"x" * 100_000, manylangs_files),
+        "char.dic, line 1 has more than 10,000 bytes, as no word has.",
+    ),
+    "lexicon, long": (
+        with_file("char.dic", lambda: b"x" * (65 << 20), manylangs_files),
+        "char.dic has 68,157,440 bytes; at most 67,108,864 are read.",
+    ),
+}
+
+
+def measure(name: str, folder: Path) -> tuple[int, float, str]:
+    """Converts one of them in a process of its own: MiB of memory above those at its start, seconds of work, message.
+
+    Work beyond `MAX_SECONDS`, or memory beyond twice `MAX_MIB`, ends the process; the message then says so.
+    """
+    make, _ = HOSTILE[name]
+    folder.mkdir()
+    source = make(folder)
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writing, "|".join(map(str, _convert(source, folder / "DEST"))).encode("utf-8", "replace"))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as answers:
+        answer = answers.read()
+    _, status = os.waitpid(child, 0)
+    shutil.rmtree(folder)
+    grown, seconds, message = answer.split("|", maxsplit=2) if answer else (-1, -1, f"ended with status {status}")
+    return int(grown), float(seconds), message
+
+
+def _convert(source: Path, destination: Path) -> tuple[int, float, str]:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (2 * MAX_MIB << 20),) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        convert_source(source, destination, Given(BASE / "options.json") if source.suffix == ".th" else Given())
+        message = "converted"
+    except ConversionError as error:
+        message = str(error)
+    except BaseException as error:
+        message = f"DEFECT {error!r}"
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if destination.exists():
+        message += ", and wrote something"
+    return (after.ru_maxrss - before.ru_maxrss) >> 10, seconds, message
+
+
+def main() -> None:
+    """Prints the table of all of them."""
+    for name in HOSTILE:
+        with tempfile.TemporaryDirectory() as folder:
+            grown, seconds, message = measure(name, Path(folder) / "source")
+        print(f"{name}|{grown} MiB|{seconds:.1f} s|{message!r}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
