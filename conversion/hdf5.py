@@ -142,7 +142,9 @@ def _check_chunks(item: h5py.Dataset, file_size: int, where: str) -> None:
             raise ValueError(f"a chunk of {info.size:,} bytes is longer than the file")
         mask, packed = item.id.read_direct_chunk(place)
         if _unpacked_size(packed, filters, mask, size) != size:
-            raise ConversionError(f"{where} has a chunk that does not unpack to its {size:,} bytes; get the file again.")
+            raise ConversionError(
+                f"{where} has a chunk that does not unpack to its {size:,} bytes; get the file again."
+            )
 
 
 def _starts(item: h5py.Dataset) -> list[range]:
@@ -150,7 +152,10 @@ def _starts(item: h5py.Dataset) -> list[range]:
 
 
 def _unpacked_size(packed: bytes, filters: list[int], mask: int, limit: int) -> int:
-    """How many bytes a chunk unpacks to, or a few more than `limit` if there are more; the mask names filters left out."""
+    """How many bytes a chunk unpacks to, or a few more than `limit` if there are more.
+
+    A bit of the mask says that the filter in its place was left out.
+    """
     for index, number in reversed([*enumerate(filters)]):
         if mask >> index & 1:
             continue

@@ -113,7 +113,9 @@ def _look_up(options: Mapping[str, Any], option: Option, where: str) -> Any:
     value: Any = options
     for depth, key in enumerate(option.path):
         if not isinstance(value, Mapping):
-            raise ConversionError(f"{where}: `{'.'.join(option.path[:depth])}` must be an object, found {quoted(value)}.")
+            raise ConversionError(
+                f"{where}: `{'.'.join(option.path[:depth])}` must be an object, found {quoted(value)}."
+            )
         if key not in value:
             if option.default is REQUIRED or depth < len(option.path) - 1:
                 raise ConversionError(f"{where} lacks `{'.'.join(option.path)}`, which every ELMo needs.")

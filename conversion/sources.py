@@ -160,7 +160,9 @@ def _unpack_tar(path: Path, folder: Path) -> list[str]:
             for member in at_most(MAX_FILES, archive, str(path), "files"):
                 # Every entry inherits the fields of the headers before it.
                 if len(member.pax_headers) > MAX_HEADER_FIELDS:
-                    raise ConversionError(f"{path} has an entry with more than {MAX_HEADER_FIELDS} header fields; it is not unpacked.")
+                    raise ConversionError(
+                        f"{path} has an entry with more than {MAX_HEADER_FIELDS} header fields; it is not unpacked."
+                    )
                 if member.isdir():
                     continue
                 _check_member(path, member.name, is_plain=member.isreg() and not member.issparse())

@@ -264,6 +264,8 @@ def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option],
         for key in part if isinstance(part, Mapping) else ():
             if not any(path[:2] == (section, key) for path in paths):
                 raise ConversionError(
-                    f"{where}: unknown key `{section}.{shortened(key)}`. It may change the architecture, so it is not guessed at; "
-                    "known keys are " + ", ".join(sorted({path[1] for path in paths if path[0] == section})) + "."
+                    f"{where}: unknown key `{section}.{shortened(key)}`. It may change the architecture, so it is not "
+                    "guessed at; known keys are "
+                    + ", ".join(sorted({path[1] for path in paths if path[0] == section}))
+                    + "."
                 )

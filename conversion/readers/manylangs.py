@@ -193,7 +193,9 @@ def _config(
 def _dim(options: Mapping[str, Any], name: str, where: str) -> int:
     value = options["token_embedder"].get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConversionError(f"{where}: `token_embedder.{name}` must be a whole number, 0 for none, found {quoted(value)}.")
+        raise ConversionError(
+            f"{where}: `token_embedder.{name}` must be a whole number, 0 for none, found {quoted(value)}."
+        )
     return value
 
 

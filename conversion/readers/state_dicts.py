@@ -1,6 +1,6 @@
 """Torch's files of weights (`.pkl`, `.th`, `.pt`), read without torch and without running any code in them.
 
-torch.save writes two forms. Both are a pickle that describes tensors, which `pickles.py` reads as data, and raw numbers:
+torch.save writes two forms. Both have a pickle that describes tensors, which `pickles.py` reads as data, and numbers:
 
     older  magic number, protocol, sizes of types, state dict, keys (five pickles), then for each key: count, numbers
     newer  an uncompressed zip file with `data.pkl`, and one member `data/KEY` for the numbers of each key
@@ -26,7 +26,7 @@ from .pickles import Call, ForeignName, Name, Stored, read_pickle
 
 # The magic number at the start of torch's older form, pickled in protocol 2.
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-DTYPES = {
+DTYPES: dict[str, np.dtype[Any]] = {
     "Float": np.dtype("<f4"),
     "Double": np.dtype("<f8"),
     "Half": np.dtype("<f2"),

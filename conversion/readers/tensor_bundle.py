@@ -115,7 +115,11 @@ class TensorBundle:
         Raises:
             ConversionError: if two do.
         """
-        entries = sorted((entry.shard, entry.offset, entry.offset + entry.size, name) for name in names if (entry := self.entries[name]).size)
+        entries = sorted(
+            (entry.shard, entry.offset, entry.offset + entry.size, name)
+            for name in names
+            if (entry := self.entries[name]).size
+        )
         for (shard, _, end, name), (next_shard, start, _, other) in pairwise(entries):
             if shard == next_shard and start < end:
                 raise ConversionError(

@@ -13,7 +13,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ElmoConfig
-from .foreign_text import code_span, markdown, string_literal
+from .foreign_text import code_span, markdown, printable, string_literal
 
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
@@ -173,7 +173,7 @@ def _metadata(
         fields |= {"license": licence.name, "license_name": licence.other_name, "license_link": licence.link}
         fields |= {"language": list(facts.languages), "datasets": list(facts.datasets) or None}
     if run is not None and run.model_index:
-        fields |= {"model_name": name, "eval_results": run.model_index}
+        fields |= {"model_name": printable(name), "eval_results": run.model_index}
     return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
 
 

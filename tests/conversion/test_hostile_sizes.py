@@ -1,18 +1,20 @@
 """Small files that ask for much memory or time: a clear error within 1 GiB and 20 seconds, and nothing written.
 
-`PYTHONPATH=tests/helpers python -m hostile_checkpoints` prints what each of them takes.
+`PYTHONPATH=tests/helpers python -m measured_conversions` prints what each of them takes.
 """
 
 import os
 from pathlib import Path
 
 from fresh_process import run_forked
-from hostile_checkpoints import HOSTILE, MAX_MIB
+from hostile_checkpoints import HOSTILE
+from measured_conversions import MAX_MIB
 
 MEASURE = """
 import sys
 from pathlib import Path
-from hostile_checkpoints import HOSTILE, measure
+from hostile_checkpoints import HOSTILE
+from measured_conversions import measure
 
 for name in HOSTILE:
     print(name, *measure(name, Path(sys.argv[1])), sep="|")
