@@ -23,14 +23,16 @@ from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.loading import load_complete
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
+from elmo_hf.model_names import model_folder
 from elmo_hf.share.model_card import Conversion, Facts, render_card
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 from .check import check_folder
 from .checkpoint import Checkpoint, Given
-from .errors import ConversionError
-from .files import refuse_existing, write_hdf5
+from .errors import ConversionError, quoted
+from .files import is_utf8, refuse_existing
 from .formats import Format, recognise
+from .hdf5 import write_hdf5
 from .model import is_of_a_mix, num_parameters, save_model
 from .readers.allennlp import AllenNlpFiles, read_allennlp
 from .readers.hdf5_layout import (
@@ -172,7 +174,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     arrays = with_forget_bias(export_arrays(rules, tensors), config.forget_bias - FORGET_BIAS)
     softmax = {name: arrays.pop(name) for name in list(arrays) if has_softmax([name])}
     needs_words = is_language_model or config.token_encoder == "word_embedding"
-    words = ElmoTokenizer.from_pretrained(source).predicted_words if needs_words else None
+    words = _vocabulary(source) if needs_words else None
     with new_folder(destination) as folder:
         (folder / "options.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         write_hdf5(folder / "weights.hdf5", arrays)
@@ -199,6 +201,18 @@ def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
     if ElmoForPreTraining.__name__ in (model.config.architectures or []):
         return load_complete(source, ElmoForPreTraining, dtype=torch.float32)
     return model
+
+
+def _vocabulary(source: Path) -> list[str] | None:
+    """The words that the softmax predicts, if the folder names them; each must fit into a line of its own."""
+    try:
+        words = ElmoTokenizer.from_pretrained(model_folder(source)).predicted_words
+    except (OSError, ValueError) as error:
+        raise ConversionError(f"the tokenizer of {source} cannot be read: {error}") from error
+    for number, word in enumerate(words or (), start=1):
+        if word != word.strip() or "\n" in word or "\r" in word or not is_utf8(word):
+            raise ConversionError(f"word {number} of {source}, {quoted(word)}, cannot be a line of `vocab.txt`.")
+    return words
 
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:

@@ -1,5 +1,32 @@
-"""The error that users of the conversion see."""
+"""The error that users of the conversion see, and how it quotes what a file says."""
+
+from collections.abc import Iterable
+
+MAX_QUOTE = 200
+MAX_LISTED = 20
 
 
 class ConversionError(Exception):
     """A checkpoint cannot be converted; the message says what was expected, what was found, and what to do."""
+
+
+def quoted(value: object) -> str:
+    """A value from a file as Python writes it, cut after `MAX_QUOTE` characters.
+
+    The value must be a string, or something that a bounded file holds.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
+        return f"a number of {value.bit_length():,} bits"
+    return shortened(repr(value[: MAX_QUOTE + 1] if isinstance(value, str) else value))
+
+
+def shortened(text: str) -> str:
+    """A text, cut after `MAX_QUOTE` characters."""
+    return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}..."
+
+
+def listed(names: Iterable[object], separator: str = ", ") -> str:
+    """The first `MAX_LISTED` names, and how many more there are."""
+    texts = [str(name) for name in names]
+    more = f"{separator}and {len(texts) - MAX_LISTED:,} more" if len(texts) > MAX_LISTED else ""
+    return separator.join(map(shortened, texts[:MAX_LISTED])) + more

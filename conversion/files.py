@@ -1,19 +1,14 @@
-"""Reading and writing the files of a checkpoint: JSON, text, hdf5."""
+"""Reading the text files of a checkpoint: JSON and lists of words; and the names of files."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
-
 from elmo_hf import files
-from elmo_hf.guarded_file import GuardedFile
 
 from .errors import ConversionError
-from .limits import MAX_TEXT, refuse_bomb
+from .limits import MAX_DEPTH, MAX_FILES, MAX_JSON, MAX_LINE, MAX_TEXT, MAX_WORDS, at_most
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -34,94 +29,108 @@ def read_json(path: Path) -> Any:
     """Reads a JSON file.
 
     Raises:
-        ConversionError: if it is not JSON, or has more than `MAX_TEXT` bytes.
+        ConversionError: if it is not JSON, has more than `MAX_JSON` bytes, or is nested deeper than `MAX_DEPTH`.
     """
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        value = json.loads(read_bytes(path, MAX_JSON).decode("utf-8"))
+    except RecursionError:
+        depth = MAX_DEPTH + 1
+    except ValueError as error:
         raise ConversionError(f"{path} is not JSON: {error}.") from error
+    else:
+        depth = _depth(value)
+    if depth > MAX_DEPTH:
+        raise ConversionError(f"{path} has lists and objects in each other more than {MAX_DEPTH} deep; it is not read.")
+    return value
 
 
-def read_text(path: Path) -> str:
-    """Reads a text file in UTF-8 and keeps its line endings.
-
-    Raises:
-        ConversionError: if it has more than `MAX_TEXT` bytes.
-        UnicodeDecodeError: if it is not UTF-8.
-    """
-    if path.stat().st_size > MAX_TEXT:
-        raise ConversionError(f"{path} has {path.stat().st_size:,} bytes; at most {MAX_TEXT:,} are read.")
-    return path.read_bytes().decode("utf-8")
-
-
-def read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    """Reads every array of an hdf5 file by its full name.
+def read_bytes(path: Path, limit: int) -> bytes:
+    """Reads a small file.
 
     Raises:
-        ConversionError: if the file is missing, is not hdf5, is truncated, refers to other files, or declares more
-            bytes than it stores.
+        ConversionError: if it has more than `limit` bytes.
     """
-    arrays: dict[str, np.ndarray] = {}
-    size, so_far = path.stat().st_size if path.is_file() else 0, 0
-
-    def read(name: str | bytes, item: h5py.Dataset | h5py.Group) -> None:
-        nonlocal so_far
-        if isinstance(name, bytes):
-            raise ValueError(f"a name is not UTF-8: {name!r}")
-        if not isinstance(item, h5py.Dataset):
-            return
-        if item.external or item.is_virtual:
-            raise ConversionError(f"{path}: `{name}` refers to another file, which is not followed.")
-        refuse_bomb(so_far + item.nbytes, size, str(path))
-        # The rules refuse other types by name and need no values for that.
-        arrays[name] = np.asarray(item[()]) if item.dtype.kind in "fiu" else np.empty(item.shape, item.dtype)
-        so_far += arrays[name].nbytes
-
-    with _open_hdf5(path) as file:
-        file.visititems(read)
-    return arrays
+    size = path.stat().st_size
+    if size > limit:
+        raise ConversionError(f"{path} has {size:,} bytes; at most {limit:,} are read.")
+    return path.read_bytes()
 
 
-def hdf5_names(path: Path) -> set[str]:
-    """The names of an hdf5 file's groups and arrays outside any group; reads no array.
+def check_lines(path: Path) -> None:
+    """Checks a list of words as `read_lines` does; raises the same errors."""
+    for _ in read_lines(path):
+        pass
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Reads a list of words in UTF-8, line by line; keeps all white space except the line feeds.
 
     Raises:
-        ConversionError: as `read_hdf5`.
+        ConversionError: if it is not UTF-8, has more than `MAX_TEXT` bytes or `MAX_WORDS` lines, or a line has more than
+            `MAX_LINE` bytes.
     """
-    with _open_hdf5(path) as file:
-        return set(file)
+    size = path.stat().st_size
+    if size > MAX_TEXT:
+        raise ConversionError(f"{path} has {size:,} bytes; at most {MAX_TEXT:,} are read.")
+    with path.open("rb") as file:
+        lines = at_most(MAX_WORDS, iter(lambda: file.readline(MAX_LINE + 1), b""), str(path), "lines")
+        for number, line in enumerate(lines, start=1):
+            if len(line) > MAX_LINE:
+                raise ConversionError(f"{path}, line {number} has more than {MAX_LINE:,} bytes, as no word has.")
+            try:
+                yield line.removesuffix(b"\n").decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ConversionError(f"{path}, line {number} is not UTF-8: {error}.") from error
 
 
-@contextmanager
-def _open_hdf5(path: Path) -> Iterator[h5py.File]:
-    if not path.is_file():
-        raise ConversionError(f"there is no weights file {path}.")
-    if not h5py.is_hdf5(path):
-        raise ConversionError(
-            f"{path} is not an hdf5 file; ELMo weights are `*.hdf5` (an HTML page saved by mistake?)."
-        )
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # h5py's errors on damaged bytes
-        raise ConversionError(f"{path} cannot be read, it may be truncated: {error}. Download it again.") from error
+def files_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder, without those in folders inside it, by name.
+
+    Raises:
+        ConversionError: if there are more than `MAX_FILES` names, or one of them is not UTF-8.
+    """
+    paths = [path for path in at_most(MAX_FILES, folder.iterdir(), str(folder), "files") if path.is_file()]
+    check_names(*paths)
+    return {path.name: path for path in paths}
 
 
-def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays by their full names, contiguous and uncompressed as bilm-tf does."""
-    with GuardedFile(path) as target, h5py.File(target, "w") as file:
-        for name, array in arrays.items():
-            file.create_dataset(name, data=array)
-            target.check()
+def check_names(*paths: Path) -> None:
+    """Checks that the names of files can be printed and written into a model card.
+
+    Raises:
+        ConversionError: if one is not UTF-8.
+    """
+    for path in paths:
+        whole = str(path.absolute())
+        if not is_utf8(whole):
+            raise ConversionError(f"the name {whole!r} is not UTF-8; give the file or folder another.")
+
+
+def is_utf8(name: str) -> bool:
+    """Whether the bytes of a file's name were UTF-8; Python keeps others as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def refuse_existing(path: Path) -> None:
     """Checks that a folder can be made.
 
     Raises:
-        ConversionError: if `path` exists and is not an empty folder.
+        ConversionError: if `path` exists and is not an empty folder, or its name is not UTF-8.
     """
+    check_names(path)
     try:
         files.refuse_existing(path)
     except FileExistsError as error:
         raise ConversionError(str(error)) from error
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects are in each other; stops above `MAX_DEPTH`."""
+    level, depth = [value], 0
+    while depth <= MAX_DEPTH:
+        level = [each for each in level if isinstance(each, (dict, list))]
+        if not level:
+            break
+        depth += 1
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    return depth

@@ -125,8 +125,8 @@ def _check_record(record: Path, paths: list[Path]) -> None:
     """Records the checksums on the first download; on later ones the files must match the record."""
     found = {path.name: sha256_of_file(path) for path in paths}
     if record.exists():
-        lines = record.read_text(encoding="utf-8").splitlines()
-        recorded = {name: digest for digest, name in (line.split(maxsplit=1) for line in lines)}
+        lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
+        recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
         changed = [name for name, digest in found.items() if recorded.get(name) != digest]
         if changed:
             raise ConversionError(

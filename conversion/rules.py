@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .errors import ConversionError
+from .errors import ConversionError, listed
 
 Arrays = list[np.ndarray]
 
@@ -145,9 +145,9 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         if rule.source in source:
             faults += _faults_of(rule, source[rule.source])
     if faults:
-        listed = "\n  ".join(faults)
+        separator = "\n  "
         raise ConversionError(
-            f"{where} does not hold the arrays that its options describe:\n  {listed}\n"
+            f"{where} does not hold the arrays that its options describe:\n  {listed(faults, separator)}\n"
             "Check that the options file belongs to these weights."
         )
     imported = {}

@@ -1,8 +1,9 @@
 """The SOURCE of a conversion: a folder, a file or an archive, each presented as files by name.
 
 Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards. An archive is
-refused if it holds anything but plain files (links, devices) or a name that points outside, such as `../x`. Unpacking
-reads in blocks, verifies every checksum, and stops at a size that depends on the archive's own (`limits.py`).
+refused if it holds anything but plain files (links, devices), or a name that points outside, such as `../x`, on any
+system. Unpacking reads in blocks, verifies every checksum, and stops at a size that depends on the archive's own and at
+a number of entries (`limits.py`).
 """
 
 import bz2
@@ -17,15 +18,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
-from .errors import ConversionError
-from .limits import refuse_bomb
+from .errors import ConversionError, listed, quoted
+from .files import check_names, files_in, is_utf8
+from .limits import MAX_FILES, MAX_FOLDERS, at_most, refuse_bomb
+from .zips import MAGIC as ZIP_MAGIC
+from .zips import open_zip
 
-BLOCK = 1 << 20
-MAX_HEADER = 16 << 20
-ZIP_MAGIC = b"PK\x03\x04"
+BLOCK = 1 << 17  # as large as the buffers that Python's own files read into
+MAX_HEADER = BLOCK
+MAX_HEADER_FIELDS = 100
 TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
 # Errors of zipfile, tarfile, gzip and bz2 on damaged bytes.
 DAMAGE = (
@@ -63,8 +67,7 @@ class Source:
     @property
     def listing(self) -> str:
         """The names of the files, for messages."""
-        names = sorted(self.files)
-        return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "") or "nothing"
+        return listed(sorted(self.files)) or "nothing"
 
     def to_digest(self, *paths: Path) -> dict[str, Path]:
         """Names the files to digest: the given ones, or the archive in place of files inside it."""
@@ -79,9 +82,11 @@ def open_source(path: Path) -> Iterator[Source]:
     Raises:
         ConversionError: if it is not there, or is an archive that is damaged or hostile.
     """
+    check_names(path)
     if path.is_dir():
-        inside = [*path.iterdir(), *(path / "fta").glob("*")]
-        yield Source(path, {file.relative_to(path).as_posix(): file for file in inside if file.is_file()})
+        inner = path / "fta"
+        archived = files_in(inner) if inner.is_dir() else {}
+        yield Source(path, files_in(path) | {f"fta/{name}": file for name, file in archived.items()})
     elif not path.is_file():
         raise ConversionError(f"there is no file or folder {path}.")
     elif _is_archive(path):
@@ -126,7 +131,7 @@ def _is_archive(path: Path) -> bool:
     if magic == ZIP_MAGIC:
         # torch's own files are zip files too; `readers/state_dicts.py` reads them.
         try:
-            with zipfile.ZipFile(path) as archive:
+            with open_zip(path) as archive:
                 return not any(name.endswith("/data.pkl") for name in archive.namelist())
         except DAMAGE as error:
             raise ConversionError(f"{path} is a damaged zip file, it may be truncated: {error}.") from error
@@ -134,9 +139,8 @@ def _is_archive(path: Path) -> bool:
 
 
 def _unpack_zip(path: Path, folder: Path) -> list[str]:
-    with zipfile.ZipFile(path) as archive:
+    with open_zip(path) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
-        refuse_bomb(sum(member.file_size for member in members), path.stat().st_size, str(path))
         for member in members:
             mode = member.external_attr >> 16
             _check_member(path, member.filename, is_plain=stat.S_IFMT(mode) in (0, stat.S_IFREG))
@@ -153,7 +157,12 @@ def _unpack_tar(path: Path, folder: Path) -> list[str]:
     with opener(path, "rb") as packed:
         stream = _Bounded(packed, size, str(path))
         with tarfile.open(fileobj=stream, mode="r:") as archive:
-            for member in archive:
+            for member in at_most(MAX_FILES, archive, str(path), "files"):
+                # Every entry inherits the fields of the headers before it.
+                if len(member.pax_headers) > MAX_HEADER_FIELDS:
+                    raise ConversionError(
+                        f"{path} has an entry with more than {MAX_HEADER_FIELDS} header fields; it is not unpacked."
+                    )
                 if member.isdir():
                     continue
                 _check_member(path, member.name, is_plain=member.isreg() and not member.issparse())
@@ -192,11 +201,16 @@ class _Bounded(io.RawIOBase):
 
 def _check_member(archive: Path, name: str, is_plain: bool) -> None:
     parts = PurePosixPath(name).parts
-    is_inside = bool(parts) and not name.startswith("/") and ".." not in parts and "\\" not in name and "\0" not in name
-    if not is_inside:
-        raise ConversionError(f"{archive} holds an entry {name!r} that points outside the archive; it is not unpacked.")
+    is_inside = bool(parts) and ".." not in parts and "\\" not in name and "\0" not in name
+    where = f"{archive} holds an entry {quoted(name)}"
+    if not is_inside or name.startswith("/") or PureWindowsPath(name).drive:
+        raise ConversionError(f"{where} that points outside the archive; it is not unpacked.")
+    if not is_utf8(name):
+        raise ConversionError(f"{where} that is not UTF-8; it is not unpacked.")
+    if len(parts) > MAX_FOLDERS:
+        raise ConversionError(f"{where} in more than {MAX_FOLDERS} folders; it is not unpacked.")
     if not is_plain:
-        raise ConversionError(f"{archive} holds an entry {name!r} that is no plain file; it is not unpacked.")
+        raise ConversionError(f"{where} that is no plain file; it is not unpacked.")
 
 
 def _copy(packed: IO[bytes], path: Path) -> None:

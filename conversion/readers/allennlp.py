@@ -23,8 +23,9 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 from ..checkpoint import Checkpoint, Given
-from ..errors import ConversionError
-from ..files import hdf5_names, read_hdf5, read_options
+from ..errors import ConversionError, listed
+from ..files import check_lines, check_names, files_in, read_options
+from ..hdf5 import hdf5_names, read_hdf5
 from ..rules import import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
@@ -70,7 +71,7 @@ class AllenNlpFiles:
                 f"{folder} is not a folder; give a folder with `options.json` and one `.hdf5` file or a TensorFlow "
                 "checkpoint, or use `--options FILE --weights FILE`."
             )
-        return cls.among({path.name: path for path in folder.iterdir() if path.is_file()}, folder)
+        return cls.among(files_in(folder), folder)
 
     @classmethod
     def among(cls, files: Mapping[str, Path], where: Path, options: Path | None = None) -> "AllenNlpFiles":
@@ -93,7 +94,7 @@ class AllenNlpFiles:
             checkpoint = _restored(files)
             if arrays:
                 raise ConversionError(
-                    f"{where} holds hdf5 files, {', '.join(path.name for path in arrays)}, and a TensorFlow "
+                    f"{where} holds hdf5 files, {listed(path.name for path in arrays)}, and a TensorFlow "
                     f"checkpoint, {checkpoint.name}. Choose one: give `--options FILE` and `--weights FILE`, which "
                     f"is {checkpoint} for the language models with their softmax, or an hdf5 file."
                 )
@@ -101,7 +102,7 @@ class AllenNlpFiles:
         if len(found) != 1 or len(weights) != 1 or len(softmax) > 1:
             raise ConversionError(
                 f"{where} must hold `options.json` and exactly one `.hdf5` file, found "
-                f"{', '.join(sorted(files)) or 'nothing'}; name the files with `--options FILE --weights FILE`."
+                f"{listed(sorted(files)) or 'nothing'}; name the files with `--options FILE --weights FILE`."
             )
         return cls(
             found[0],
@@ -116,6 +117,8 @@ class AllenNlpFiles:
         Raises:
             ConversionError: if a file is missing or damaged, or does not hold what its field needs.
         """
+        given = (self.options, self.weights, self.vocabulary, self.softmax, self.token_embeddings)
+        check_names(*filter(None, given))
         options = read_options(self.options)
         arrays = read_hdf5(self.weights) if self._is_hdf5 else read_variables(self.weights.with_suffix(""))
         if self.softmax is not None:
@@ -202,7 +205,7 @@ def _read_softmax(path: Path) -> dict[str, np.ndarray]:
     if not has_softmax(arrays) or not set(arrays) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}:
         raise ConversionError(
             f"{path} must hold `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, the softmax of the language models, found "
-            f"{', '.join(sorted(arrays)) or 'no arrays'}."
+            f"{listed(sorted(arrays)) or 'no arrays'}."
         )
     return arrays
 
@@ -213,7 +216,7 @@ def _read_dump(path: Path) -> dict[str, np.ndarray]:
     if set(arrays) != {"embedding"}:
         raise ConversionError(
             f"{path} must hold `embedding` and nothing else, as bilm-tf's dump_token_embeddings writes, found "
-            f"{', '.join(sorted(arrays)) or 'no arrays'}."
+            f"{listed(sorted(arrays)) or 'no arrays'}."
         )
     return arrays
 
@@ -226,17 +229,20 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
             "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
         )
     names_words = reads_words or config.num_softmax_words is not None
-    vocabulary = str(files.vocabulary) if names_words and files.vocabulary is not None else None
+    vocabulary = files.vocabulary if names_words else None
+    path = None if vocabulary is None else str(vocabulary)
     try:
+        if vocabulary is not None:
+            check_lines(vocabulary)
         tokenizer = ElmoTokenizer(
             config.token_encoder,
             max_word_length=config.max_word_length,
             word_splitter=word_splitter,
-            vocab_file=vocabulary if reads_words else None,
-            words_file=None if reads_words else vocabulary,
+            vocab_file=path if reads_words else None,
+            words_file=None if reads_words else path,
         )
     except (OSError, ValueError) as error:
-        raise ConversionError(f"{files.vocabulary}: {error}") from error
+        raise ConversionError(f"{vocabulary}: {error}") from error
     num_words = tokenizer.num_word_classes
     if reads_words and num_words is not None and num_words >= config.vocab_size:
         raise ConversionError(

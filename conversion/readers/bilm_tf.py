@@ -66,4 +66,5 @@ def read_variables(prefix: Path) -> dict[str, np.ndarray]:
                 f"{prefix} holds `{variables[name]}` and `{variable}`, which are one array of an ELMo."
             )
         variables[name] = variable
+    bundle.check_places(variables.values())
     return {name: bundle.read(variable) for name, variable in variables.items()}

@@ -20,8 +20,24 @@ import numpy as np
 
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
-from ..errors import ConversionError
-from ..options import Option, clip_to_config, make_config, read_fields
+from ..errors import ConversionError, listed, shortened
+from ..limits import MAX_WORDS
+from ..options import (
+    ACTIVATION,
+    CLIP,
+    FILTERS,
+    FLAG,
+    HIGHWAYS,
+    LAYERS,
+    RATE_OR_NULL,
+    SIZE,
+    WORD_LENGTH,
+    Option,
+    clip_to_config,
+    make_config,
+    read_fields,
+    whole,
+)
 from ..rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
 
 DIRECTIONS = {"RNN_0": "forward_lstm", "RNN_1": "backward_lstm"}
@@ -30,32 +46,33 @@ FORGET_BIAS = 1.0
 SOFTMAX_MATRIX, SOFTMAX_BIAS = "softmax/W", "softmax/b"
 
 LSTM_OPTIONS = (
-    Option(("lstm", "projection_dim"), "projection_size"),
-    Option(("lstm", "dim"), "cell_size"),
-    Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
-    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=clip_to_config),
-    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=clip_to_config),
-    Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
+    Option(("lstm", "projection_dim"), "projection_size", SIZE),
+    Option(("lstm", "dim"), "cell_size", SIZE),
+    Option(("lstm", "n_layers"), "num_hidden_layers", LAYERS, default=1),
+    Option(("lstm", "cell_clip"), "cell_clip", CLIP, default=None, to_config=clip_to_config),
+    Option(("lstm", "proj_clip"), "projection_clip", CLIP, default=None, to_config=clip_to_config),
+    Option(("lstm", "use_skip_connections"), "use_skip_connections", FLAG, default=False),
 )
 CHAR_CNN_OPTIONS = (
-    Option(("char_cnn", "embedding", "dim"), "char_embedding_size"),
-    Option(("char_cnn", "filters"), "char_filters"),
-    Option(("char_cnn", "n_highway"), "num_highway_layers", default=0, to_config=lambda value: value or 0),
-    Option(("char_cnn", "activation"), "char_activation"),
-    Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
+    Option(("char_cnn", "embedding", "dim"), "char_embedding_size", SIZE),
+    Option(("char_cnn", "filters"), "char_filters", FILTERS),
+    Option(("char_cnn", "n_highway"), "num_highway_layers", HIGHWAYS, default=0, to_config=lambda value: value or 0),
+    Option(("char_cnn", "activation"), "char_activation", ACTIVATION),
+    Option(("char_cnn", "max_characters_per_token"), "max_word_length", WORD_LENGTH, default=50),
 )
 # Settings of the training. Files for inference lack these keys; the config's own defaults then apply.
 SOFTMAX_OPTIONS = (
-    Option(("n_tokens_vocab",), "num_softmax_words"),
-    Option(("dropout",), "lm_dropout", to_config=lambda value: value or 0.0),
+    Option(("n_tokens_vocab",), "num_softmax_words", whole(3, MAX_WORDS)),
+    Option(("dropout",), "lm_dropout", RATE_OR_NULL, to_config=lambda value: value or 0.0),
     Option(
         ("sample_softmax",),
         "softmax",
-        to_config=lambda value: ("full", "sampled")[value] if isinstance(value, bool) else value,
+        FLAG,
+        to_config=lambda value: ("full", "sampled")[value],
         from_config=lambda value: value == "sampled",
     ),
-    Option(("n_negative_samples_batch",), "num_softmax_samples"),
-    Option(("share_embedding_softmax",), "share_embedding_softmax"),
+    Option(("n_negative_samples_batch",), "num_softmax_samples", whole(1, MAX_WORDS)),
+    Option(("share_embedding_softmax",), "share_embedding_softmax", FLAG),
 )
 # The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays say the rest.
 IGNORED_OPTIONS = {("char_cnn", "n_characters")}
@@ -87,7 +104,7 @@ def config_from_options(
     if table not in shapes:
         raise ConversionError(
             f"{where} describes {'characters' if has_characters else 'word'} input, so the weights must hold "
-            f"`{table}`, found {', '.join(sorted(shapes)) or 'no arrays'}."
+            f"`{table}`, found {listed(sorted(shapes)) or 'no arrays'}."
         )
     num_rows = shapes[table][0] if shapes[table] else 0
     fields["vocab_size"] = num_rows + 1
@@ -247,6 +264,8 @@ def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option],
         for key in part if isinstance(part, Mapping) else ():
             if not any(path[:2] == (section, key) for path in paths):
                 raise ConversionError(
-                    f"{where}: unknown key `{section}.{key}`. It may change the architecture, so it is not guessed at; "
-                    "known keys are " + ", ".join(sorted({path[1] for path in paths if path[0] == section})) + "."
+                    f"{where}: unknown key `{section}.{shortened(key)}`. It may change the architecture, so it is not "
+                    "guessed at; known keys are "
+                    + ", ".join(sorted({path[1] for path in paths if path[0] == section}))
+                    + "."
                 )

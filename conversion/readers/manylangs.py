@@ -23,9 +23,22 @@ from elmo_hf.tokenizer.code_point_codec import name_symbols
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 from ..checkpoint import Checkpoint, Given
-from ..errors import ConversionError
-from ..files import read_json, read_text
-from ..options import Option, clip_to_config, make_config, read_fields
+from ..errors import ConversionError, quoted
+from ..files import read_json, read_lines
+from ..limits import MAX_LAYERS
+from ..options import (
+    ACTIVATION,
+    CLIP,
+    FILTERS,
+    LAYERS,
+    SIZE,
+    WORD_LENGTH,
+    Option,
+    clip_to_config,
+    make_config,
+    read_fields,
+    whole,
+)
 from ..rules import PrependZeroRow, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import ReferenceManyLangs
@@ -33,20 +46,20 @@ from .state_dicts import read_state_dict
 from .torch_layout import cnn_rules, lstm_rules, projection_rules
 
 ENCODER_OPTIONS = (
-    Option(("encoder", "projection_dim"), "projection_size"),
-    Option(("encoder", "dim"), "cell_size"),
-    Option(("encoder", "n_layers"), "num_hidden_layers"),
-    Option(("encoder", "cell_clip"), "cell_clip", to_config=clip_to_config),
-    Option(("encoder", "proj_clip"), "projection_clip", to_config=clip_to_config),
-    Option(("token_embedder", "max_characters_per_token"), "max_word_length"),
+    Option(("encoder", "projection_dim"), "projection_size", SIZE),
+    Option(("encoder", "dim"), "cell_size", SIZE),
+    Option(("encoder", "n_layers"), "num_hidden_layers", LAYERS),
+    Option(("encoder", "cell_clip"), "cell_clip", CLIP, to_config=clip_to_config),
+    Option(("encoder", "proj_clip"), "projection_clip", CLIP, to_config=clip_to_config),
+    Option(("token_embedder", "max_characters_per_token"), "max_word_length", WORD_LENGTH),
 )
 CHARACTER_OPTIONS = (
-    Option(("token_embedder", "char_dim"), "char_embedding_size"),
-    Option(("token_embedder", "filters"), "char_filters"),
-    Option(("token_embedder", "n_highway"), "num_highway_layers"),
-    Option(("token_embedder", "activation"), "char_activation"),
+    Option(("token_embedder", "char_dim"), "char_embedding_size", SIZE),
+    Option(("token_embedder", "filters"), "char_filters", FILTERS),
+    Option(("token_embedder", "n_highway"), "num_highway_layers", whole(0, MAX_LAYERS)),
+    Option(("token_embedder", "activation"), "char_activation", ACTIVATION),
 )
-WORD_OPTION = Option(("token_embedder", "word_dim"), "word_embedding_size")
+WORD_OPTION = Option(("token_embedder", "word_dim"), "word_embedding_size", SIZE)
 
 # From `elmoformanylangs/configs` at commit b3de5f1, where both files have the same content.
 _PACKAGED = {
@@ -137,14 +150,14 @@ def _read_options(source: Source) -> tuple[dict[str, Any], str]:
         options, where = PACKAGED[name], f"{name} of ELMoForManyLangs"
     else:
         raise ConversionError(
-            f"{path} names the architecture {name!r}, which is not in {source.path}. Put that file beside it; "
+            f"{path} names the architecture {quoted(name)}, which is not in {source.path}. Put that file beside it; "
             f"only {' and '.join(PACKAGED)} are not needed."
         )
     for (section, legal), meaning in NAMES.items():
         part = options.get(section) if isinstance(options, dict) else None
         found = part.get("name") if isinstance(part, dict) else None
         if found != legal:
-            raise ConversionError(f"{where}: `{section}.name` must be {legal!r}, {meaning}, found {found!r}.")
+            raise ConversionError(f"{where}: `{section}.name` must be {legal!r}, {meaning}, found {quoted(found)}.")
     return options, where
 
 
@@ -180,7 +193,9 @@ def _config(
 def _dim(options: Mapping[str, Any], name: str, where: str) -> int:
     value = options["token_embedder"].get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConversionError(f"{where}: `token_embedder.{name}` must be a whole number, 0 for none, found {value!r}.")
+        raise ConversionError(
+            f"{where}: `token_embedder.{name}` must be a whole number, 0 for none, found {quoted(value)}."
+        )
     return value
 
 
@@ -190,14 +205,8 @@ def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: 
     if table not in token or token[table].ndim != 2:
         raise ConversionError(f"{source.path} has {name}, but `{table}` is no table in token_embedder.pkl.")
     num_rows, rows = len(token[table]), {}
-    try:
-        lines = read_text(path).split("\n")
-    except UnicodeDecodeError as error:
-        raise ConversionError(f"{path} is not UTF-8: {error}.") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         symbol, tab, row = line.removesuffix("\r").rpartition("\t")
-        if not line and number == len(lines):
-            continue
         if not tab or not row.isdecimal() or len(row) > 9 or int(row) >= num_rows:
             raise ConversionError(
                 f"{path}, line {number}: must be a symbol, a tab and a row below {num_rows}, found {line[:80]!r}."

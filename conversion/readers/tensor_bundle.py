@@ -21,20 +21,24 @@ checksum is verified, and every size is compared with the file before memory is 
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
 
-from ..errors import ConversionError
+from ..errors import ConversionError, listed, quoted, shortened
+from ..files import files_in, read_bytes
+from ..limits import MAX_AXES
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
 # An ELMo's index has about 5 kB. The bounds limit the cost of a malicious one.
 MAX_INDEX_SIZE = 1 << 20
 MAX_NAME_SIZE = 1 << 10
+MAX_RECORD_SIZE = 1 << 20
 # Keys are values of TensorFlow's enum `DataType`.
 DTYPES: dict[int, np.dtype] = {
     1: np.dtype("<f4"),
@@ -105,6 +109,24 @@ class TensorBundle:
         if is_big_endian:
             raise ConversionError(f"{path} comes from a big-endian machine, whose checkpoints are not supported.")
 
+    def check_places(self, names: Iterable[str]) -> None:
+        """Checks that no two tensors lie in the same bytes, which would let a few bytes become many tensors.
+
+        Raises:
+            ConversionError: if two do.
+        """
+        entries = sorted(
+            (entry.shard, entry.offset, entry.offset + entry.size, name)
+            for name in names
+            if (entry := self.entries[name]).size
+        )
+        for (shard, _, end, name), (next_shard, start, _, other) in pairwise(entries):
+            if shard == next_shard and start < end:
+                raise ConversionError(
+                    f"`{shortened(name)}` and `{shortened(other)}` of {self.prefix} lie in the same bytes; "
+                    "TensorFlow writes every tensor to a place of its own."
+                )
+
     def read(self, name: str) -> np.ndarray:
         """Reads one tensor.
 
@@ -114,9 +136,11 @@ class TensorBundle:
         """
         entry = self.entries[name]
         path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
-        what = f"`{name}` of {self.prefix}"
+        what = f"`{shortened(name)}` of {self.prefix}"
         if entry.is_sliced:
             raise ConversionError(f"{what} was saved in parts by a partitioner, which is not supported.")
+        if len(entry.shape) > MAX_AXES:
+            raise ConversionError(f"{what} has {len(entry.shape):,} axes; at most {MAX_AXES} are read.")
         if entry.dtype not in DTYPES:
             raise ConversionError(f"{what} has TensorFlow's type {entry.dtype}; supported: {sorted(DTYPES)}.")
         dtype = DTYPES[entry.dtype]
@@ -150,21 +174,22 @@ def find_checkpoint(folder: Path) -> Path:
     Raises:
         ConversionError: if there is none.
     """
-    found = sorted(folder.glob("*.index"), key=lambda path: (_step(path), path.name))
-    names = ", ".join(path.name for path in found) or "none"
+    indexes = [path for name, path in files_in(folder).items() if name.endswith(".index")]
+    found = sorted(indexes, key=lambda path: (_step(path), path.name))
+    names = listed(path.name for path in found) or "none"
     record = folder / "checkpoint"
     if not record.is_file():
         if not found:
             raise ConversionError(f"{folder} holds no index of a TensorFlow checkpoint, such as `model.ckpt-1.index`.")
         return found[-1].with_suffix("")
-    text = record.read_bytes().decode("utf-8", "replace")
-    match = re.search(r'^\s*model_checkpoint_path:\s*"([^"\n]*)"', text, re.MULTILINE)
+    text = read_bytes(record, MAX_RECORD_SIZE).decode("utf-8", "replace")
+    match = re.search(r'^[ \t]*model_checkpoint_path:[ \t]*"([^"\n]*)"', text, re.MULTILINE)
     if match is None:
         raise ConversionError(f'{record} must name the checkpoint as `model_checkpoint_path: "model.ckpt-N"`.')
     name = re.split(r"[/\\]", match[1])[-1]
     if f"{name}.index" not in {path.name for path in found}:
         raise ConversionError(
-            f"{record} names {name!r}, but {folder} holds no {name}.index; indexes found: {names}. "
+            f"{record} names {quoted(name)}, but {folder} holds no {shortened(name)}.index; indexes found: {names}. "
             f"Copy the missing files, or delete {record} to take the highest step."
         )
     return folder / name
@@ -262,8 +287,14 @@ def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
     footer = _Reader(table[-FOOTER_SIZE:])
     _block(table, footer)
     last: bytes | None = None
+    start = 0
     for _, handle in _block_entries(_block(table, footer)):
-        for key, value in _block_entries(_block(table, _Reader(handle))):
+        offset = _Reader(handle).varint()
+        if offset < start:
+            raise ValueError(f"its blocks must follow each other, found one at byte {offset} after byte {start}")
+        block = _block(table, _Reader(handle))
+        start = offset + len(block)
+        for key, value in _block_entries(block):
             if last is not None and key <= last:
                 raise ValueError(f"its keys must rise, found {key!r} after {last!r}")
             yield key, value

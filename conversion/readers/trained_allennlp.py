@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from functools import partial
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 from ..checkpoint import Checkpoint, Given
-from ..errors import ConversionError
-from ..files import read_json, read_options
-from ..options import make_config, read_fields
+from ..errors import ConversionError, listed, quoted
+from ..files import read_bytes, read_json, read_options
+from ..limits import MAX_JSON
+from ..options import FLAG_OR_NULL, LIST_OR_NULL, RATE, Option, make_config, read_fields
 from ..rules import DropLeadingAxis, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import allennlp_reference
@@ -34,6 +36,24 @@ from .torch_layout import cnn_rules, lstm_rules, projection_rules
 WEIGHTS = ("weights.th", "best.th")
 BILM = "_elmo_lstm."
 CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
+# Arguments of the ELMo in the training's configuration.
+TRAINING_OPTIONS = (
+    Option(("dropout",), "representation_dropout", RATE, default=0.5),
+    Option(
+        ("scalar_mix_parameters",),
+        "scalar_mix_trainable",
+        LIST_OR_NULL,
+        default=None,
+        to_config=lambda value: value is None,
+    ),
+    Option(
+        ("do_layer_norm",),
+        "scalar_mix_layer_norm",
+        FLAG_OR_NULL,
+        default=False,
+        to_config=lambda value: "batch" if value else "none",
+    ),
+)
 
 
 def weights_name(source: Source) -> str | None:
@@ -57,7 +77,8 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     options_path = given.options or _archived_options(source, setting)
     options = read_options(options_path)
     arrays = _join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
-    config = _config(options, str(options_path), arrays, setting)
+    fields = read_fields(setting, TRAINING_OPTIONS, f"{source.path}: config.json")
+    config = _config(options, str(options_path), arrays, fields)
     rules = trained_rules(config)
     known = {rule.source for rule in rules}
     carried = {key: array for key, array in arrays.items() if key in known or key.startswith(f"{BILM}_elmo_lstm.")}
@@ -93,7 +114,7 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
 def _find_elmo(state: Mapping[str, np.ndarray], path: Path) -> str:
     prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
     if len(prefixes) != 1:
-        found = f"several, behind {', '.join(map(repr, prefixes))}" if prefixes else ", ".join(_modules(state))
+        found = f"several, behind {listed(map(repr, prefixes))}" if prefixes else listed(_modules(state))
         raise ConversionError(f"{path} must hold one ELMo that reads characters, `...{CHARACTERS}`, found {found}.")
     return prefixes[0]
 
@@ -115,10 +136,10 @@ def _settings(source: Source) -> Mapping[str, Any]:
 
 def _archived_options(source: Source, setting: Mapping[str, Any]) -> Path:
     archived = [path for name, path in sorted(source.files.items()) if fnmatch(name, "fta/*options_file*")]
-    if archived and len({path.read_bytes() for path in archived}) == 1:
+    if archived and len({read_bytes(path, MAX_JSON) for path in archived}) == 1:
         return archived[0]
     named = setting.get("options_file")
-    hint = f" (the training read {named!r})" if isinstance(named, str) else ""
+    hint = f" (the training read {quoted(named)})" if isinstance(named, str) else ""
     raise ConversionError(
         f"{source.path} holds {len(archived) or 'no'} options files of ELMo{hint}, and clips and activation are not in "
         "the weights: give `--options FILE`."
@@ -131,13 +152,13 @@ def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name in arrays:
         mix, dot, layer = name.partition(".scalar_parameters.")
         if dot and layer == "0":
-            numbers = [arrays[f"{mix}{dot}{k}"] for k in range(len(arrays)) if f"{mix}{dot}{k}" in arrays]
-            joined[f"{mix}.scalar_parameters"] = np.concatenate([number.reshape(-1) for number in numbers])
+            names = takewhile(arrays.__contains__, (f"{mix}{dot}{k}" for k in count()))
+            joined[f"{mix}.scalar_parameters"] = np.concatenate([arrays[each].reshape(-1) for each in names])
     return joined
 
 
 def _config(
-    options: Mapping[str, Any], where: str, arrays: Mapping[str, np.ndarray], setting: Mapping[str, Any]
+    options: Mapping[str, Any], where: str, arrays: Mapping[str, np.ndarray], training: Mapping[str, Any]
 ) -> ElmoConfig:
     if "char_cnn" not in options:
         raise ConversionError(f"{where} describes word input, but the weights hold characters.")
@@ -153,9 +174,7 @@ def _config(
         cell_projection=True,
         forget_bias=0.0,
         num_output_representations=num_mixes,
-        representation_dropout=setting.get("dropout", 0.5),
-        scalar_mix_trainable=setting.get("scalar_mix_parameters") is None,
-        scalar_mix_layer_norm="batch" if setting.get("do_layer_norm") else "none",
+        **training,
         **fields,
     )
 
@@ -168,5 +187,5 @@ def _modules(names: Iterable[str]) -> Counter[str]:
 def _notes(left: list[str]) -> tuple[str, ...]:
     if not left:
         return ()
-    listed = ", ".join(f"{module} ({count})" for module, count in _modules(left).items())
-    return (f"{len(left)} arrays of the task's model are not carried: {listed}.",)
+    modules = listed(f"{module} ({count})" for module, count in _modules(left).items())
+    return (f"{len(left)} arrays of the task's model are not carried: {modules}.",)

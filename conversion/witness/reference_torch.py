@@ -49,7 +49,7 @@ def allennlp_reference(options: Mapping[str, Any], state: Arrays) -> ReferenceEl
     arrays = {"char_embed": token["_char_embedding_weights"][1:]}
     arrays |= cnn_arrays(token, "char_conv_", "_highways._layers.", options["char_cnn"])
     arrays |= {"CNN_proj/W_proj": token["_projection.weight"].T, "CNN_proj/b_proj": token["_projection.bias"]}
-    return ReferenceElmo(options, arrays | lstm_arrays(encoder, options["lstm"]["n_layers"]))
+    return ReferenceElmo(options, arrays | lstm_arrays(encoder, options["lstm"].get("n_layers", 1)))
 
 
 class ReferenceManyLangs(ReferenceElmo):

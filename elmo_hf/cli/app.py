@@ -15,7 +15,7 @@ from ..embedding.arguments import BATCH_WORDS, check_paths, check_suffix
 from ..model_names import check_name
 from ..sentences import check_encoding
 from .conversion import convert, verify
-from .errors import fail, when_stopped
+from .errors import fail, say, when_stopped
 from .language_models import Encoding, pretrain, score, vocab
 
 app = typer.Typer(
@@ -108,7 +108,7 @@ def embed(
     except (ValueError, OSError) as error:
         fail(error)
     if processes.is_first:
-        typer.echo(f"Wrote {count} sentences to {output}.")
+        say(f"Wrote {count} sentences to {output}.")
 
 
 @when_stopped("Stopped. Nothing was written.")
@@ -136,10 +136,10 @@ def export(
     except (ImportError, ValueError, OSError) as error:
         fail(error)
     if difference is None:
-        typer.echo("Not compared with the model: onnxruntime is not installed.")
+        say("Not compared with the model: onnxruntime is not installed.")
     else:
-        typer.echo(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
-    typer.echo(f"Wrote {output}.")
+        say(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
+    say(f"Wrote {output}.")
 
 
 def push(
@@ -166,8 +166,8 @@ def push(
         commit = push_folder(folder, name, private=private)
     except (ValueError, OSError) as error:
         fail(error)
-    typer.echo(f"Wrote {commit.repo_url}, commit {commit.oid}.")
-    typer.echo(f"Load it: AutoModel.from_pretrained({name!r}, revision={commit.oid!r}, trust_remote_code=True)")
+    say(f"Wrote {commit.repo_url}, commit {commit.oid}.")
+    say(f"Load it: AutoModel.from_pretrained({name!r}, revision={commit.oid!r}, trust_remote_code=True)")
 
 
 PRETRAIN_EXAMPLE = "pretrain corpus.txt -o my-elmo --vocabulary words.txt --config config.json --held-out held-out.txt"

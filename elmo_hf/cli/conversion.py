@@ -9,7 +9,7 @@ import typer
 
 from ..files import refuse_existing
 from ..model_names import check_name
-from .errors import fail
+from .errors import fail, say
 
 
 class Format(str, Enum):
@@ -109,11 +109,11 @@ def verify(
         fail(error)
     for name in names:
         outcomes = list(compare(loaded, tokenizer, name))
-        typer.echo(f"The published {name} model:")
+        say(f"The published {name} model:")
         for line in table(outcomes):
-            typer.echo(f"  {line}")
+            say(f"  {line}")
         if all(outcome.agrees for outcome in outcomes if outcome.stream.is_decisive):
-            typer.echo(f"{model} gives the published numbers of {name}.")
+            say(f"{model} gives the published numbers of {name}.")
             return
     fail(ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong."))
 
@@ -149,9 +149,9 @@ def _write_back(source: Path, destination: Path) -> None:
     from elmo_hf.conversion.convert import folder_to_allennlp
 
     for note in folder_to_allennlp(source, destination):
-        typer.echo(f"Note: {note}")
+        say(f"Note: {note}")
     *written, last = sorted(destination.iterdir())
-    typer.echo(f"Wrote {', '.join(map(str, written))} and {last}.")
+    say(f"Wrote {', '.join(map(str, written))} and {last}.")
 
 
 def _convert_source(
@@ -162,7 +162,7 @@ def _convert_source(
     from elmo_hf.conversion.convert import convert_source
 
     given = Given(**files, word_splitter=splitter)
-    _report(destination, convert_source(source, destination, given, check=check, tell=typer.echo))
+    _report(destination, convert_source(source, destination, given, check=check, tell=say))
 
 
 def _convert_files(
@@ -192,12 +192,12 @@ def _convert_files(
         word_splitter=splitter or "ptb",
         check=check,
         facts=None if model is None else facts_of(model),
-        tell=lambda note: typer.echo(f"Note: {note}"),
+        tell=lambda note: say(f"Note: {note}"),
     )
     _report(destination, difference)
 
 
 def _report(destination: Path, difference: float | None) -> None:
     if difference is not None:
-        typer.echo(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
-    typer.echo(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
+        say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
+    say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")

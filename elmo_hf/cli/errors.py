@@ -1,5 +1,6 @@
-"""How a command ends when something is wrong, or when it is stopped."""
+"""What commands print, and how they end when something is wrong or when they are stopped."""
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
@@ -7,13 +8,22 @@ from typing import Any, NoReturn
 
 import typer
 
+from ..share.foreign_text import printable
+
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
 STOPPED = 130
 
 
+def say(message: str, *, is_error: bool = False) -> None:
+    """Prints a message, which may quote names that a terminal cannot show or would obey."""
+    typer.echo("\n".join(map(printable, message.split("\n"))), err=is_error)
+
+
 def fail(error: Exception) -> NoReturn:
-    """Prints the error and ends the command."""
-    typer.echo(f"Error: {error}", err=True)
+    """Prints the error, on a line of its own below open progress bars, and ends the command."""
+    for bar in list(getattr(sys.modules.get("tqdm.std"), "tqdm", object).__dict__.get("_instances", ())):
+        bar.close()
+    say(f"Error: {error}", is_error=True)
     raise typer.Exit(1)
 
 
@@ -38,7 +48,7 @@ def when_stopped(sentence: str) -> Callable[[Callable[..., None]], Callable[...,
             except KeyboardInterrupt as stop:
                 said = getattr(stop, "sentence", sentence)
                 if said is not None:
-                    typer.echo(f"\n{said}", err=True)  # a progress bar may have left its line open
+                    say(f"\n{said}", is_error=True)  # a progress bar may have left its line open
                 raise typer.Exit(getattr(stop, "exit_code", STOPPED)) from None
 
         return stoppable

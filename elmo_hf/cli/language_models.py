@@ -12,7 +12,7 @@ from ..files import new_file
 from ..model_names import check_name
 from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files
-from .errors import fail, need, when_stopped
+from .errors import fail, need, say, when_stopped
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -76,7 +76,7 @@ def vocab(
         fail(error)
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
-    typer.echo(
+    say(
         f"Wrote {len(vocabulary):,} words to {output}: {covered / total:.2%} of the corpus's {total:,} words "
         f"({len(counts):,} distinct) are among them."
     )
@@ -133,7 +133,7 @@ def pretrain(
         fail(error)
     if trainer.is_world_process_zero():
         _print_best(trainer)
-        typer.echo(f"Wrote {output}.")
+        say(f"Wrote {output}.")
 
 
 @when_stopped("Stopped. Nothing was written.")
@@ -185,12 +185,12 @@ def score(
             write_table(per_word, list(sentences.items()), carried if carry_state else zero, tokenizer)
     except (ValueError, OSError) as error:
         fail(error)
-    typer.echo(_summary(corpus, tokenizer))
+    say(_summary(corpus, tokenizer))
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         line = _perplexities(state, scores.forward_perplexity, scores.backward_perplexity, scores.perplexity)
-        typer.echo(f"{line}   {scores.num_scored:,} of {corpus.num_predictions:,} predictions")
+        say(f"{line}   {scores.num_scored:,} of {corpus.num_predictions:,} predictions")
     if per_word is not None:
-        typer.echo(f"Wrote {per_word}.")
+        say(f"Wrote {per_word}.")
 
 
 def _check_corpora(sources: list[str], encoding: str) -> None:
@@ -247,7 +247,7 @@ def _train(
         for name, sources in texts.items()
     }
     for name, corpus in corpora.items() if args.process_index == 0 else ():
-        typer.echo(f"{name}: {_summary(corpus, tokenizer)}")
+        say(f"{name}: {_summary(corpus, tokenizer)}")
     return run(lm, tokenizer, corpora["training text"], corpora.get("held-out text"), args)
 
 
@@ -290,7 +290,7 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     chosen = [entry for entry in scored if entry["step"] == trainer.state.best_global_step] or scored
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
-        typer.echo(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
+        say(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
 
 
 def _load_to_score(name: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:

@@ -2,7 +2,7 @@
 
 A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
 was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section; if the
-facts are missing, the card says so.
+facts are missing, the card says so. The template escapes every text that the authors of this package did not write.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ElmoConfig
+from .foreign_text import code_span, markdown, printable, string_literal
 
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
@@ -156,6 +157,9 @@ def render_card(
         conversion=conversion,
         run=run,
         num_softmax_words=None if config is None else config.num_softmax_words,
+        markdown=markdown,
+        code_span=code_span,
+        string_literal=string_literal,
     )
     return card.content
 
@@ -169,7 +173,7 @@ def _metadata(
         fields |= {"license": licence.name, "license_name": licence.other_name, "license_link": licence.link}
         fields |= {"language": list(facts.languages), "datasets": list(facts.datasets) or None}
     if run is not None and run.model_index:
-        fields |= {"model_name": name, "eval_results": run.model_index}
+        fields |= {"model_name": printable(name), "eval_results": run.model_index}
     return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
 
 

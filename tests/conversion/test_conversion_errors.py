@@ -62,21 +62,31 @@ FAULTY_OPTIONS = {
     "embedding number": ("char_cnn.embedding", 4, "`char_cnn.embedding` must be an object, found 4."),
     "unknown in lstm": ("lstm.layer_norm", True, "unknown key `lstm.layer_norm`. It may change the architecture"),
     "unknown in char_cnn": ("char_cnn.dilation", 2, "unknown key `char_cnn.dilation`. It may change the architecture"),
-    "activation": ("char_cnn.activation", "gelu", "`char_activation` must be one of 'relu', 'tanh', found 'gelu'."),
-    "filters": ("char_cnn.filters", [[1, 4], [2]], "`char_filters` must be [width, count] pairs, found [2] at"),
-    "filters no list": ("char_cnn.filters", 7, "char_filters"),
+    "activation": ("char_cnn.activation", "gelu", "`char_cnn.activation` must be 'relu' or 'tanh', found 'gelu'."),
+    "filters": ("char_cnn.filters", [[1, 4], [2]], "`char_cnn.filters` must be a list of at most 1,000 pairs [width,"),
+    "filters no list": ("char_cnn.filters", 7, "whole numbers from 1 to 1,000,000, found 7."),
+    "filters of text": ("char_cnn.filters", [["1", 4]], "whole numbers from 1 to 1,000,000, found [['1', 4]]."),
     "filter too wide": ("char_cnn.filters", [[51, 4]], "`char_filters` may be at most `max_word_length` = 50"),
-    "highway text": ("char_cnn.n_highway", "two", "num_highway_layers"),
-    "short words": ("char_cnn.max_characters_per_token", 2, "`max_word_length` must be a whole number of at least 3"),
-    "no layers": ("lstm.n_layers", 0, "`num_hidden_layers` must be a whole number of at least 1, found 0."),
-    "half a layer": ("lstm.n_layers", 1.5, "num_hidden_layers"),
-    "dim text": ("lstm.dim", "32", "cell_size"),
-    "negative projection": ("lstm.projection_dim", -8, "`projection_size` must be a whole number of at least 1"),
-    "skip text": ("lstm.use_skip_connections", "yes", "use_skip_connections"),
-    "negative clip": ("lstm.cell_clip", -3, "`cell_clip` must be a positive number, or None to switch it off"),
-    "clip text": ("lstm.cell_clip", "three", "options.json"),
-    "clip true": ("lstm.cell_clip", True, "`cell_clip` must be a positive number, or None to switch it off"),
-    "clip list": ("lstm.proj_clip", [3], "options.json"),
+    "highway text": ("char_cnn.n_highway", "two", "`char_cnn.n_highway` must be a whole number up to 1,000, found"),
+    "short words": ("char_cnn.max_characters_per_token", 2, "must be a whole number from 3 to 1,000, found 2."),
+    "no layers": ("lstm.n_layers", 0, "`lstm.n_layers` must be a whole number from 1 to 1,000, found 0."),
+    "half a layer": ("lstm.n_layers", 1.5, "`lstm.n_layers` must be a whole number from 1 to 1,000, found 1.5."),
+    "true layers": ("lstm.n_layers", True, "`lstm.n_layers` must be a whole number from 1 to 1,000, found True."),
+    "null layers": ("lstm.n_layers", None, "`lstm.n_layers` must be a whole number from 1 to 1,000, found None."),
+    "dim text": ("lstm.dim", "32", "`lstm.dim` must be a whole number from 1 to 1,000,000, found '32'."),
+    "dim float": ("lstm.dim", 32.0, "`lstm.dim` must be a whole number from 1 to 1,000,000, found 32.0."),
+    "endless dim": ("lstm.dim", 10**4000, "whole number from 1 to 1,000,000, found a number of 13,288 bits."),
+    "negative projection": ("lstm.projection_dim", -8, "`lstm.projection_dim` must be a whole number from 1 to"),
+    "skip text": ("lstm.use_skip_connections", "yes", "`lstm.use_skip_connections` must be true or false, found 'yes'"),
+    "skip number": ("lstm.use_skip_connections", 1, "`lstm.use_skip_connections` must be true or false, found 1."),
+    "negative clip": ("lstm.cell_clip", -3, "`lstm.cell_clip` must be a positive number, or 0 or null to"),
+    "infinite clip": ("lstm.cell_clip", float("inf"), "or 0 or null to switch it off, found inf."),
+    "clip is no number": ("lstm.proj_clip", float("nan"), "`lstm.proj_clip` must be a positive number, or 0 or null"),
+    "endless clip": ("lstm.cell_clip", 10**400, "or 0 or null to switch it off, found a number of 1,329 bits."),
+    "clip text": ("lstm.cell_clip", "three", "`lstm.cell_clip` must be a positive number, or 0 or null to"),
+    "clip true": ("lstm.cell_clip", True, "or 0 or null to switch it off, found True."),
+    "clip list": ("lstm.proj_clip", [3], "`lstm.proj_clip` must be a positive number, or 0 or null to switch it off"),
+    "clip of much text": ("lstm.cell_clip", "x" * 500, f"found '{'x' * 199}..."),
     "embedding wider than the file's": ("char_cnn.embedding.dim", 5, "`char_embed` must be (261, 5), found (261, 4)"),
     "more layers than the file has": ("lstm.n_layers", 3, "missing: `RNN_1/RNN/MultiRNNCell/Cell2/LSTMCell/W_0`"),
     "fewer layers than the file has": ("lstm.n_layers", 1, "unknown: `RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell/B`"),
@@ -95,6 +105,18 @@ def test_faulty_option_is_named(path: str, value: Any, message: str, tmp_path: P
     else:
         place[key] = value
     assert_refused(write_checkpoint(tmp_path / "source", options, arrays), tmp_path, message)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity", "NaN"])
+def test_a_number_that_no_float_holds_is_named(number: str, tmp_path: Path) -> None:
+    options, arrays = base_checkpoint()
+    options["lstm"]["cell_clip"] = "HERE"
+    files = write_checkpoint(tmp_path / "source", options, arrays)
+    text = files.options.read_text(encoding="utf-8")
+    files.options.write_text(text.replace('"HERE"', number), encoding="utf-8")
+    found = f"found {float(number)!r}."
+    message = f"{files.options}: `lstm.cell_clip` must be a positive number, or 0 or null to switch it off, {found}"
+    assert_refused(files, tmp_path, message)
 
 
 def test_known_keys_are_listed_beside_an_unknown_one(tmp_path: Path) -> None:

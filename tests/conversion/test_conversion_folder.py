@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 from elmo_hf.conversion.check import largest_difference
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
-from elmo_hf.conversion.files import read_hdf5
+from elmo_hf.conversion.hdf5 import read_hdf5
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
 

@@ -233,7 +233,7 @@ def test_something_else_is_refused_with_what_is_known(tmp_path: Path) -> None:
         convert_source(source, tmp_path / "to", Given())
     message = str(caught.value)
     assert message.startswith(f"{source} holds 00.txt, 01.txt, ")
-    assert "19.txt and 2 more, which is none of: an ELMoForManyLangs model; a trained AllenNLP model; " in message
+    assert "19.txt, and 2 more, which is none of: an ELMoForManyLangs model; a trained AllenNLP model; " in message
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

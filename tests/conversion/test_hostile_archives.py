@@ -15,7 +15,7 @@ CASE = "base_2l_relu"
 pytestmark = pytest.mark.usefixtures("temporary")
 
 
-OUTSIDE = ["../evil", "/evil", "a/../../evil", "..", "..\\evil", "a\\b"]
+OUTSIDE = ["../evil", "/evil", "a/../../evil", "..", "..\\evil", "a\\b", "C:/x", "C:x", "c:\\x", "//host/share/x"]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -63,6 +63,11 @@ def test_a_sparse_file_of_a_tar_is_refused(tmp_path: Path) -> None:
     assert_source_refused(path, "holds an entry 'weights.th' that is no plain file; it is not unpacked.")
 
 
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "model.tar.gz", archive_files(CASE) | {"caf\udce9.txt": b""})
+    assert_source_refused(path, "holds an entry 'caf\\udce9.txt' that is not UTF-8; it is not unpacked.")
+
+
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "model.zip", nlpl_files(CASE))
     with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
@@ -92,7 +97,7 @@ def test_a_tar_that_breaks_off_is_refused(tmp_path: Path) -> None:
 
 
 def test_options_without_end_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_TEXT", 100)
+    monkeypatch.setattr(files, "MAX_JSON", 100)
     source = write_files(tmp_path / "source" / "model", nlpl_files(CASE))
     size = len(nlpl_files(CASE)["options.json"])
     assert_source_refused(source, f"options.json has {size} bytes; at most 100 are read.")

@@ -3,12 +3,14 @@
 import io
 import os
 import pickle
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from archives import (
@@ -20,6 +22,8 @@ from archives import (
     write_files,
     write_tar,
 )
+
+from elmo_hf.conversion.readers.state_dicts import read_state_dict
 
 CASE = "base_2l_relu"
 pytestmark = pytest.mark.usefixtures("temporary")
@@ -80,6 +84,30 @@ def zip_of(files: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> by
     return content.getvalue()
 
 
+def pickled(operations: bytes) -> bytes:
+    return zip_of({"a/data.pkl": b"\x80\x02" + operations, "a/data/0": bytes(16)})
+
+
+def tensor(
+    kind: str = "torch.FloatStorage",
+    key: str = "0",
+    count: int = 4,
+    start: int = 0,
+    shape: tuple[int, ...] = (2, 2),
+    strides: tuple[int, ...] = (2, 1),
+) -> Callable[[], bytes]:
+    """A state dict of one tensor of four numbers, described in any way."""
+
+    def make() -> bytes:
+        module, _, name = kind.rpartition(".")
+        storage = b"(U\x07storagec%b\n%b\nU\x01%bU\x03cpuK%ctQ" % (module.encode(), name.encode(), key.encode(), count)
+        lengths = [b"(%bt" % b"".join(b"J" + struct.pack("<i", size) for size in sizes) for sizes in (shape, strides)]
+        place = b"K%c%b%b" % (start, *lengths)
+        return pickled(b"}U\x01wctorch._utils\n_rebuild_tensor_v2\n(%b%b\x89}tRs." % (storage, place))
+
+    return make
+
+
 NO_STATES = {
     "tar": (torch_tar, "is not a file that torch.save wrote: it begins with b'pick'"),
     "text": (lambda: b"<html>404", "is not a file that torch.save wrote: it begins with b'<htm'"),
@@ -88,16 +116,37 @@ NO_STATES = {
     "nothing": (lambda: state_bytes({}), "must hold tensors by name, found dict."),
     "numbers": (lambda: state_bytes({3: torch.ones(2)}), "must hold tensors by name, found dict."),
     "nested": (lambda: state_bytes({"model": {"w": torch.ones(2)}}), "`model` must be a dense tensor, found dict."),
-    "sparse": (lambda: state_bytes({"w": torch.eye(3).to_sparse()}), "`w` must be a dense tensor, found Tensor."),
+    "sparse": (
+        lambda: state_bytes({"w": torch.eye(3).to_sparse()}),
+        "task.th holds torch._utils._rebuild_sparse_tensor, which is not a tensor. A pickle can run code, so it is not",
+    ),
     "program": (script, "is a TorchScript program, which is code; give its state dict."),
     "compressed": (
         lambda: zip_of({"a/data.pkl": b"x" * 99, "a/version": b"3"}, zipfile.ZIP_DEFLATED),
         "is a compressed zip file; torch.save writes uncompressed ones.",
     ),
     "torn zip": (lambda: zip_of({"a/data.pkl": b"x" * 99})[:-30], "is a damaged zip file, it may be truncated: "),
+    "two pickles": (lambda: zip_of({"a/data.pkl": b"x", "b/data.pkl": b"x"}), "it must hold one `data.pkl`, and every"),
+    "big-endian": (
+        lambda: zip_of({"a/data.pkl": b"x", "a/byteorder": b"big"}),
+        "task.th comes from a big-endian machine; save it on another.",
+    ),
+    "shifted": (tensor(start=4), "`w` lies outside of its numbers. Get it again."),
+    "backwards": (tensor(strides=(-2, 1)), "`w` has the shape (2, 2) and the strides (-2, 1). Get it again."),
+    "strides of fewer axes": (tensor(strides=(1,)), "`w` has the shape (2, 2) and the strides (1,). Get it again."),
+    "more than there is": (tensor(shape=(9, 2)), "`w` has shape (9, 2), more numbers than the file holds."),
+    "more than stored": (tensor(count=5), "a/data/0 must have 20 bytes. Get it again."),
+    "lost": (tensor(key="1"), "There is no item named 'a/data/1' in the archive"),
+    "unknown type": (tensor(kind="torch.QInt8Storage"), "it describes a storage of the type QInt8. Get it again."),
+    "no storage": (tensor(kind="collections.OrderedDict"), "it describes a storage of the type OrderedDict."),
+    "other call": (
+        lambda: pickled(b"}U\x01wccollections\nOrderedDict\nK\x01\x85Rs."),
+        "task.th cannot be read, it may be truncated: it is no pickle of tensors alone. Get it again.",
+    ),
+    "loop": (lambda: pickled(b"]q\x00h\x00a\x8a\x01\x00."), "it is no pickle of tensors alone."),
     "wrong checksum": (
         lambda: zip_of({"a/data.pkl": b"x" * 99}).replace(b"xxx", b"xyx", 1),
-        "task.th is damaged: its member a/data.pkl is not what was written. Get it again.",
+        "task.th cannot be read, it may be truncated: Bad CRC-32 for file 'a/data.pkl'. Get it again.",
     ),
     "cut pickle": (lambda: state_bytes({"w": torch.ones(2)})[:18], "task.th cannot be read, it may be truncated: "),
     "no pickle of tensors": (
@@ -119,14 +168,26 @@ def test_what_is_no_state_dict_is_refused(content: Callable[[], bytes], message:
     assert_source_refused(tmp_path / "task.th", message)
 
 
-def test_weights_that_torch_would_take_for_a_directory_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_zip", [False, True], ids=["older form", "newer form"])
+def test_every_tensor_is_what_torch_reads(as_zip: bool, tmp_path: Path) -> None:
+    table = torch.arange(24.0).reshape(4, 6) / 7
+    types = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8)
+    state = {str(kind): table.to(kind) for kind in (*types, torch.uint8, torch.bool)}
+    state |= {"turned": table.T, "part": table[1:3, ::2], "number": torch.tensor(3.5), "empty": torch.zeros(0, 3)}
+    state |= {"again": table, "parameter": torch.nn.Parameter(table[0])}
     path = tmp_path / "task.th"
-    path.write_bytes(state_bytes({"w": torch.ones(9)}, as_zip=True))
-    with zipfile.ZipFile(path, "a") as archive:
-        (member,) = [member for member in archive.filelist if member.filename.endswith("/data/0")]
-        member.external_attr |= 0x10
-        archive.comment = b"written again"
-    assert torch.load(path, weights_only=True)["w"].shape == (9,)
-    assert_source_refused(
-        path, f"task.th is damaged: its member {member.filename} is not what was written. Get it again."
-    )
+    path.write_bytes(state_bytes(state, as_zip=as_zip))
+    found, expected = read_state_dict(path), torch.load(path, weights_only=True)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        known = (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
+        assert (found[name].dtype, found[name].shape) == (known.dtype, known.shape), name
+        np.testing.assert_array_equal(found[name], known)
+
+
+def test_weights_of_a_gpu_are_read(tmp_path: Path) -> None:
+    content = state_bytes({"w": torch.ones(9)})
+    assert content.count(b"ctorch\nFloatStorage\n") == 1
+    moved = content.replace(b"ctorch\nFloatStorage\n", b"ctorch.cuda\nFloatStorage\n").replace(b"cpu", b"gpu")
+    (tmp_path / "task.th").write_bytes(moved)
+    np.testing.assert_array_equal(read_state_dict(tmp_path / "task.th")["w"], np.ones(9, np.float32))

@@ -189,8 +189,8 @@ FAULTS: dict[str, tuple[Callable[[AllenNlpFiles], AllenNlpFiles], str]] = {
         set_option("n_tokens_vocab", 12),
         "options.json: `n_tokens_vocab` is 12, but `softmax/b` has 11 rows; check that the softmax belongs to these",
     ),
-    "dropout": (set_option("dropout", 1.0), "options.json: `lm_dropout` must be in [0, 1), found 1.0."),
-    "sampling": (set_option("sample_softmax", "yes"), "options.json: `softmax` must be one of 'full', 'sampled'"),
+    "dropout": (set_option("dropout", 1.0), "`dropout` must be a number of at least 0 and below 1, or null, found"),
+    "sampling": (set_option("sample_softmax", "yes"), "`sample_softmax` must be true or false, found 'yes'."),
     "samples": (set_option("n_negative_samples_batch", 12), "options.json: `num_softmax_samples` must be at most"),
     "shared by characters": (set_option("share_embedding_softmax", True), "`share_embedding_softmax` needs"),
 }  # fmt: skip

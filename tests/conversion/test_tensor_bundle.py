@@ -185,7 +185,7 @@ FAULTY_TENSORS = {
         only_message(shape=(0, 2**63), size=0, checksum=masked_crc(b"")),
         "has an illegal shape: ",
     ),
-    "too many axes": (only_message(shape=(1,) * 99 + (4,)), "has an illegal shape: "),
+    "too many axes": (only_message(shape=(1,) * 99 + (4,)), "has 100 axes; at most 8 are read."),
 }  # fmt: skip
 
 

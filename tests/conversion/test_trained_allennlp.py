@@ -236,7 +236,18 @@ FAULTS = {
         change_state(lambda state: state[f"{LSTM}backward_layer_1.state_linearity.bias"].fill_(float("nan"))),
         "values: `_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias` holds NaN or infinite numbers",
     ),
-    "dropout": (put("config.json", config_json(dropout=2)), "`representation_dropout` must be in [0, 1), found 2"),
+    "dropout": (
+        put("config.json", config_json(dropout=2)),
+        "model.tar.gz: config.json: `dropout` must be a number of at least 0 and below 1, found 2.",
+    ),
+    "layer norm": (
+        put("config.json", config_json(do_layer_norm="false")),
+        "config.json: `do_layer_norm` must be true, false or null, found 'false'.",
+    ),
+    "lost scalar": (
+        change_state(lambda state: state.pop(f"{PREFIX}scalar_mix_0.scalar_parameters.1")),
+        "shape: `scalar_mix_0.scalar_parameters` must be (3,), found (1,)",
+    ),
 }  # fmt: skip
 
 

@@ -1,0 +1,33 @@
+"""Text from outside (names of files and folders, values of a run) as a card or a terminal can show it.
+
+Whatever the text holds, it stays text: on one line, and without meaning to Markdown, HTML, Python or a terminal.
+"""
+
+import re
+
+# What Markdown gives a meaning to in the middle of a line; an underline only at the edge of a word.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def printable(text: str) -> str:
+    """The text on one line, with Python's escapes for what cannot be printed, such as lone surrogates."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+def markdown(value: object) -> str:
+    """The text for a sentence, a heading or a cell of a table."""
+    return _MARKDOWN.sub(r"\\\g<0>", printable(str(value)))
+
+
+def code_span(text: str) -> str:
+    """The text as inline code, also in a cell of a table."""
+    text = printable(text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    gap = " " if text.strip("`") != text else ""
+    return f"{fence}{gap}{text}{gap}{fence}".replace("|", r"\|")
+
+
+def string_literal(text: str) -> str:
+    """The text as a Python string in a fenced block."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + printable(escaped).replace("`", r"\x60") + '"'
