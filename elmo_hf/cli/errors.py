@@ -1,6 +1,5 @@
 """What commands print, and how they end when something is wrong or when they are stopped."""
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
@@ -20,9 +19,7 @@ def say(message: str, *, is_error: bool = False) -> None:
 
 
 def fail(error: Exception) -> NoReturn:
-    """Prints the error, on a line of its own below open progress bars, and ends the command."""
-    for bar in list(getattr(sys.modules.get("tqdm.std"), "tqdm", object).__dict__.get("_instances", ())):
-        bar.close()
+    """Prints the error and ends the command."""
     say(f"Error: {error}", is_error=True)
     raise typer.Exit(1)
 

@@ -166,7 +166,11 @@ def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> No
     """
     with StopSignals(trainer.is_world_process_zero()) as signals:
         trainer.add_callback(StopCallback(signals, trainer.accelerator))
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        try:
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        except BaseException:
+            trainer.close_progress()
+            raise
     if not signals.number or trainer.state.global_step >= trainer.state.max_steps:
         return
     sentence = None

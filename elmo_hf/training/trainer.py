@@ -180,13 +180,19 @@ class ElmoPretrainer(ElmoTrainer):
         self.bilm_state: BiLMState | None = None
         self._losses = RecentLosses()
         self.add_callback(_StartCallback(self))
+        self._progress = HonestProgress()
         if self.pop_callback(ProgressCallback) is not None:
-            self.add_callback(HonestProgress())
+            self.add_callback(self._progress)
 
     def start(self, step: int) -> None:
         """Forgets what was carried from step to step, before a run starts or goes on after a step."""
         self.bilm_state = None
         self._losses.forget(step)
+
+    def close_progress(self) -> None:
+        """Ends the line of the progress bar, which the Trainer leaves open when training fails."""
+        if self._progress.training_bar is not None:
+            self._progress.training_bar.close()
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
