@@ -66,8 +66,8 @@ def read_lines(path: Path) -> Iterator[str]:
     """Reads a list of words in UTF-8, line by line; keeps all white space except the line feeds.
 
     Raises:
-        ConversionError: if it is not UTF-8, has more than `MAX_TEXT` bytes or `MAX_WORDS` lines, or a line has more than
-            `MAX_LINE` bytes.
+        ConversionError: if it is not UTF-8, has more than `MAX_TEXT` bytes or `MAX_WORDS` lines, or has a line of more
+            than `MAX_LINE` bytes.
     """
     size = path.stat().st_size
     if size > MAX_TEXT:
