@@ -66,7 +66,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """Reads a list of words in UTF-8, line by line; keeps all white space except the line feeds.
 
     Raises:
-        ConversionError: if it is not UTF-8, has more than `MAX_TEXT` bytes or `MAX_WORDS` lines, or a line has more
+        ConversionError: if it is not UTF-8, has more than `MAX_TEXT` bytes or `MAX_WORDS` lines, or has a line of more
             than `MAX_LINE` bytes.
     """
     size = path.stat().st_size

@@ -82,7 +82,9 @@ def _open_hdf5(path: Path) -> Iterator[h5py.File]:
         with h5py.File(path, "r") as file:
             yield file
     except (OSError, RuntimeError, KeyError, TypeError, ValueError, zlib.error) as error:  # errors on damaged bytes
-        raise ConversionError(f"{path} cannot be read, it may be truncated: {error}. Download it again.") from error
+        raise ConversionError(
+            f"{path} cannot be read, it may be truncated: {shortened(str(error))}. Download it again."
+        ) from error
 
 
 def _datasets(file: h5py.File, path: Path) -> Iterator[tuple[str, h5py.Dataset]]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
-from .errors import ConversionError, listed, quoted
+from .errors import ConversionError, listed, quoted, shortened
 from .files import check_names, files_in, is_utf8
 from .limits import MAX_FILES, MAX_FOLDERS, at_most, refuse_bomb
 from .zips import MAGIC as ZIP_MAGIC
@@ -116,7 +116,9 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
     try:
         names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
     except DAMAGE as error:
-        raise ConversionError(f"{archive} cannot be unpacked, it may be truncated: {error}. Get it again.") from error
+        raise ConversionError(
+            f"{archive} cannot be unpacked, it may be truncated: {shortened(str(error))}. Get it again."
+        ) from error
     prefix = os.path.commonpath([PurePosixPath(name).parent for name in names]) if names else ""
     return {str(PurePosixPath(name).relative_to(prefix)): folder / name for name in names}
 
@@ -134,7 +136,9 @@ def _is_archive(path: Path) -> bool:
             with open_zip(path) as archive:
                 return not any(name.endswith("/data.pkl") for name in archive.namelist())
         except DAMAGE as error:
-            raise ConversionError(f"{path} is a damaged zip file, it may be truncated: {error}.") from error
+            raise ConversionError(
+                f"{path} is a damaged zip file, it may be truncated: {shortened(str(error))}."
+            ) from error
     return magic.startswith(tuple(TAR_OPENERS))
 
 

@@ -205,12 +205,16 @@ def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: 
     if table not in token or token[table].ndim != 2:
         raise ConversionError(f"{source.path} has {name}, but `{table}` is no table in token_embedder.pkl.")
     num_rows, rows = len(token[table]), {}
+    symbols: dict[int, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         symbol, tab, row = line.removesuffix("\r").rpartition("\t")
         if not tab or not row.isdecimal() or len(row) > 9 or int(row) >= num_rows:
             raise ConversionError(
                 f"{path}, line {number}: must be a symbol, a tab and a row below {num_rows}, found {line[:80]!r}."
             )
+        other = symbols.setdefault(int(row), symbol)
+        if other != symbol:
+            raise ConversionError(f"{path}, line {number}: row {row} is that of {quoted(other)} already.")
         rows[symbol] = int(row)
     if "<oov>" not in rows:
         raise ConversionError(f"{path} lacks `<oov>`, the symbol for everything that is not in it.")

@@ -98,7 +98,9 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
             f"{path} holds {error}, which is not a tensor. A pickle can run code, so it is not read."
         ) from error
     except DAMAGE as error:
-        raise ConversionError(f"{path} cannot be read, it may be truncated: {error}. Get it again.") from error
+        raise ConversionError(
+            f"{path} cannot be read, it may be truncated: {shortened(str(error))}. Get it again."
+        ) from error
     raise ConversionError(
         f"{path} is not a file that torch.save wrote: it begins with {magic[:4]!r}. (Other pickles can run code "
         "and are not read.)"

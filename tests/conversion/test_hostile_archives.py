@@ -10,6 +10,9 @@ import pytest
 from archives import archive_files, assert_source_refused, nlpl_files, write_files, write_tar, write_zip
 
 from elmo_hf.conversion import files
+from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.errors import ConversionError
 
 CASE = "base_2l_relu"
 pytestmark = pytest.mark.usefixtures("temporary")
@@ -74,6 +77,17 @@ def test_a_name_twice_is_refused(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         archive.writestr("options.json", b"{}")
     assert_source_refused(path, "model.zip cannot be unpacked, it may be truncated: ")
+
+
+def test_a_long_reason_is_cut(tmp_path: Path) -> None:
+    content = write_zip(tmp_path / "model.zip", nlpl_files(CASE)).read_bytes()
+    assert content[26:28] == b"\x0a\x00"  # the length of the first entry's name
+    (tmp_path / "model.zip").write_bytes(content[:26] + b"\xff\x7f" + content[28:])
+    with pytest.raises(ConversionError) as caught:
+        convert_source(tmp_path / "model.zip", tmp_path / "DEST", Given())
+    assert "model.zip cannot be unpacked, it may be truncated: File name in directory 'model.hdf5'" in str(caught.value)
+    assert str(caught.value).endswith("... Get it again.")
+    assert len(str(caught.value)) < 500
 
 
 def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:

@@ -270,6 +270,7 @@ FAULTS = {
     "row beyond": (append("word.dic", b"more\t14\n"), "word.dic, line 15: must be a symbol, a tab and a row below 14"),
     "no tab": (append("char.dic", b"x 3\n"), "char.dic, line 34: must be a symbol, a tab and a row below 33, found 'x"),
     "no number": (append("char.dic", b"x\tthree\n"), "char.dic, line 34: must be a symbol, a tab and a row below 33"),
+    "row twice": (append("char.dic", b"x\t3\n"), "char.dic, line 34: row 3 is that of "),
     "endless number": (append("char.dic", b"x\t" + b"9" * 9990), "char.dic, line 34: must be a symbol, a tab and a"),
     "no table": (
         lambda files: files.update({"token_embedder.pkl": state_bytes({"projection.weight": torch.ones(2, 2)})}),
