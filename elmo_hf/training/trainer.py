@@ -333,6 +333,8 @@ class _StartCallback(TrainerCallback):
         # The Trainer would lose the best checkpoint of a folder that was renamed.
         best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
         state.best_model_checkpoint = str(best) if best.is_dir() else None
+        if best.is_dir():
+            check_files(best)
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
 

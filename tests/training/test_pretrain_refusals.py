@@ -97,3 +97,11 @@ def test_a_checkpoint_of_other_processes_is_refused(name: str, stopped: Path, tm
     message = f"{path} is missing; resume a run with the number of processes that started it."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         run(tmp_path / "run")
+
+
+def test_a_damaged_best_checkpoint_is_refused_before_training(stopped: Path, tmp_path: Path) -> None:
+    shutil.copytree(stopped, tmp_path / "run")
+    best = tmp_path / "run" / "out" / "checkpoint-4" / "model-00001-of-00002.safetensors"
+    best.write_bytes(best.read_bytes()[:100])
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(best))} is damaged, or was not written by this run \("):
+        run(tmp_path / "run")
