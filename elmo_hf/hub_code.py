@@ -34,7 +34,7 @@ PACKAGE = Path(__file__).parent
 
 # Which modules make which file.
 TABLE = {
-    "configuration_elmo": ("model.configuration_elmo",),
+    "configuration_elmo": ("model.saved_json", "model.config_fields", "model.configuration_elmo"),
     "tokenization_elmo": (
         "tokenizer.word_splitter",
         "tokenizer.word_codec",

@@ -23,7 +23,8 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType, logging
 
-from ..model.configuration_elmo import ALPHABETS, TOKEN_ENCODERS, save_code
+from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS
+from ..model.configuration_elmo import save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
     PADDING_VALUES,
