@@ -67,6 +67,7 @@ TABLE = {
         "model.lstmp",
         "model.bilm",
         "language_model.softmax",
+        "model.weight_files",
         "model.modeling_elmo",
         "language_model.corpus",
         "language_model.streams",

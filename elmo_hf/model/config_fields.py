@@ -46,6 +46,7 @@ MOST_SPECIAL_ID = 10**8
 MOST_LABELS = 10**5
 MOST_CRF_LABELS = 2000
 CLIPS = ("cell_clip", "projection_clip")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLAGS = ("use_skip_connections", "scalar_mix_trainable", "text_pairs", "use_crf", "share_embedding_softmax")
 RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
 
@@ -132,8 +133,7 @@ _TEXT = ("text", lambda value: not isinstance(value, (bool, int, float, list, di
 _FLAG = ("true or false", lambda value: isinstance(value, bool))
 _MAP = ("an object of names", lambda value: isinstance(value, dict) and all(isinstance(key, str) for key in value))
 _NAMES = ("a list of names", lambda value: is_list(value) and all(isinstance(name, str) for name in value))
-_DTYPES = ("float16", "bfloat16", "float32", "float64")
-_DTYPE = (f"one of {', '.join(_DTYPES)}", lambda value: str(value).removeprefix("torch.") in _DTYPES)
+_DTYPE = (f"one of {', '.join(FLOATS)}", lambda value: str(value).removeprefix("torch.") in FLOATS)
 _PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
 # Fields of transformers that a saved config may have, and what they may be; all may be null.
 TRANSFORMERS_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {

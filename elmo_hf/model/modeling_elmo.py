@@ -20,10 +20,12 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .bilm import BiLM, BiLMState
+from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding
+from .weight_files import check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
 
 
@@ -71,9 +73,21 @@ class ElmoPreTrainedModel(PreTrainedModel):
         super().__init__(config, *args, **kwargs)
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint."""
-        loaded = super().from_pretrained(*args, **kwargs)
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint.
+
+        Raises:
+            OSError: if files are missing.
+            ValueError: naming the file and what is wrong, if it is damaged, is no safetensors file or lies outside the
+                folder; naming the field, if one that is given has no effect on this model.
+        """
+        check_effect(cls.__name__, kwargs)
+        if pretrained_model_name_or_path is not None and kwargs.get("gguf_file") is None:
+            if kwargs.get("use_safetensors") is False:
+                raise ValueError("`use_safetensors` must be True: other formats are not read.")
+            kwargs["use_safetensors"] = True
+            check_weight_files(pretrained_model_name_or_path, kwargs)
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
             for mix in model.scalar_mixes_of_all():
@@ -81,6 +95,13 @@ class ElmoPreTrainedModel(PreTrainedModel):
         # Loading makes every parameter trainable.
         model.set_trainable_parts()
         return loaded
+
+    @staticmethod
+    def _load_pretrained_model(model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any) -> Any:
+        """Checks the files first; until here the model's weights have shapes only."""
+        if checkpoint_files is not None and state_dict is None:
+            check_weights(model, checkpoint_files, load_config.ignore_mismatched_sizes)
+        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest)
 
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
         """All scalar mixes of the model."""
