@@ -42,6 +42,7 @@ TABLE = {
         "tokenizer.word_encoding",
         "tokenizer.text_to_words",
         "tokenizer.padding",
+        "tokenizer.saved_tokenizer",
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (

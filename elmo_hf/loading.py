@@ -3,16 +3,23 @@
 `tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from .language_model.pretraining import ElmoForPreTraining
-from .model.configuration_elmo import ElmoConfig
+from .model.configuration_elmo import AUTO_MAP, ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .model_names import TINY_FOLDER, check_name, model_folder
 from .tokenizer.tokenization_elmo import ElmoTokenizer
+
+CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
+# The weights of a folder that a class may leave out: those of other classes' parts, and of mixes that are not wanted.
+PARTS = re.compile(
+    r"(softmax|task_encoder|pooler|classifier|crf|attention|lstm|qa_outputs)\.|(elmo\.)?(scalar|linear)_mixes\.\d+\.\w"
+)
 
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
@@ -24,8 +31,8 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         **kwargs: of `from_pretrained`, such as `dtype`.
 
     Raises:
-        ValueError: if the folder does not exist or holds no ELMo model, or if weights are missing, which transformers
-            would initialise at random.
+        ValueError: if the folder does not exist or holds no ELMo model; if weights are missing, which transformers
+            would initialise at random; if it holds weights that no part of an ELMo has.
     """
     check_name(source)
     source = model_folder(source)
@@ -36,6 +43,11 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
     if missing:
         raise ValueError(f"{source} lacks {', '.join(missing)}, which would be random numbers.")
+    # A user's own class may have parts of its own.
+    has_known_parts = {*(model.config.architectures or ())} <= CLASSES
+    strange = sorted(name for name in loading["unexpected_keys"] if has_known_parts and not PARTS.match(name))
+    if strange:
+        raise ValueError(f"{source} holds {', '.join(strange)}, which no ELMo has.")
     return model.eval()
 
 

@@ -25,7 +25,7 @@ from .configuration_elmo import ElmoConfig, save_code
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding
-from .weight_files import check_weight_files, check_weights
+from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
 
 
@@ -87,7 +87,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 raise ValueError("`use_safetensors` must be True: other formats are not read.")
             kwargs["use_safetensors"] = True
             check_weight_files(pretrained_model_name_or_path, kwargs)
-        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        try:
+            loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except (AttributeError, ImportError, KeyError, TypeError) as error:
+            hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+            saved, _ = cls.config_class.get_config_dict(pretrained_model_name_or_path, **hub_arguments)
+            if "quantization_config" not in saved:
+                raise
+            place = f"config.json of {pretrained_model_name_or_path}"
+            raise ValueError(f"{place}: `quantization_config` cannot be used here: {error}.") from error
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
             for mix in model.scalar_mixes_of_all():
