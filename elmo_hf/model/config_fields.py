@@ -175,6 +175,14 @@ def unknown_name(owner: str, name: str, names: Collection[str]) -> ValueError:
     return ValueError(f"{owner} has no `{name}`; the nearest name that exists is `{nearest}`.")
 
 
+def refuse_misspelt(owner: str, found: Collection[str], names: Collection[str]) -> None:
+    """Raises ValueError if one of the names in a file is nearly one that is missing: damage, not a newer version."""
+    missing = sorted(set(names) - set(found))
+    for name in sorted(set(found) - set(names)):
+        for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
+            raise ValueError(f"{owner}: `{name}` is probably meant to be `{nearest}`.")
+
+
 def check_effect(class_name: str, fields: Iterable[str]) -> None:
     """Raises ValueError if a model of this package does not read a field that others do."""
     for name in fields:

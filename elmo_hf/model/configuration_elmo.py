@@ -35,6 +35,7 @@ from .config_fields import (
     is_list,
     is_number,
     is_whole,
+    refuse_misspelt,
     require,
     require_whole,
     shorten,
@@ -216,6 +217,7 @@ class ElmoConfig(PreTrainedConfig):
             raise ValueError(f"`model_type` must be {cls.model_type!r}, found {shorten(config_dict['model_type'])}.")
         known = {name: config_dict[name] for name in config_dict.keys() & (cls._names() | TRANSFORMERS_FIELDS.keys())}
         ignored = sorted(config_dict.keys() - known.keys() - TRANSFORMERS_ARGUMENTS)
+        refuse_misspelt("config.json", config_dict.keys(), cls._names())
         if ignored:
             logger.warning(f"A saved config has fields that this version ignores: {', '.join(ignored)}.")
         return super().from_dict(known, **kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers.utils import logging
 
-from ..model.config_fields import WHOLE, is_list, is_whole, shorten, unknown_name
+from ..model.config_fields import WHOLE, is_list, is_whole, refuse_misspelt, shorten, unknown_name
 from ..model.saved_json import read_json
 from .word_codec import most_ids
 
@@ -102,14 +102,25 @@ def pop_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
     return vocabulary if isinstance(vocabulary, dict) else None
 
 
+def require_length(max_word_length: object) -> None:
+    """Raises ValueError unless C is a whole number that a config may have too."""
+    least, most = _LENGTHS
+    if not is_whole(max_word_length, least):
+        raise ValueError(f"`max_word_length` must be a whole number of at least {least}, found {max_word_length!r}.")
+    if not is_whole(max_word_length, least, most):
+        raise ValueError(f"`max_word_length` must be at most {most}, found {max_word_length}.")
+
+
 def check_tokenizer_files(files: Mapping[str, str | None]) -> None:
     """Checks files by the names that transformers has for them; raises ValueError naming the file and the field."""
     for name, path in files.items():
         if path is None:
             continue
         if name == "tokenizer_config_file":
-            for field, value in read_json(path).items():
+            content = read_json(path)
+            for field, value in content.items():
                 _check_field(path, field, value)
+            refuse_misspelt(path, content.keys(), FIELDS.keys())
         elif name == "special_tokens_map_file":
             for field, value in read_json(path).items():
                 is_legal = _is_token(value) or (field.endswith("_special_tokens") and _is_tokens(value))

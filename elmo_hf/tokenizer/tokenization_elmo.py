@@ -23,7 +23,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType, logging
 
-from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS, WHOLE, is_whole, shorten
+from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS
 from ..model.configuration_elmo import save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
@@ -37,7 +37,7 @@ from .padding import (
     spread,
     tensor_type_of,
 )
-from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, pop_vocabulary
+from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, pop_vocabulary, require_length
 from .text_to_words import as_batch, is_batch, is_sequence, to_words, truncate
 from .word_codec import (
     PADDING,
@@ -103,13 +103,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
-        least, most = WHOLE["max_word_length"]
-        if not is_whole(max_word_length, least):
-            raise ValueError(
-                f"`max_word_length` must be a whole number of at least {least}, found {max_word_length!r}."
-            )
-        if max_word_length > most:
-            raise ValueError(f"`max_word_length` must be at most {most}, found {max_word_length}.")
+        require_length(max_word_length)
         self._codec: CharacterCodec | VocabularyCodec | CodePointCodec
         if alphabet == "code_points":
             self._codec = CodePointCodec(vocabulary or {}, max_word_length, token_encoder == "char_cnn")
