@@ -22,6 +22,7 @@ from transformers.utils.generic import can_return_tuple
 from .bilm import BiLM, BiLMState
 from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
+from .inputs import check_has_weights, check_range, checked_ids, require_tensor
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding
@@ -205,14 +206,17 @@ class ElmoModel(ElmoPreTrainedModel):
             **kwargs: ignored, as in every transformers model.
 
         Raises:
-            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, or a shape is wrong.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape or type is wrong, or,
+                on a CPU, an id is out of range.
         """
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and inputs_embeds is None:
+            input_ids = checked_ids(input_ids, self.config)
             token_embeddings, mask = self.embed_words(input_ids, attention_mask)
             is_text = mask & ~self.boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
+            require_tensor("inputs_embeds", inputs_embeds)
             everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
             mask = is_text = _word_mask(attention_mask, everywhere)
             token_embeddings = self._embed_embeds(inputs_embeds, mask)
@@ -232,8 +236,10 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The context-free word vectors `(B, T, P)` and the mask `(B, T)`; arguments and errors as in `forward`."""
+        check_has_weights(self.get_input_embeddings(), self)
+        input_ids = checked_ids(input_ids, self.config)
         mask = self.word_mask(input_ids, attention_mask)
-        return self._embed_ids(input_ids.long(), mask), mask
+        return self._embed_ids(input_ids, mask), mask
 
     def cache_words(self, input_ids: Tensor | None) -> None:
         """Forgets kept words, then computes the words of `input_ids` (unless None) once for later calls.
@@ -242,11 +248,14 @@ class ElmoModel(ElmoPreTrainedModel):
         """
         self.word_cache.clear()
         if input_ids is not None:
-            self.word_cache.fill(input_ids[self._positions_with_ids(input_ids)].long(), self.token_encoder)
+            input_ids = checked_ids(input_ids, self.config)
+            words = input_ids[self._positions_with_ids(input_ids)]
+            check_range(words, self.config)
+            self.word_cache.fill(words, self.token_encoder)
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """`(B, T)`, True on words and boundaries: the caller's mask, or else positions with an id above 0."""
-        return _word_mask(attention_mask, self._positions_with_ids(input_ids))
+        return _word_mask(attention_mask, self._positions_with_ids(checked_ids(input_ids, self.config)))
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
         """The L+1 layers `(B, T, 2P)` of texts that start from zeros; `mask` `(B, T)` is True on words."""
@@ -283,6 +292,7 @@ class ElmoModel(ElmoPreTrainedModel):
             vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(input_ids[mask])
+        check_range(distinct, self.config)
         distinct_vectors = self.word_cache.embed(distinct, self.token_encoder)
         vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
         return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
@@ -305,6 +315,7 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
     """`(B, T)`, True on words: the caller's mask, or else `default`."""
     if attention_mask is None:
         return default
+    require_tensor("attention_mask", attention_mask)
     if attention_mask.shape != default.shape:
         expected, found = _shape(default), _shape(attention_mask)
         raise ValueError(f"`attention_mask` must have shape (batch, words) = {expected}, found {found}.")
