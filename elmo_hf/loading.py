@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from .model_names import TINY_FOLDER, check_name, model_folder
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
-# The weights of a folder that a class may leave out: those of other classes' parts, and of mixes that are not wanted.
-PARTS = re.compile(
-    r"(softmax|task_encoder|pooler|classifier|crf|attention|lstm|qa_outputs)\.|(elmo\.)?(scalar|linear)_mixes\.\d+\.\w"
-)
+# Weights that loading may leave out: mixes that are not asked for, and the parts of other classes.
+MIXES = re.compile(r"(elmo\.)?(scalar|linear)_mixes\.\d+\.\w")
+PARTS = re.compile(rf"{MIXES.pattern}|(softmax|task_encoder|pooler|classifier|crf|attention|lstm|qa_outputs)\.")
 
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
@@ -43,12 +43,18 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
     if missing:
         raise ValueError(f"{source} lacks {', '.join(missing)}, which would be random numbers.")
-    # A user's own class may have parts of its own.
-    has_known_parts = {*(model.config.architectures or ())} <= CLASSES
-    strange = sorted(name for name in loading["unexpected_keys"] if has_known_parts and not PARTS.match(name))
+    strange = _strange(loading["unexpected_keys"], type(model).__name__, model.config.architectures or ())
     if strange:
-        raise ValueError(f"{source} holds {', '.join(strange)}, which no ELMo has.")
+        raise ValueError(f"{source} holds {', '.join(strange)}, which the model of its config.json does not have.")
     return model.eval()
+
+
+def _strange(unexpected: Iterable[str], model_class: str, saved_classes: Sequence[str]) -> list[str]:
+    """The weights of a folder that loading this class should not have left out."""
+    if not {*saved_classes} <= CLASSES:
+        return []  # a user's own class may have any
+    kept = MIXES if model_class in saved_classes else PARTS
+    return sorted(name for name in unexpected if not kept.match(name))
 
 
 def load_for_pretraining(

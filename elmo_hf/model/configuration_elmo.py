@@ -224,7 +224,10 @@ class ElmoConfig(PreTrainedConfig):
 
     @classmethod
     def _dict_from_json_file(cls, json_file: str | os.PathLike) -> dict[str, Any]:
-        return cls._decode_special_floats(read_json(json_file))
+        content = read_json(json_file)
+        if "configuration_files" in content:
+            raise ValueError(f"{json_file}: `configuration_files` names other files, which are not read.")
+        return cls._decode_special_floats(content)
 
     @classmethod
     def _names(cls) -> set[str]:

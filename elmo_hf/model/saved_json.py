@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-MOST_JSON_BYTES = 2**26
+MOST_JSON_BYTES = 2**25
 MOST_JSON_DEPTH = 50
 
 

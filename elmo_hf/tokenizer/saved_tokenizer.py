@@ -72,9 +72,11 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "chat_template": _TEXT,
     "init_inputs": ("empty", lambda value: value == []),
 }
+# What transformers makes of a `tokenizer.json`, which only the tokenizers of other models need.
+FROM_FOLDER = {"tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"}
+FROM_FOLDER |= {"_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "files_loaded"}
 # Further arguments of the constructor: files and objects, which no saved field may name.
-ARGUMENTS = {"vocab_file", "words_file", "tokenizer_file", "tokenizer_object", "vocab", "merges", "post_processor"}
-ARGUMENTS |= {"tokenizer_padding", "tokenizer_truncation", "gguf_file", "files_loaded", "trust_remote_code"}
+ARGUMENTS = {"vocab_file", "words_file", "tokenizer_file", "vocab", "gguf_file", "trust_remote_code", *FROM_FOLDER}
 # Arguments of `from_pretrained` that say where the files are.
 LOADING = {"cache_dir", "force_download", "proxies", "token", "revision", "subfolder", "code_revision"}
 FORBIDDEN = {*ARGUMENTS, "self", "cls", "fast_tokenizer_files"}
@@ -82,7 +84,7 @@ FORBIDDEN = {*ARGUMENTS, "self", "cls", "fast_tokenizer_files"}
 
 def check_names(kwargs: dict[str, Any]) -> None:
     """Refuses arguments that do not exist; of a saved tokenizer, drops them with a warning."""
-    names = {name for name in kwargs if not name.startswith("_") and not name.endswith("_token")}
+    names = {name for name in kwargs if not name.endswith("_token")}
     unknown = sorted(names - FIELDS.keys() - ARGUMENTS)
     if unknown and "name_or_path" not in kwargs:
         raise unknown_name("`ElmoTokenizer`", unknown[0], FIELDS.keys() | {"vocab_file", "words_file"})
@@ -91,13 +93,13 @@ def check_names(kwargs: dict[str, Any]) -> None:
         del kwargs[name]
 
 
-def pop_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
-    """Removes what transformers read from a folder from `kwargs`; returns the vocabulary in it."""
+def pop_vocabulary(kwargs: dict[str, Any], is_needed: bool) -> dict[str, int] | None:
+    """Removes what transformers read from a folder from `kwargs`; returns the vocabulary in it, if it is needed."""
     tokenizer_file = kwargs.pop("tokenizer_file", None)
     vocabulary = kwargs.pop("vocab", None)
-    for key in ("tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"):
+    for key in FROM_FOLDER:
         kwargs.pop(key, None)
-    if tokenizer_file is not None:
+    if tokenizer_file is not None and is_needed:
         return read_vocabulary_in(tokenizer_file)
     return vocabulary if isinstance(vocabulary, dict) else None
 
@@ -150,8 +152,10 @@ def read_vocabulary_in(path: str) -> dict[str, int]:
     if not isinstance(vocabulary, dict):
         raise ValueError(f"{path}: `model` must hold an object `vocab` of ids by name, found {shorten(vocabulary)}.")
     most = most_ids(len(vocabulary))
-    for name, symbol_id in vocabulary.items():
-        _require(path, name, symbol_id, is_whole(symbol_id, 0, most), f"an id from 0 to {most}")
+    for name in (
+        name for name, symbol_id in vocabulary.items() if type(symbol_id) is not int or not 0 <= symbol_id <= most
+    ):
+        _require(path, name, vocabulary[name], False, f"an id from 0 to {most}")
     if len(set(vocabulary.values())) < len(vocabulary):
         raise ValueError(f"{path}: `vocab` gives two names the same id.")
     try:

@@ -99,7 +99,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
         check_names(kwargs)
-        vocabulary = pop_vocabulary(kwargs)
+        vocabulary = pop_vocabulary(kwargs, is_needed=token_encoder != "char_cnn" or alphabet != "bytes")
         for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
