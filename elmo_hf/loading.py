@@ -42,11 +42,15 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
     if missing:
-        raise ValueError(f"{source} lacks {', '.join(missing)}, which would be random numbers.")
+        raise ValueError(f"{source} lacks {_list(missing)}, which would be random numbers.")
     strange = _strange(loading["unexpected_keys"], type(model).__name__, model.config.architectures or ())
     if strange:
-        raise ValueError(f"{source} holds {', '.join(strange)}, which the model of its config.json does not have.")
+        raise ValueError(f"{source} holds {_list(strange)}, which the model of its config.json does not have.")
     return model.eval()
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _strange(unexpected: Iterable[str], model_class: str, saved_classes: Sequence[str]) -> list[str]:

@@ -217,6 +217,8 @@ class ElmoModel(ElmoPreTrainedModel):
             is_text = mask & ~self.boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
             require_tensor("inputs_embeds", inputs_embeds)
+            if not inputs_embeds.is_floating_point():
+                raise ValueError(f"`inputs_embeds` must be floating-point numbers, found {inputs_embeds.dtype}.")
             everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
             mask = is_text = _word_mask(attention_mask, everywhere)
             token_embeddings = self._embed_embeds(inputs_embeds, mask)

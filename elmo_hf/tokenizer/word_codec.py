@@ -99,8 +99,6 @@ class VocabularyCodec:
             raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
         self.symbols = dict(vocabulary)
         self._words = {word_id: word for word, word_id in vocabulary.items()}
-        # The text "<pad>" is an ordinary word; id 0 means padding.
-        self._ids = {word: word_id for word, word_id in vocabulary.items() if word_id != PADDING_ID}
 
     @property
     def lines(self) -> list[str]:
@@ -109,8 +107,9 @@ class VocabularyCodec:
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
-        unknown = self._ids[UNKNOWN_WORD]
-        return np.array([self._ids.get(word, unknown) for word in words], dtype=np.int64)
+        unknown = self.symbols[UNKNOWN_WORD]
+        # The text "<pad>" is an ordinary word; id 0 means padding.
+        return np.array([self.symbols.get(word, unknown) or unknown for word in words], dtype=np.int64)
 
     def decode(self, word_id: np.ndarray) -> str:
         """Maps an id back to its word; an unassigned id (an earlier duplicate line) becomes `<UNK>`."""
@@ -128,7 +127,9 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     line is not a word.
     """
     words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")
-    return {word: i for i, word in enumerate(words, 1)} | {PADDING: PADDING_ID}
+    vocabulary = {word: i for i, word in enumerate(words, 1)}
+    vocabulary[PADDING] = PADDING_ID
+    return vocabulary
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
