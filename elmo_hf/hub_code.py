@@ -34,7 +34,7 @@ PACKAGE = Path(__file__).parent
 
 # Which modules make which file.
 TABLE = {
-    "configuration_elmo": ("model.configuration_elmo",),
+    "configuration_elmo": ("model.saved_json", "model.config_fields", "model.configuration_elmo"),
     "tokenization_elmo": (
         "tokenizer.word_splitter",
         "tokenizer.word_codec",
@@ -42,6 +42,7 @@ TABLE = {
         "tokenizer.word_encoding",
         "tokenizer.text_to_words",
         "tokenizer.padding",
+        "tokenizer.saved_tokenizer",
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (
@@ -67,6 +68,8 @@ TABLE = {
         "model.lstmp",
         "model.bilm",
         "language_model.softmax",
+        "model.weight_files",
+        "model.inputs",
         "model.modeling_elmo",
         "language_model.corpus",
         "language_model.streams",

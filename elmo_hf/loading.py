@@ -3,16 +3,23 @@
 `tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
 
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from .language_model.pretraining import ElmoForPreTraining
-from .model.configuration_elmo import ElmoConfig
+from .model.configuration_elmo import AUTO_MAP, ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .model_names import TINY_FOLDER, check_name, model_folder
 from .tokenizer.tokenization_elmo import ElmoTokenizer
+
+CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
+# Weights that loading may leave out: mixes that are not asked for, and the parts of other classes.
+MIXES = re.compile(r"(elmo\.)?(scalar|linear)_mixes\.\d+\.\w")
+PARTS = re.compile(rf"{MIXES.pattern}|(softmax|task_encoder|pooler|classifier|crf|attention|lstm|qa_outputs)\.")
 
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
@@ -24,8 +31,8 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         **kwargs: of `from_pretrained`, such as `dtype`.
 
     Raises:
-        ValueError: if the folder does not exist or holds no ELMo model, or if weights are missing, which transformers
-            would initialise at random.
+        ValueError: if the folder does not exist or holds no ELMo model; if weights are missing, which transformers
+            would initialise at random; if it holds weights that no part of an ELMo has.
     """
     check_name(source)
     source = model_folder(source)
@@ -35,8 +42,23 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
     if missing:
-        raise ValueError(f"{source} lacks {', '.join(missing)}, which would be random numbers.")
+        raise ValueError(f"{source} lacks {_list(missing)}, which would be random numbers.")
+    strange = _strange(loading["unexpected_keys"], type(model).__name__, model.config.architectures or ())
+    if strange:
+        raise ValueError(f"{source} holds {_list(strange)}, which the model of its config.json does not have.")
     return model.eval()
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _strange(unexpected: Iterable[str], model_class: str, saved_classes: Sequence[str]) -> list[str]:
+    """The weights of a folder that loading this class should not have left out."""
+    if not {*saved_classes} <= CLASSES:
+        return []  # a user's own class may have any
+    kept = MIXES if model_class in saved_classes else PARTS
+    return sorted(name for name in unexpected if not kept.match(name))
 
 
 def load_for_pretraining(

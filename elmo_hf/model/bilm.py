@@ -163,7 +163,9 @@ class BiLM(nn.Module):
         shapes = [(len(self.layers), batch_size, 2 * size) for size in (self.projection_size, self.cell_size)]
         if state is None:
             return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
-        found = [tuple(tensor.shape) for tensor in state]
+        if not isinstance(state, tuple):
+            raise ValueError(f"`state` must be a `BiLMState`, found {type(state).__name__}.")
+        found = [tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__ for tensor in state]
         if found != shapes:
             raise ValueError(
                 f"`state` must hold `hidden` {shapes[0]} and `cell` {shapes[1]} for this batch, found {found}; "

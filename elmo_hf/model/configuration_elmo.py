@@ -14,11 +14,36 @@ assumes it; the 1.0 that TensorFlow adds to the forget gate at run time is `forg
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from importlib import import_module
-from typing import Any, TypeGuard
+from typing import Any
 
 from transformers import PreTrainedConfig
+from transformers.utils import logging
+
+from .config_fields import (
+    MOST_CRF_LABELS,
+    MOST_FILTER_COUNT,
+    MOST_FILTERS,
+    MOST_SPECIAL_ID,
+    TRANSFORMERS_ARGUMENTS,
+    TRANSFORMERS_FIELDS,
+    check_fields,
+    check_transformers_fields,
+    checked_mix_weights,
+    is_list,
+    is_number,
+    is_whole,
+    refuse_misspelt,
+    require,
+    require_whole,
+    shorten,
+    unknown_name,
+)
+from .saved_json import read_json
+
+logger = logging.get_logger(__name__)
 
 # Input ids of characters: bytes are 1 to 256.
 PADDING_ID = 0
@@ -29,30 +54,7 @@ END_WORD_ID = 260
 FILLER_ID = 261
 NUM_CHARACTER_IDS = 262
 
-TOKEN_ENCODERS = ("char_cnn", "word_embedding")
-ALPHABETS = ("bytes", "code_points")
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-
-# What a field may be, whatever the other fields are.
-CHOICES = {
-    "token_encoder": TOKEN_ENCODERS,
-    "alphabet": ALPHABETS,
-    "char_activation": ("relu", "tanh"),
-    "scalar_mix_layer_norm": ("none", "batch", "word"),
-    "layer_mix": ("scalar", "linear"),
-    "task_encoder": ("none", "lstm"),
-    "pooling": ("mean", "max", "attention"),
-    "softmax": ("full", "sampled", "adaptive"),
-}
-AT_LEAST = {
-    0: ("num_input_words", "num_highway_layers"),
-    1: ("vocab_size", "word_embedding_size", "char_embedding_size", "projection_size", "cell_size", "num_hidden_layers")
-    + ("num_output_representations", "task_hidden_size", "num_softmax_samples"),
-    3: ("max_word_length", "num_softmax_words"),
-}
-CLIPS = ("cell_clip", "projection_clip")
-FLAGS = ("use_skip_connections", "scalar_mix_trainable", "text_pairs", "use_crf", "share_embedding_softmax")
-RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
 
 # Every class that can open a saved folder; transformers alone would record only the class that wrote it.
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
@@ -167,9 +169,70 @@ class ElmoConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Resolves and validates all fields; `kwargs` are transformers' own."""
+        for name in kwargs.keys() - TRANSFORMERS_FIELDS.keys() - TRANSFORMERS_ARGUMENTS:
+            if not name.startswith("_"):
+                raise unknown_name("`ElmoConfig`", name, self._names())
+        check_transformers_fields(vars(self) | kwargs)
         super().__post_init__(**kwargs)
         self.auto_map = dict(AUTO_MAP)
         self.validate_architecture()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
+        """Reads a `config.json`, as every transformers config does.
+
+        Raises:
+            OSError: if there is none.
+            ValueError: naming the file and the field, if one is not legal, or if one in `kwargs` does not exist.
+        """
+        is_asked_for_rest = kwargs.pop("return_unused_kwargs", False)
+        is_from_auto = "_from_auto" in kwargs
+        try:
+            config, rest = super().from_pretrained(pretrained_model_name_or_path, return_unused_kwargs=True, **kwargs)
+        except ValueError as error:
+            prefix = "" if "config.json" in str(error) else f"config.json of {pretrained_model_name_or_path}: "
+            raise ValueError(f"{prefix}{error}") from error
+        if is_asked_for_rest:
+            return config, rest
+        for name in () if is_from_auto else rest:
+            raise unknown_name("`ElmoConfig`", name, cls._names())
+        return config
+
+    @classmethod
+    def get_config_dict(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
+        """Reads the fields of a `config.json`; raises OSError if there is none."""
+        config, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
+        if not config:
+            raise OSError(f"{pretrained_model_name_or_path} has no config.json with the fields of a model.")
+        return config, kwargs
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Makes a config of saved fields; warns of those that a newer version may have added, and ignores them.
+
+        Raises:
+            ValueError: naming the field, if one is not legal.
+        """
+        if config_dict.get("model_type", cls.model_type) != cls.model_type:
+            raise ValueError(f"`model_type` must be {cls.model_type!r}, found {shorten(config_dict['model_type'])}.")
+        known = {name: config_dict[name] for name in config_dict.keys() & (cls._names() | TRANSFORMERS_FIELDS.keys())}
+        ignored = sorted(config_dict.keys() - known.keys() - TRANSFORMERS_ARGUMENTS)
+        refuse_misspelt("config.json", config_dict.keys(), cls._names())
+        if ignored:
+            logger.warning(f"A saved config has fields that this version ignores: {', '.join(ignored)}.")
+        return super().from_dict(known, **kwargs)
+
+    @classmethod
+    def _dict_from_json_file(cls, json_file: str | os.PathLike) -> dict[str, Any]:
+        content = read_json(json_file)
+        if "configuration_files" in content:
+            raise ValueError(f"{json_file}: `configuration_files` names other files, which are not read.")
+        return cls._decode_special_floats(content)
+
+    @classmethod
+    def _names(cls) -> set[str]:
+        """Names of all fields."""
+        return {field.name for field in fields(cls)}
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Saves like every transformers config, with the code that opens the folder elsewhere."""
@@ -180,26 +243,18 @@ class ElmoConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Resolves the fields left None and checks all of them."""
-        for name, legal in CHOICES.items():
-            self._require(name, getattr(self, name) in legal, f"one of {', '.join(map(repr, legal))}")
-        for least, names in AT_LEAST.items():
-            for name in names:
-                self._whole(name, least)
-        positive = "a positive number, or None to switch it off"
-        self._check(CLIPS, lambda value: value is None or (_is_number(value) and value > 0), positive)
-        self._check(FLAGS, lambda value: isinstance(value, bool), "True or False")
-        self._check(RATES, lambda value: _is_number(value) and 0 <= value < 1, "in [0, 1)")
-        self._check(["forget_bias"], _is_number, "a finite number")
+        check_fields(self)
         self._validate_filters()
         self._validate_word_vectors()
         self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
         self.cell_projection = self._projection("cell_projection", self.cell_size)
         double = f"left out, or 2 * `projection_size` = {2 * self.projection_size}"
-        self._require("hidden_size", self.hidden_size in (None, 2 * self.projection_size), double)
+        require(self, "hidden_size", self.hidden_size in (None, 2 * self.projection_size), double)
         self.hidden_size = 2 * self.projection_size
         self._validate_special_ids()
         self._validate_mixes()
         self._validate_frozen_parts()
+        self._validate_labels()
         self._validate_softmax()
 
     @property
@@ -227,25 +282,17 @@ class ElmoConfig(PreTrainedConfig):
         """The parts of the biLM that do not learn in task models."""
         return self.bilm_parts if self.freeze_bilm is True else list(self.freeze_bilm or ())
 
-    def _require(self, name: str, is_legal: bool, legal: str) -> None:
-        if not is_legal:
-            raise ValueError(f"`{name}` must be {legal}, found {getattr(self, name)!r}.")
-
-    def _whole(self, name: str, least: int) -> None:
-        may_be_none = getattr(type(self), name) is None
-        is_legal = (may_be_none and getattr(self, name) is None) or _is_whole(getattr(self, name), least)
-        self._require(name, is_legal, f"a whole number of at least {least}")
-
-    def _check(self, names: Sequence[str], is_legal: Callable[[Any], bool], legal: str) -> None:
-        for name in names:
-            self._require(name, is_legal(getattr(self, name)), legal)
-
     def _validate_filters(self) -> None:
         filters = self.char_filters
-        self._require("char_filters", _is_list(filters) and len(filters) > 0, "a list of [width, count] pairs")
+        require(self, "char_filters", is_list(filters) and len(filters) > 0, "a list of [width, count] pairs")
+        require(self, "char_filters", len(filters) <= MOST_FILTERS, f"at most {MOST_FILTERS} pairs")
         for index, pair in enumerate(filters):
-            if not (isinstance(pair, Sequence) and len(pair) == 2 and all(_is_whole(n, 1) for n in pair)):
-                raise ValueError(f"`char_filters` must be [width, count] pairs, found {pair!r} at index {index}.")
+            if not (isinstance(pair, Sequence) and len(pair) == 2 and all(is_whole(n, 1) for n in pair)):
+                raise ValueError(
+                    f"`char_filters` must be [width, count] pairs, found {shorten(pair)} at index {index}."
+                )
+            if pair[1] > MOST_FILTER_COUNT:
+                raise ValueError(f"a count of `char_filters` is at most {MOST_FILTER_COUNT}, found {pair[1]}.")
             if pair[0] > self.max_word_length:
                 raise ValueError(
                     f"`char_filters` may be at most `max_word_length` = {self.max_word_length} characters wide, "
@@ -262,13 +309,13 @@ class ElmoConfig(PreTrainedConfig):
                 f"{self.num_input_words} and {self.word_embedding_size}."
             )
         legal = f"below `vocab_size` = {self.vocab_size}"
-        self._require("num_input_words", self.num_input_words < self.vocab_size, legal)
+        require(self, "num_input_words", self.num_input_words < self.vocab_size, legal)
 
     def _projection(self, name: str, input_size: int) -> bool:
         value = getattr(self, name)
         if value is None:
             return input_size != self.projection_size
-        self._require(name, isinstance(value, bool), "True or False")
+        require(self, name, isinstance(value, bool), "True or False")
         if not value and input_size != self.projection_size:
             width = f"`projection_size` = {self.projection_size}"
             raise ValueError(f"`{name}` can be False only where its input is as wide as {width}, found {input_size}.")
@@ -281,13 +328,21 @@ class ElmoConfig(PreTrainedConfig):
                 raise ValueError(f"`{name}` depends on the vocabulary where `alphabet` is 'code_points'; give it.")
             if getattr(self, name) is None:
                 setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)
-            self._whole(name, least=0)
-        self._require("pad_token_id", self.pad_token_id == 0, "0")
+            require_whole(self, name, 0, MOST_SPECIAL_ID)
+        require(self, "pad_token_id", self.pad_token_id == 0, "0")
+
+    def _validate_labels(self) -> None:
+        labels = self.id2label or {}
+        if sorted(labels) != [*range(len(labels))]:
+            raise ValueError(f"`id2label` must name the labels 0, 1, 2 and so on, found {shorten([*labels])}.")
+        if self.use_crf:
+            is_legal = len(labels) <= MOST_CRF_LABELS and all(isinstance(label, str) for label in labels.values())
+            require(self, "id2label", is_legal, f"at most {MOST_CRF_LABELS} names with `use_crf`")
 
     def _validate_softmax(self) -> None:
         if self.softmax == "sampled" and self.num_softmax_words is not None:
             is_legal = self.num_softmax_samples <= self.num_softmax_words
-            self._require("num_softmax_samples", is_legal, f"at most `num_softmax_words` = {self.num_softmax_words}")
+            require(self, "num_softmax_samples", is_legal, f"at most `num_softmax_words` = {self.num_softmax_words}")
         if self.share_embedding_softmax:
             if self.token_encoder != "word_embedding" or self.softmax == "adaptive":
                 raise ValueError(
@@ -295,16 +350,16 @@ class ElmoConfig(PreTrainedConfig):
                     f"'adaptive', found {self.token_encoder!r} and {self.softmax!r}."
                 )
             legal = "None with `share_embedding_softmax`, which needs a word table of width `projection_size`"
-            self._require("word_embedding_size", self.word_embedding_size is None, legal)
+            require(self, "word_embedding_size", self.word_embedding_size is None, legal)
             legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
-            self._require("num_softmax_words", self.num_softmax_words in (None, self.vocab_size - 1), legal)
+            require(self, "num_softmax_words", self.num_softmax_words in (None, self.vocab_size - 1), legal)
         if self.softmax == "adaptive":
             self._validate_cutoffs()
 
     def _validate_cutoffs(self) -> None:
         cutoffs = self.softmax_cutoffs if isinstance(self.softmax_cutoffs, Sequence) else []
         limits = [0, *cutoffs, self.num_softmax_words or math.inf]
-        are_rising = all(_is_whole(cutoff, 1) for cutoff in limits[1:-1]) and limits == sorted(set(limits))
+        are_rising = all(is_whole(cutoff, 1) for cutoff in limits[1:-1]) and limits == sorted(set(limits))
         if len(limits) < 3 or not are_rising:
             raise ValueError(
                 "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
@@ -322,7 +377,8 @@ class ElmoConfig(PreTrainedConfig):
         if self.scalar_mix_weights is not None:
             num_layers = self.num_hidden_layers + 1
             self.scalar_mix_weights = checked_mix_weights("scalar_mix_weights", self.scalar_mix_weights, num_layers)
-        self._check(["scalar_mix_l2"], lambda value: _is_number(value) and value >= 0, "a number of at least 0")
+        is_legal = is_number(self.scalar_mix_l2) and self.scalar_mix_l2 >= 0
+        require(self, "scalar_mix_l2", is_legal, "a number of at least 0")
         if self.layer_mix == "linear":
             for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
                 if getattr(self, name) != getattr(type(self), name):
@@ -330,8 +386,8 @@ class ElmoConfig(PreTrainedConfig):
 
     def _validate_frozen_parts(self) -> None:
         if not isinstance(self.freeze_bilm, bool):
-            is_legal = _is_list(self.freeze_bilm) and all(part in self.bilm_parts for part in self.freeze_bilm)
-            self._require("freeze_bilm", is_legal, f"True, False or a list of {', '.join(map(repr, self.bilm_parts))}")
+            is_legal = is_list(self.freeze_bilm) and all(part in self.bilm_parts for part in self.freeze_bilm)
+            require(self, "freeze_bilm", is_legal, f"True, False or a list of {', '.join(map(repr, self.bilm_parts))}")
             self.freeze_bilm = list(self.freeze_bilm)
 
 
@@ -341,29 +397,3 @@ def save_code(saved: Any, folder: str | os.PathLike) -> None:
     if saved._auto_class is None and __name__.startswith("elmo_hf."):
         # Imported by name, because a saved folder holds this function without that module.
         import_module("elmo_hf.hub_code").write_code(folder)
-
-
-def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:
-    """Lists a mix's true weights; a `ValueError` if they are not `num_layers` numbers of at least 0 that sum to 1."""
-    if not _is_list(weights) or len(weights) != num_layers:
-        raise ValueError(f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {weights!r}.")
-    if not all(_is_number(weight) and weight >= 0 for weight in weights):
-        raise ValueError(f"`{name}` must be numbers of at least 0, found {weights!r}.")
-    if abs(sum(weights) - 1) > 1e-4:
-        raise ValueError(
-            f"`{name}` are true weights and must sum to 1, found a sum of {sum(weights)} in {weights!r}; "
-            "AllenNLP's `scalar_mix_parameters` are logits, from before the softmax."
-        )
-    return [float(weight) for weight in weights]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_list(value: object) -> TypeGuard[Sequence]:
-    return isinstance(value, Sequence) and not isinstance(value, str)

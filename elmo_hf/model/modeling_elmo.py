@@ -20,10 +20,13 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .bilm import BiLM, BiLMState
+from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
+from .inputs import check_has_weights, check_range, checked_ids, require_tensor
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding
+from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
 
 
@@ -71,9 +74,29 @@ class ElmoPreTrainedModel(PreTrainedModel):
         super().__init__(config, *args, **kwargs)
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint."""
-        loaded = super().from_pretrained(*args, **kwargs)
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint.
+
+        Raises:
+            OSError: if files are missing.
+            ValueError: naming the file and what is wrong, if it is damaged, is no safetensors file or lies outside the
+                folder; naming the field, if one that is given has no effect on this model.
+        """
+        check_effect(cls.__name__, kwargs)
+        if pretrained_model_name_or_path is not None and kwargs.get("gguf_file") is None:
+            if kwargs.get("use_safetensors") is False:
+                raise ValueError("`use_safetensors` must be True: other formats are not read.")
+            kwargs["use_safetensors"] = True
+            check_weight_files(pretrained_model_name_or_path, kwargs)
+        try:
+            loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except (AttributeError, ImportError, KeyError, TypeError) as error:
+            hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+            saved, _ = cls.config_class.get_config_dict(pretrained_model_name_or_path, **hub_arguments)
+            if "quantization_config" not in saved:
+                raise
+            place = f"config.json of {pretrained_model_name_or_path}"
+            raise ValueError(f"{place}: `quantization_config` cannot be used here: {error}.") from error
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
             for mix in model.scalar_mixes_of_all():
@@ -81,6 +104,13 @@ class ElmoPreTrainedModel(PreTrainedModel):
         # Loading makes every parameter trainable.
         model.set_trainable_parts()
         return loaded
+
+    @staticmethod
+    def _load_pretrained_model(model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any) -> Any:
+        """Checks the files first; until here the model's weights have shapes only."""
+        if checkpoint_files is not None and state_dict is None:
+            check_weights(model, checkpoint_files, load_config.ignore_mismatched_sizes)
+        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest)
 
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
         """All scalar mixes of the model."""
@@ -176,14 +206,19 @@ class ElmoModel(ElmoPreTrainedModel):
             **kwargs: ignored, as in every transformers model.
 
         Raises:
-            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, or a shape is wrong.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape or type is wrong, or,
+                on a CPU, an id is out of range.
         """
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and inputs_embeds is None:
+            input_ids = checked_ids(input_ids, self.config)
             token_embeddings, mask = self.embed_words(input_ids, attention_mask)
             is_text = mask & ~self.boundaries(input_ids)
         elif inputs_embeds is not None and input_ids is None:
+            require_tensor("inputs_embeds", inputs_embeds)
+            if not inputs_embeds.is_floating_point():
+                raise ValueError(f"`inputs_embeds` must be floating-point numbers, found {inputs_embeds.dtype}.")
             everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
             mask = is_text = _word_mask(attention_mask, everywhere)
             token_embeddings = self._embed_embeds(inputs_embeds, mask)
@@ -203,8 +238,10 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The context-free word vectors `(B, T, P)` and the mask `(B, T)`; arguments and errors as in `forward`."""
+        check_has_weights(self.get_input_embeddings(), self)
+        input_ids = checked_ids(input_ids, self.config)
         mask = self.word_mask(input_ids, attention_mask)
-        return self._embed_ids(input_ids.long(), mask), mask
+        return self._embed_ids(input_ids, mask), mask
 
     def cache_words(self, input_ids: Tensor | None) -> None:
         """Forgets kept words, then computes the words of `input_ids` (unless None) once for later calls.
@@ -213,11 +250,14 @@ class ElmoModel(ElmoPreTrainedModel):
         """
         self.word_cache.clear()
         if input_ids is not None:
-            self.word_cache.fill(input_ids[self._positions_with_ids(input_ids)].long(), self.token_encoder)
+            input_ids = checked_ids(input_ids, self.config)
+            words = input_ids[self._positions_with_ids(input_ids)]
+            check_range(words, self.config)
+            self.word_cache.fill(words, self.token_encoder)
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """`(B, T)`, True on words and boundaries: the caller's mask, or else positions with an id above 0."""
-        return _word_mask(attention_mask, self._positions_with_ids(input_ids))
+        return _word_mask(attention_mask, self._positions_with_ids(checked_ids(input_ids, self.config)))
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
         """The L+1 layers `(B, T, 2P)` of texts that start from zeros; `mask` `(B, T)` is True on words."""
@@ -254,6 +294,7 @@ class ElmoModel(ElmoPreTrainedModel):
             vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(input_ids[mask])
+        check_range(distinct, self.config)
         distinct_vectors = self.word_cache.embed(distinct, self.token_encoder)
         vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
         return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
@@ -276,6 +317,7 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
     """`(B, T)`, True on words: the caller's mask, or else `default`."""
     if attention_mask is None:
         return default
+    require_tensor("attention_mask", attention_mask)
     if attention_mask.shape != default.shape:
         expected, found = _shape(default), _shape(attention_mask)
         raise ValueError(f"`attention_mask` must have shape (batch, words) = {expected}, found {found}.")

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .configuration_elmo import ElmoConfig, checked_mix_weights
+from .config_fields import checked_mix_weights
+from .configuration_elmo import ElmoConfig
 
 # In place of log(0): its softmax is exactly 0 in every dtype, and unlike -inf it gives no NaN under weight decay.
 LOGIT_OF_ZERO = -1e4

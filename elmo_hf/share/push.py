@@ -5,17 +5,29 @@ is installed; without some of its weights it opens with random numbers. `hugging
 go first, by their SHA-256; failed requests are tried again; a second push sends only what the Hub does not have.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..hub_code import named_modules
+from ..hub_code import generated_files, named_modules
 from ..loading import load_complete
+from ..model.config_fields import shorten
+from ..model.configuration_elmo import AUTO_MAP
+from ..model.saved_json import read_json
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .destination import check_name_and_token
 from .former_code import FORMER_FILES, update_code
 
+# The classes that each config may name.
+CLASSES = {
+    "config.json": {reference.split(".")[-1] for reference in AUTO_MAP.values()}
+    | {"ElmoFeatureExtractionPipeline", "ElmoTextClassificationPipeline", "ElmoTokenClassificationPipeline"},
+    "tokenizer_config.json": {"ElmoTokenizer"},
+}
 # The Trainer's checkpoints, private files, hidden files.
 IGNORED = ["checkpoint-*", "_*", ".*"]
 
@@ -68,11 +80,13 @@ def check_folder(folder: Path) -> None:
     """Checks that a folder has everything that loading it elsewhere needs.
 
     Raises:
-        ValueError: naming the missing files and what writes them, or the missing weights.
+        ValueError: naming the missing files and what writes them, the missing weights, a damaged file, or code in
+            `auto_map` that is not this package's.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}.")
     load_complete(folder)
+    _check_code_names(folder)
     missing = [name for name in ("tokenizer_config.json", "README.md") if not (folder / name).is_file()]
     missing += sorted(_absent_code(folder))
     if missing:
@@ -80,6 +94,32 @@ def check_folder(folder: Path) -> None:
             f"{folder} lacks {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
             "`tokenizer.save_pretrained` the tokenizer; README.md is the model card, which `elmo-hf convert` writes."
         )
+    ElmoTokenizer.from_pretrained(folder)
+
+
+def _check_code_names(folder: Path) -> None:
+    """Raises ValueError if a config names code that no version of this package wrote."""
+    files = FORMER_FILES | generated_files().keys()
+    for path in (folder / name for name in CLASSES if (folder / name).is_file()):
+        for field, reference in _references(read_json(path)):
+            module, _, found = reference.partition(".") if isinstance(reference, str) else ("", "", "")
+            if f"{module}.py" not in files or found not in CLASSES[path.name]:
+                raise ValueError(
+                    f"{path}: `{field}` may name only classes that `save_pretrained` writes, such as "
+                    f"{AUTO_MAP['AutoModel']}, found {shorten(reference)}."
+                )
+
+
+def _references(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What a config names as code, each with its field."""
+    for field in ("auto_map", "custom_pipelines"):
+        named = config.get(field) or {}
+        for each in named.values() if isinstance(named, dict) else [named]:
+            if field == "custom_pipelines" and isinstance(each, dict):
+                each = each.get("impl")
+            for reference in each if isinstance(each, list) else [each]:
+                if reference is not None or field == "custom_pipelines":
+                    yield field, reference
 
 
 def _absent_code(folder: Path) -> set[str]:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..model.configuration_elmo import ElmoConfig
+from ..model.inputs import checked_ids, require_tensor
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
@@ -79,6 +80,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     @torch.no_grad()
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
+        input_ids = checked_ids(input_ids, self.config)
         mask = self.elmo.word_mask(input_ids, attention_mask)
         return torch.stack(self.run_bilm(input_ids, mask, self._texts(input_ids, mask)), dim=2)
 
@@ -108,6 +110,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 "where words, texts and padding are. `ElmoModel` takes `inputs_embeds`; pass layers that the biLM has "
                 "already computed as `bilm_layers` with their `input_ids`."
             )
+        input_ids = checked_ids(input_ids, self.config)
         mask = self.elmo.word_mask(input_ids, attention_mask)
         texts = self._texts(input_ids, mask)
         if bilm_layers is None:
@@ -153,6 +156,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [mask & (text == which) for which in range(1, self.num_texts + 1)]
 
     def _check_bilm_layers(self, bilm_layers: Tensor, mask: Tensor) -> None:
+        require_tensor("bilm_layers", bilm_layers)
         expected = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
         if tuple(bilm_layers.shape) != expected:
             raise ValueError(

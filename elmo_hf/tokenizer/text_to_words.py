@@ -31,17 +31,20 @@ def as_batch(
 
     Raises:
         TypeError: if `text` is a batch and `text_pair` is one string.
-        ValueError: if the counts of first and second texts differ.
+        ValueError: if the counts of first and second texts differ, or a text of the batch is None.
     """
     if not is_batched:
         return [text], [text_pair]
     holds_tuples = text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2
     if holds_tuples and not (is_split_into_words and isinstance(text[0][0], str)):
-        return [first for first, _ in text], [second for _, second in text]
+        text, text_pair = [first for first, _ in text], [second for _, second in text]
     if isinstance(text_pair, str):
         raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
     if text_pair is not None and len(text) != len(text_pair):
         raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; they must be as many.")
+    for texts in (text,) if text_pair is None else (text, text_pair):
+        for index in (index for index, each in enumerate(texts) if each is None):
+            raise ValueError(f"a text must be a string or a list of words, found None at index {index}.")
     return text, [None] * len(text) if text_pair is None else text_pair
 
 

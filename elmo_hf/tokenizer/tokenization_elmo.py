@@ -23,7 +23,8 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType, logging
 
-from ..model.configuration_elmo import ALPHABETS, TOKEN_ENCODERS, save_code
+from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS
+from ..model.configuration_elmo import save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
     PADDING_VALUES,
@@ -36,13 +37,13 @@ from .padding import (
     spread,
     tensor_type_of,
 )
+from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, pop_vocabulary, require_length
 from .text_to_words import as_batch, is_batch, is_sequence, to_words, truncate
 from .word_codec import (
     PADDING,
     UNKNOWN_WORD,
     CharacterCodec,
     VocabularyCodec,
-    pop_saved_vocabulary,
     read_vocabulary_file,
 )
 from .word_encoding import WordEncoding
@@ -97,12 +98,12 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
-        vocabulary = pop_saved_vocabulary(kwargs)
+        check_names(kwargs)
+        vocabulary = pop_vocabulary(kwargs, is_needed=token_encoder != "char_cnn" or alphabet != "bytes")
         for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
-        if not isinstance(max_word_length, int) or max_word_length < 3:
-            raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
+        require_length(max_word_length)
         self._codec: CharacterCodec | VocabularyCodec | CodePointCodec
         if alphabet == "code_points":
             self._codec = CodePointCodec(vocabulary or {}, max_word_length, token_encoder == "char_cnn")
@@ -129,6 +130,38 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         super().__init__(tokenizer_object=backend, **(special_tokens | kwargs))
         # Last, because transformers copies the backend, and that compiles the word patterns again.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *init_inputs: Any, **kwargs: Any) -> Any:
+        """Loads like every transformers tokenizer.
+
+        Raises:
+            OSError: if there are no files of a tokenizer.
+            ValueError: naming the file and the field, if one is damaged; naming an argument that does not exist.
+        """
+        if not kwargs.keys() & {"_from_auto", "_from_pipeline"}:
+            check_names({name: value for name, value in kwargs.items() if name not in LOADING})
+        path = os.path.join(pretrained_model_name_or_path, kwargs.get("subfolder") or "", "tokenizer_config.json")
+        if os.path.isfile(path):
+            check_tokenizer_files({"tokenizer_config_file": path})
+        return super().from_pretrained(pretrained_model_name_or_path, *init_inputs, **kwargs)
+
+    @classmethod
+    def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], name: str, *args: Any, **kwargs: Any) -> Any:
+        """Checks the files that transformers found, in a folder or on the Hub, before they are used."""
+        if not any(resolved_vocab_files.get(file) for file in (*cls.vocab_files_names, "tokenizer_config_file")):
+            raise OSError(
+                f"Can't load tokenizer for '{name}'. If you were trying to load it from 'https://huggingface.co/models',"
+                " make sure you don't have a local directory with the same name. Otherwise, make sure it is the path "
+                "of a folder with the files of a tokenizer, which `tokenizer.save_pretrained` writes."
+            )
+        check_tokenizer_files(resolved_vocab_files)
+        return super()._from_pretrained(resolved_vocab_files, name, *args, **kwargs)
+
+    @classmethod
+    def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
+        """Leaves `tokenizer.json` to the constructor, which reads its vocabulary only."""
+        return kwargs
 
     def _encode_plus(
         self,

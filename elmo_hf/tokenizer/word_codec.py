@@ -13,11 +13,10 @@ single ids by name, including padding and boundaries.
 Glossary: N words, C characters per word (50 in the published models).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from ..model.configuration_elmo import (
     BEGIN_SENTENCE_ID,
@@ -32,6 +31,7 @@ PADDING = "<pad>"
 BEGIN_SENTENCE = "<S>"
 END_SENTENCE = "</S>"
 UNKNOWN_WORD = "<UNK>"
+MOST_VOCABULARY_BYTES = 2**25
 
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 _BOUNDARIES = {boundary_id: word for word, boundary_id in _BOUNDARY_IDS.items()}
@@ -99,8 +99,6 @@ class VocabularyCodec:
             raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
         self.symbols = dict(vocabulary)
         self._words = {word_id: word for word, word_id in vocabulary.items()}
-        # The text "<pad>" is an ordinary word; id 0 means padding.
-        self._ids = {word: word_id for word, word_id in vocabulary.items() if word_id != PADDING_ID}
 
     @property
     def lines(self) -> list[str]:
@@ -109,8 +107,9 @@ class VocabularyCodec:
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
-        unknown = self._ids[UNKNOWN_WORD]
-        return np.array([self._ids.get(word, unknown) for word in words], dtype=np.int64)
+        unknown = self.symbols[UNKNOWN_WORD]
+        # The text "<pad>" is an ordinary word; id 0 means padding.
+        return np.array([self.symbols.get(word, unknown) or unknown for word in words], dtype=np.int64)
 
     def decode(self, word_id: np.ndarray) -> str:
         """Maps an id back to its word; an unassigned id (an earlier duplicate line) becomes `<UNK>`."""
@@ -121,31 +120,34 @@ class VocabularyCodec:
         return np.isin(word_ids, [PADDING_ID, self.symbols[BEGIN_SENTENCE], self.symbols[END_SENTENCE]])
 
 
-def read_vocabulary(lines: Sequence[str]) -> dict[str, int]:
+def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     """Assigns ids from 1 to the words of a vocabulary file, one per line; 0 is `<pad>`.
 
     Source: bilm-tf's `Vocabulary`. A repeated word uses up an id on each line and keeps the last one; a `!!!MAXTERMID`
     line is not a word.
     """
-    words = [line.strip() for line in lines]
-    return {word: i for i, word in enumerate((w for w in words if w != "!!!MAXTERMID"), 1)} | {PADDING: PADDING_ID}
+    words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")
+    vocabulary = {word: i for i, word in enumerate(words, 1)}
+    vocabulary[PADDING] = PADDING_ID
+    return vocabulary
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8."""
+    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8, too large, or repeats most words."""
+    size = os.path.getsize(path)
+    if size > MOST_VOCABULARY_BYTES:
+        raise ValueError(f"{path} must have at most {MOST_VOCABULARY_BYTES:,} bytes, found {size:,}.")
     try:
         with open(path, encoding="utf-8") as lines:
-            return read_vocabulary(list(lines))
+            vocabulary = read_vocabulary(lines)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
+    num_lines, num_words = max(vocabulary.values()), len(vocabulary)
+    if num_lines > most_ids(num_words):
+        raise ValueError(f"{path} must hold one word a line, found only {num_words - 1} words in {num_lines} lines.")
+    return vocabulary
 
 
-def pop_saved_vocabulary(kwargs: dict[str, Any]) -> dict[str, int] | None:
-    """Removes what transformers read from `tokenizer.json` from `kwargs`; returns the vocabulary in it."""
-    tokenizer_file = kwargs.pop("tokenizer_file", None)
-    vocabulary = kwargs.pop("vocab", None)
-    for key in ("tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"):
-        kwargs.pop(key, None)
-    if tokenizer_file is not None:
-        return Tokenizer.from_file(tokenizer_file).get_vocab()
-    return vocabulary if isinstance(vocabulary, dict) else None
+def most_ids(num_words: int) -> int:
+    """How many ids a vocabulary may have, where a repeated line uses up an id."""
+    return 4 * num_words + 1000

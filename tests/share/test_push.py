@@ -213,6 +213,46 @@ def test_a_folder_that_lacks_weights_is_refused(online: LoopbackHub, tiny_folder
     assert online.asked == []
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "named"),
+    [
+        ("config.json", "auto_map", {"AutoModel": "mine.ElmoModel"}),
+        ("config.json", "auto_map", {"AutoModel": "modeling_elmo.Mine"}),
+        ("config.json", "auto_map", {"AutoModel": "org/other--modeling_elmo.ElmoModel"}),
+        ("config.json", "auto_map", {"Any": ["modeling_elmo.ElmoModel", "mine"]}),
+        ("config.json", "custom_pipelines", {"feature-extraction": {"impl": "mine.Pipeline"}}),
+        ("config.json", "custom_pipelines", {"feature-extraction": {}}),
+        ("tokenizer_config.json", "auto_map", {"AutoTokenizer": ["mine.ElmoTokenizer", None]}),
+        ("tokenizer_config.json", "auto_map", ["tokenization_elmo.ElmoModel", None]),
+    ],
+)
+def test_a_config_that_names_other_code_is_refused(
+    name: str, field: str, named: object, online: LoopbackHub, tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(tiny_folder, folder)
+    (folder / "mine.py").write_text("class ElmoModel: pass\n", encoding="utf-8")
+    config = json.loads((folder / name).read_text(encoding="utf-8")) | {field: named}
+    (folder / name).write_text(json.dumps(config), encoding="utf-8")
+    message = f"{folder}/{name}: `{field}` may name only classes that `save_pretrained` writes, such as modeling_elmo"
+    assert_refused(push(folder, "org/elmo"), message)
+    assert online.asked == []
+
+
+def test_a_folder_with_a_damaged_tokenizer_or_an_index_of_files_outside_is_refused(
+    online: LoopbackHub, tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(tiny_folder, folder)
+    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert_refused(push(folder, "org/elmo"), f"{folder}/tokenizer.json: `added_tokens` must be a list of tokens")
+    (folder / "model.safetensors").rename(tmp_path / "x.safetensors")
+    index = {"metadata": {}, "weight_map": {"x": "../x.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert_refused(push(folder, "org/elmo"), ".*index.json: `weight_map` must name .* found '../x.safetensors' for 'x'")
+    assert online.asked == []
+
+
 def test_a_folder_that_is_not_there_is_named(online: LoopbackHub) -> None:
     assert_refused(push("org/elmo", "org/elmo"), "there is no folder org/elmo.")
 
