@@ -78,7 +78,7 @@ def test_the_first_process_alone_speaks_and_all_name_errors(folder: Path) -> Non
     for name in ("whole", "resumed", "stream"):
         assert output.count(f"Wrote {len(SENTENCES) * COPIES} sentences to {folder / name}.hdf5.") == 1
     assert output.count(f"Error: {folder / 'whole.hdf5'} exists already; remove it or choose another name.") == 2
-    assert output.count("Error: bad.jsonl, line 2: must be a string, a list of words, or an object with") == 2
+    assert output.count("bad.jsonl, line 2: must be a string, a list of words, or an object with") == 2
     for rank in (0, 1):
         assert output.count(f"process {rank} ended with 1") == 2
     assert not (folder / "bad.hdf5.partial").exists()
