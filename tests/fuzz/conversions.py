@@ -1,0 +1,412 @@
+"""Targets that convert foreign checkpoints; a result is compared with what plain readers find in the changed files.
+
+Every number of a converted model is one number of the checkpoint or its negative, or the zero of a padding vector. All
+numbers of a valid input differ, so its conversion shows where each one goes (`Places`). A changed input of the same
+arrays must send its numbers to the same places; one of other arrays must keep the same numbers. The options' values
+must be the config's.
+"""
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import archives
+import h5py
+import numpy as np
+import torch
+from checkpoints import Arrays, random_checkpoint, write_datasets
+from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
+from safetensors.numpy import load_file
+from tensor_bundles import DTYPE_NUMBERS, header_message, index_file, masked_crc, tensor_message, write_bundle
+
+from elmo_hf import ElmoConfig, ElmoTokenizer
+from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.convert import convert_source
+
+from .mutators import Files
+from .mutators.arrays import change_array
+from .mutators.dice import Dice
+from .outcomes import Wrong
+from .target import INPUT, Target
+
+PlainReader = Callable[[Files], Arrays]
+OPTIONS: dict[str, Any] = {
+    "lstm": {
+        "projection_dim": 5,
+        "dim": 7,
+        "n_layers": 2,
+        "cell_clip": 3,
+        "proj_clip": 2.5,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 3},
+        "filters": [[1, 2], [3, 4]],
+        "n_highway": 1,
+        "activation": "relu",
+        "max_characters_per_token": 13,
+        "n_characters": 262,
+    },
+}
+# Where the options say what a field of the config must be.
+LSTM_FIELDS = {
+    "projection_size": ("lstm", "projection_dim"),
+    "cell_size": ("lstm", "dim"),
+    "num_hidden_layers": ("lstm", "n_layers"),
+    "cell_clip": ("lstm", "cell_clip"),
+    "projection_clip": ("lstm", "proj_clip"),
+    "use_skip_connections": ("lstm", "use_skip_connections"),
+    "char_embedding_size": ("char_cnn", "embedding", "dim"),
+    "char_filters": ("char_cnn", "filters"),
+    "num_highway_layers": ("char_cnn", "n_highway"),
+    "char_activation": ("char_cnn", "activation"),
+    "max_word_length": ("char_cnn", "max_characters_per_token"),
+}
+MANYLANGS_FIELDS = {
+    "projection_size": ("encoder", "projection_dim"),
+    "cell_size": ("encoder", "dim"),
+    "num_hidden_layers": ("encoder", "n_layers"),
+    "cell_clip": ("encoder", "cell_clip"),
+    "projection_clip": ("encoder", "proj_clip"),
+    "char_filters": ("token_embedder", "filters"),
+    "num_highway_layers": ("token_embedder", "n_highway"),
+    "char_activation": ("token_embedder", "activation"),
+    "max_word_length": ("token_embedder", "max_characters_per_token"),
+}
+
+
+class Places:
+    """Where each number of a valid checkpoint goes."""
+
+    def __init__(self, source: Arrays, tensors: Arrays) -> None:
+        """Takes what a plain reader finds in the checkpoint, and the converted tensors."""
+        self.shapes = {name: array.shape for name, array in source.items()}
+        numbers = _joined(source)
+        order = np.argsort(np.abs(numbers), kind="stable")
+        ranked = np.abs(numbers)[order]
+        self.by_name: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        carried = np.zeros(len(numbers), dtype=bool)
+        for name, tensor in tensors.items():
+            flat = tensor.reshape(-1).astype(np.float32)
+            rank = np.minimum(np.searchsorted(ranked, np.abs(flat)), len(ranked) - 1)
+            place = np.where(ranked[rank] == np.abs(flat), order[rank], -1)
+            assert ((place >= 0) | (flat == 0)).all(), f"{name} holds numbers that are not in the checkpoint"
+            self.by_name[name] = place, np.where(place < 0, 0, np.sign(flat) * np.sign(numbers[place]))
+            carried[place[place >= 0]] = True
+        starts = np.cumsum([0, *(array.size for array in source.values())])
+        self.carried = {
+            name for name, start, end in zip(source, starts, starts[1:], strict=False) if carried[start:end].any()
+        }
+
+    def compare(self, source: Arrays, tensors: Arrays) -> None:
+        """Raises `Wrong` if tensors are not what the arrays say."""
+        if all(name in source and source[name].shape == self.shapes[name] for name in self.carried):
+            numbers = np.append(_joined({name: source.get(name, np.zeros(self.shapes[name])) for name in self.shapes}), 0)
+            for name, (place, sign) in self.by_name.items():
+                expected = numbers[place] * sign.astype(np.float32)
+                if name not in tensors or not np.array_equal(tensors[name].reshape(-1), expected):
+                    raise Wrong(f"tensor {name} is not what the checkpoint holds")
+            return
+        found, expected = (np.sort(np.abs(_joined(arrays))) for arrays in (tensors, source))
+        if not np.isin(found[found > 0], expected).all():
+            raise Wrong("tensors hold numbers that the checkpoint lacks")
+
+
+def conversion(
+    name: str, files: Files, read_plainly: PlainReader, fields: dict[str, tuple[str, ...]], **options: Any
+) -> Target:
+    """A target that converts its input, a folder or the file `alone`."""
+    alone, given, rewrite = (options.get(key) for key in ("alone", "given", "rewrite"))
+    learned: list[Places] = []
+
+    def run(changed: Files) -> None:
+        extra = {key: Path(INPUT, path) for key, path in (given or {}).items()}
+        config = _options(changed, fields)
+        has_new_options = config != _options(files, fields) and name != "words"
+        convert_source(Path(INPUT, alone or ""), Path("out"), Given(**extra), check=has_new_options and not given)
+        tensors = {}
+        for path in Path("out").glob("*.safetensors"):
+            tensors |= load_file(path)
+        try:
+            arrays = read_plainly(changed)
+        except Exception as error:  # of any library
+            raise Wrong(f"read although a plain reader cannot: {type(error).__name__} {error}") from error
+        if not learned:
+            learned.append(Places(arrays, tensors))
+        learned[0].compare(arrays, tensors)
+        _compare_fields(config, json.loads(Path("out/config.json").read_text()))
+        ElmoTokenizer.from_pretrained("out")
+
+    return Target(name, files, run, rewrite=rewrite)
+
+
+def _options(files: Files, fields: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """What the options say of each field, if they are in a file outside archives."""
+    sections = {path[0] for path in fields.values()}
+    for content in files.values():
+        try:
+            options = json.loads(content or b"")
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(options, dict) and sections & options.keys():
+            return {field: _dig(options, path) for field, path in fields.items()}
+    return {}
+
+
+def _dig(options: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        options = options.get(key) if isinstance(options, dict) else None
+    return options
+
+
+def _compare_fields(expected: dict[str, Any], config: dict[str, Any]) -> None:
+    for field, value in expected.items():
+        found = config.get(field, getattr(ElmoConfig, field))
+        if field.endswith("_clip"):
+            value = value or None
+        if value is not None and (value != found or isinstance(value, bool) != isinstance(found, bool)):
+            raise Wrong(f"the options' {field} became another value: {value!r:.80} became {found!r:.80}")
+
+
+def _joined(arrays: Arrays) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        parts = [np.asarray(array).reshape(-1).astype(np.float32) for array in arrays.values()]
+    return np.concatenate([*parts, np.zeros(0, np.float32)])
+
+
+def distinct(arrays: Arrays, seed: int = 1) -> Arrays:
+    """Arrays of the same shapes in which no two numbers have one absolute value."""
+    generator = np.random.default_rng(seed)
+    total = sum(array.size for array in arrays.values())
+    numbers = generator.permutation(np.linspace(0.001, 0.9, total)) * generator.choice([-1, 1], total)
+    cuts = np.cumsum([array.size for array in arrays.values()])[:-1]
+    parts = np.split(numbers.astype(np.float32), cuts)
+    return {name: part.reshape(array.shape) for (name, array), part in zip(arrays.items(), parts, strict=True)}
+
+
+def character_arrays() -> Arrays:
+    """A small biLM that reads characters."""
+    return distinct(random_checkpoint(OPTIONS, 1, cell_projection=True, char_projection=True))
+
+
+def softmax_arrays() -> Arrays:
+    """Its softmax."""
+    size = OPTIONS["lstm"]["projection_dim"]
+    return distinct({"softmax/W": np.zeros((len(WORDS), size)), "softmax/b": np.zeros(len(WORDS))}, seed=2)
+
+
+def hdf5_bytes(work: Path, arrays: Arrays) -> bytes:
+    """An hdf5 file."""
+    return write_datasets(work / "arrays.hdf5", arrays).read_bytes()
+
+
+def read_hdf5_plainly(files: Files) -> Arrays:
+    """Every dataset of every hdf5 file."""
+    arrays: Arrays = {}
+
+    def keep(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu":
+            arrays[name] = item[()]
+
+    for name, content in files.items():
+        if name.endswith((".hdf5", ".dump")) and content is not None:
+            with h5py.File(io.BytesIO(content)) as file:
+                file.visititems(keep)
+    return arrays
+
+
+def read_torch_plainly(files: Files) -> Arrays:
+    """Every tensor of every state dict; names begin with the file's."""
+    return {
+        f"{name}:{key}": value.detach().float().numpy()
+        for name, content in sorted(files.items())
+        if name.endswith((".th", ".pkl")) and content is not None
+        for key, value in torch.load(io.BytesIO(content), weights_only=True).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def unpacked(read_plainly: PlainReader, end: str) -> PlainReader:
+    """Reads the files in the only archive, by the last parts of their names."""
+
+    def read(files: Files) -> Arrays:
+        (content,) = (content for content in files.values() if content is not None)
+        inside: Files = {}
+        if end == ".zip":
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                inside = {name.rpartition("/")[2]: archive.read(name) for name in archive.namelist()}
+        else:
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                for member in archive:
+                    file = archive.extractfile(member)
+                    inside[member.name.rpartition("/")[2]] = file.read() if file else None
+        return read_plainly(inside)
+
+    return read
+
+
+def vocabulary_bytes() -> bytes:
+    """The words of the softmax."""
+    return "".join(f"{word}\n" for word in WORDS).encode()
+
+
+def language_model_options() -> bytes:
+    """Options with the keys of the softmax."""
+    return json.dumps(OPTIONS | LANGUAGE_MODEL_OPTIONS).encode()
+
+
+def allennlp(work: Path) -> Target:
+    """`options.json` and hdf5 files, with a softmax and its vocabulary."""
+    files = {"options.json": language_model_options(), "vocab.txt": vocabulary_bytes()}
+    files |= {"weights.hdf5": hdf5_bytes(work, character_arrays())}
+    files |= {"softmax.hdf5": hdf5_bytes(work, softmax_arrays())}
+    return conversion("allennlp", files, read_hdf5_plainly, LSTM_FIELDS)
+
+
+def words(work: Path) -> Target:
+    """A biLM that reads words."""
+    size = OPTIONS["lstm"]["projection_dim"]
+    arrays = {name: array for name, array in character_arrays().items() if name.startswith("RNN")}
+    arrays = distinct(arrays | {"embedding": np.zeros((len(WORDS), size))}, seed=3)
+    files = {"options.json": json.dumps({"lstm": OPTIONS["lstm"]}).encode(), "vocab.txt": vocabulary_bytes()}
+    return conversion("words", files | {"weights.hdf5": hdf5_bytes(work, arrays)}, read_hdf5_plainly, LSTM_FIELDS)
+
+
+def dump(work: Path) -> Target:
+    """A biLM that reads characters, and bilm-tf's dump of token vectors in their place."""
+    size = OPTIONS["lstm"]["projection_dim"]
+    table = distinct({"embedding": np.zeros((len(WORDS), size))}, seed=4)
+    files = {"options.json": json.dumps(OPTIONS).encode(), "words.txt": vocabulary_bytes()}
+    files |= {"weights.hdf5": hdf5_bytes(work, character_arrays()), "tokens.dump": hdf5_bytes(work, table)}
+    given = {"token_embeddings": "tokens.dump", "vocabulary": "words.txt"}
+
+    fields = {field: path for field, path in LSTM_FIELDS.items() if path[0] == "lstm"}
+    return conversion("dump", files, read_hdf5_plainly, fields, given=given, alone="")
+
+
+def bundle(work: Path) -> Target:
+    """bilm-tf's save directory: a TensorFlow checkpoint, whose checksums cover everything."""
+    cells = {"W_P_0": "projection/kernel", "W_0": "kernel", "B": "bias"}
+    arrays: Arrays = {}
+    for name, array in (character_arrays() | softmax_arrays()).items():
+        head, _, last = name.rpartition("/")
+        if name.startswith("RNN"):
+            layer = head.partition("Cell/Cell")[2][0]
+            name = f"{name[:5]}/rnn/multi_rnn_cell/cell_{layer}/lstm_cell/{cells[last]}"
+        arrays[f"lm/{name}"] = array
+    (work / "bundle").mkdir()
+    write_bundle(work / "bundle" / "model.ckpt-7", arrays)
+    files: Files = {path.name: path.read_bytes() for path in (work / "bundle").iterdir()}
+    files |= {"options.json": language_model_options(), "vocab.txt": vocabulary_bytes()}
+    files |= {"checkpoint": b'model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: "model.ckpt-7"\n'}
+    rewrite = partial(rewrite_bundle, arrays=arrays)
+    return conversion("bundle", files, lambda files: arrays, LSTM_FIELDS, rewrite=rewrite)
+
+
+def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
+    """Writes the checkpoint anew with one entry changed and every checksum right."""
+    names = list(arrays)
+    changed, odd = dict(arrays), dice.choice(names)
+    kind = dice.choose("array", "missing", "renamed", "extra", "entry", "entry", "header")
+    if kind == "array":
+        array = change_array(arrays[odd], dice)
+        is_other = array.shape != arrays[odd].shape and array.dtype.name in DTYPE_NUMBERS
+        changed[odd] = array if is_other else arrays[odd].astype(np.float64)
+    elif kind == "missing":
+        del changed[odd]
+    elif kind in ("renamed", "extra"):
+        array = changed.pop(odd) if kind == "renamed" else arrays[odd]
+        changed[dice.choose("lm/unknown", "", "x" * 1000, "lm/é", "global_step", f"{odd}/Adagrad", odd[3:])] = array
+    data, messages = b"", {"": header_message(*dice.choice([(1, 0), (2, 0), (0, 0), (1, 1), (10**6, 0)]))}
+    if kind != "header":
+        messages[""] = header_message()
+    for name, array in changed.items():
+        facts: dict[str, Any] = {"dtype": DTYPE_NUMBERS[str(array.dtype)], "shape": array.shape, "offset": len(data)}
+        facts |= {"size": array.nbytes, "checksum": masked_crc(array.tobytes())}
+        if kind == "entry" and name == odd:
+            field = dice.choose(*facts, "shard")
+            numbers = dice.choice([0, 1, 2**31, 2**62])
+            facts[field] = dice.choice([(), (0,), (2**40,), (1, 1, 1)]) if field == "shape" else numbers
+        messages[name] = tensor_message(**facts)
+        data += array.tobytes()
+    return files | {"model.ckpt-7.data-00000-of-00001": data, "model.ckpt-7.index": index_file(messages)}
+
+
+def trained_files() -> dict[str, bytes]:
+    """A trained AllenNLP model with two scalar mixes and its options."""
+    arrays = character_arrays()
+    state = archives.allennlp_state(arrays, [([0.91, 0.92, 0.93], 1.7), ([0.94, 0.95, 0.96], 1.8)])
+    return {
+        "config.json": archives.config_json(dropout=0.25, do_layer_norm=False),
+        "weights.th": archives.state_bytes(state),
+        "vocabulary/labels.txt": b"O\nI-PER\n",
+        f"fta/{archives.OPTIONS_KEY}": json.dumps(OPTIONS).encode(),
+    }
+
+
+def trained(work: Path) -> Target:
+    """The folder of a trained AllenNLP model."""
+    return conversion("trained", trained_files(), read_torch_plainly, LSTM_FIELDS)
+
+
+def state_dict(work: Path) -> Target:
+    """A `.th` file alone, in torch's newer form, with `--options`."""
+    state = torch.load(io.BytesIO(trained_files()["weights.th"]), weights_only=True)
+    files = {"model.th": archives.state_bytes(state, as_zip=True), "options.json": json.dumps(OPTIONS).encode()}
+    given = {"options": "options.json"}
+    return conversion("state-dict", files, read_torch_plainly, LSTM_FIELDS, alone="model.th", given=given)
+
+
+def manylangs_files() -> dict[str, bytes]:
+    """ELMoForManyLangs' folder, its weights all different."""
+    files = {name: content for name, content in archives.manylangs_files().items() if name != "sentences.json"}
+    for seed, name in enumerate(("encoder.pkl", "token_embedder.pkl"), start=5):
+        state = {key: value.numpy() for key, value in torch.load(io.BytesIO(files[name]), weights_only=True).items()}
+        tensors = {key: torch.from_numpy(array) for key, array in distinct(state, seed).items()}
+        files[name] = archives.state_bytes(tensors)
+    return files
+
+
+def manylangs(work: Path) -> Target:
+    """ELMoForManyLangs' folder."""
+    return conversion("manylangs", manylangs_files(), read_torch_plainly, MANYLANGS_FIELDS)
+
+
+def zipped(work: Path) -> Target:
+    """AllenNLP's files as the NLPL repository packs them."""
+    files = {"model.hdf5": hdf5_bytes(work, character_arrays()), "options.json": json.dumps(OPTIONS).encode()}
+    files |= {"meta.json": b'{"corpus": ["none"]}'}
+    packed: Files = {"model.zip": archives.write_zip(work / "model.zip", files).read_bytes()}
+    return conversion("zip", packed, unpacked(read_hdf5_plainly, ".zip"), LSTM_FIELDS, alone="model.zip")
+
+
+def tarred(work: Path) -> Target:
+    """A trained AllenNLP model's archive."""
+    packed: Files = {"model.tar.gz": archives.write_tar(work / "model.tar.gz", trained_files()).read_bytes()}
+    return conversion("tar-gz", packed, unpacked(read_torch_plainly, ".tar"), LSTM_FIELDS, alone="model.tar.gz")
+
+
+def tarred_bz2(work: Path) -> Target:
+    """ELMoForManyLangs' files in another archive."""
+    content = archives.write_tar(work / "many.tar.bz2", manylangs_files(), "bz2").read_bytes()
+    read = unpacked(read_torch_plainly, ".tar")
+    return conversion("tar-bz2", {"many.tar.bz2": content}, read, MANYLANGS_FIELDS, alone="many.tar.bz2")
+
+
+TARGETS = {
+    "allennlp": allennlp,
+    "words": words,
+    "dump": dump,
+    "bundle": bundle,
+    "trained": trained,
+    "state-dict": state_dict,
+    "manylangs": manylangs,
+    "zip": zipped,
+    "tar-gz": tarred,
+    "tar-bz2": tarred_bz2,
+}
