@@ -14,7 +14,7 @@ def main() -> int:
     # Heavy, so after the arguments are known to be legal.
     from .campaign import chosen, deal, prepared, run_batches
     from .outcomes import BROKEN, DEFECT
-    from .report import print_report
+    from .report import report_lines
 
     names = chosen([arguments.only.partition(":")[0]] if arguments.only else arguments.targets)
     with prepared(names) as (targets, outcomes):
@@ -26,12 +26,18 @@ def main() -> int:
             outcomes.append(outcome)
             if len(outcomes) % 50 == 0 or len(outcomes) == total:
                 bad = sum(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes)
-                print(f"\r{len(outcomes):,} of {total:,} inputs, {bad:,} defects", end="", file=sys.stderr, flush=True)
+                sys.stderr.write(f"\r{len(outcomes):,} of {total:,} inputs, {bad:,} defects")
     seconds = time.monotonic() - began
-    print(file=sys.stderr)
-    print_report(outcomes, arguments.seed, print)
-    print(f"{total:,} inputs in {seconds:,.0f} s: {60 * total / seconds:,.0f} a minute; seed {arguments.seed}")
+    sys.stderr.write("\n")
+    for line in report_lines(outcomes, arguments.seed):
+        tell(line)
+    tell(f"{total:,} inputs in {seconds:,.0f} s: {60 * total / seconds:,.0f} a minute; seed {arguments.seed}")
     return int(any(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes))
+
+
+def tell(line: str) -> None:
+    """Prints a line."""
+    sys.stdout.write(f"{line}\n")
 
 
 def parsed() -> argparse.Namespace:
@@ -59,8 +65,8 @@ def show(target: object, seed: str, index: int, save: Path | None) -> int:
         write_files(save, changed_input(target, seed, index)[0])
     with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as folder:
         outcome = run_input(target, seed, index, Path(folder), is_explained=True)
-    print(f"{target.name}:{index} with seed {seed}: {outcome.kind} {outcome.where}")
-    print(f"changed: {outcome.notes}\n{outcome.detail}\n{outcome.seconds:.1f} s, {outcome.bytes >> 20:,} MiB")
+    tell(f"{target.name}:{index} with seed {seed}: {outcome.kind} {outcome.where}")
+    tell(f"changed: {outcome.notes}\n{outcome.detail}\n{outcome.seconds:.1f} s, {outcome.bytes >> 20:,} MiB")
     return int(outcome.kind in (DEFECT, BROKEN))
 
 

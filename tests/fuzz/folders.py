@@ -7,6 +7,7 @@ loads must run.
 
 import io
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from .target import INPUT, Target
 TOKENIZER_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "words.txt")
 SENTENCES = ["the ferry left", "naïve 日本語 extraordinarily unseen"]
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"[^/\\]+\.safetensors")
 # Fields of the config that loading resolves: they may differ from what the file says.
 RESOLVED = {"scalar_mix_weights", "hidden_size", "char_projection", "cell_projection", "bos_token_id", "eos_token_id"}
 
@@ -73,7 +75,7 @@ def opening_by_auto(name: str, files: Files) -> Target:
         compare_config(model.config, changed)
         compare_outputs(model, tokenizer, changed == files, outputs)
 
-    return Target(name, files, run, rewrite=rewrite_weights)
+    return Target(name, files, run, rewrite=rewrite_weights, is_foreign=True)
 
 
 def opening_tokenizer(name: str, files: Files) -> Target:
@@ -99,6 +101,10 @@ def opening_tokenizer(name: str, files: Files) -> Target:
 
 def compare_tensors(model: ElmoPreTrainedModel, files: Files) -> None:
     """Raises `Wrong` if a tensor is not what the folder's files hold under its name."""
+    if "model.safetensors" not in files and files.get(INDEX):
+        outside = [name for name in json.loads(files[INDEX] or b"")["weight_map"].values() if not SHARD.fullmatch(name)]
+        if outside:
+            raise Wrong(f"loaded weights from {outside[0]!r}, which is no name of a safetensors file")
     candidates: dict[str, list[torch.Tensor]] = {}
     for name, content in files.items():
         if name.endswith(".safetensors") and content is not None:
@@ -110,7 +116,10 @@ def compare_tensors(model: ElmoPreTrainedModel, files: Files) -> None:
                 candidates.setdefault(key.removeprefix("elmo."), []).append(tensor)
     for name, tensor in model.state_dict().items():
         found = candidates.get(name.removeprefix("elmo."), [])
-        if not any(torch.equal(bits_of(tensor), bits_of(each.to(tensor.dtype))) and each.shape == tensor.shape for each in found):
+        if not any(
+            torch.equal(bits_of(tensor), bits_of(each.to(tensor.dtype))) and each.shape == tensor.shape
+            for each in found
+        ):
             if found or "scalar_mixes." not in name:
                 raise Wrong(f"tensor {name} is not what the folder's files hold")
 
@@ -162,7 +171,9 @@ def rewrite_weights(files: Files, dice: Dice) -> Files:
         return files | {dice.choose("pytorch_model.bin", "model.pt", "tf_model.h5", "flax_model.msgpack"): content}
     shard = dice.choose("part.bin", "part.pt", "part.safetensors.bin") if kind == "pickle shard" else weights[0]
     if kind == "outside":
-        shard = dice.choose("../input/x.safetensors", "/etc/passwd", "./x.safetensors", "a/x.safetensors", "..", "", "\0")
+        shard = dice.choose(
+            "../input/x.safetensors", "/etc/passwd", "./x.safetensors", "a/x.safetensors", "..", "", "\0"
+        )
         files["x.safetensors"] = files["a/x.safetensors"] = files[weights[0]]
     elif kind == "pickle shard":
         files[shard] = saved(tensors, dice)

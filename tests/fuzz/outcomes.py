@@ -1,8 +1,9 @@
 """What happened to one input, and whether an error is a clear one of ours.
 
 A clear error is a `ConversionError`, a `ValueError` or an `OSError` itself, not a subclass that a library's own error
-comes as, or what a command prints as `Error: ...`. Its text names the input, one of its files, or a field in backticks;
-it is one line, except that a list of faults may follow, indented; a terminal can show it.
+comes as, or what a command prints as `Error: ...`. Its text names one of the input's files, a field in backticks, or a
+tensor; it is one line, except that a list of faults may follow, indented; a terminal can show it. Where transformers
+reads a file before it calls anything of ours, its errors are its own business.
 """
 
 import re
@@ -19,7 +20,8 @@ MAX_LINE, MAX_TEXT = 1_500, 6_000
 MAX_SECONDS, MAX_BYTES = 20.0, 1 << 30
 ROOT = Path(__file__).parents[2]
 # Advice that must never be given, and confessions that the result is wrong.
-FORBIDDEN = ("Traceback", "weights_only=False", "object at 0x", "please open an issue", "Please report")
+FORBIDDEN = ("Traceback", "weights_only=False", "object at 0x", "please open an issue", "Please report", "above report")
+NAMED = re.compile(r"`[^`]+`|\w+\.\w+\.\w+")
 MAX_DETAIL = 400
 
 
@@ -56,21 +58,26 @@ class Outcome:
     bytes: int = 0
 
 
-def judge(error: BaseException, names: Iterable[str]) -> tuple[str, str, str]:
+def judge(error: BaseException, names: Iterable[str], *, is_foreign: bool = False) -> tuple[str, str, str]:
     """Classes an error: its kind, where it arose, and its text.
 
     Args:
         error: what opening an input raised.
-        names: of the input's files and folders.
+        names: of the input's files.
+        is_foreign: whether an error that went through no code of ours is not ours to mend.
     """
     text = str(error)
     if isinstance(error, Wrong):
         return DEFECT, f"wrong result: {re.sub(r'[0-9]+', 'N', text)[:60]}", text[:MAX_DETAIL]
-    place = place_of(error)
+    place, is_ours = place_of(error)
+    if is_foreign and not is_ours and isinstance(error, Exception):
+        return REFUSED, "", text[:MAX_DETAIL]
     if type(error) not in (*OURS, Refusal):
         return DEFECT, f"{type(error).__name__} at {place}", text[:MAX_DETAIL]
     fault = fault_of_text(text, names)
-    return (DEFECT, f"{fault}, at {place}", text[:MAX_DETAIL]) if fault else (REFUSED, "", text[:MAX_DETAIL])
+    # Of a command's error only the text is left.
+    arose = re.sub(r"[0-9]+", "N", text)[:60] if isinstance(error, Refusal) else place
+    return (DEFECT, f"{fault}: {arose}", text[:MAX_DETAIL]) if fault else (REFUSED, "", text[:MAX_DETAIL])
 
 
 def fault_of_text(text: str, names: Iterable[str]) -> str:
@@ -85,13 +92,13 @@ def fault_of_text(text: str, names: Iterable[str]) -> str:
         return "message too long"
     if not all(line.isprintable() for line in (first, *others)):
         return "message not printable"
-    if not any(name in text for name in names) and not re.search(r"`[^`]+`", text):
+    if not any(name in text for name in names) and not NAMED.search(text):
         return "message names no file and no field"
     return ""
 
 
-def place_of(error: BaseException) -> str:
-    """The innermost place of this project that an error went through, and the library's outermost function behind it."""
+def place_of(error: BaseException) -> tuple[str, bool]:
+    """The innermost place of this project that an error went through, and whether there is one."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [
         (number, frame)
@@ -100,7 +107,7 @@ def place_of(error: BaseException) -> str:
     ]
     if not ours:
         inner = frames[-1] if frames else None
-        return f"{Path(inner.filename).name}:{inner.name}" if inner else "?"
+        return (f"{Path(inner.filename).name}:{inner.name}" if inner else "?"), False
     number, frame = ours[-1]
     behind = f" > {frames[-1].name}" if number + 1 < len(frames) else ""
-    return f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}{behind}"
+    return f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}{behind}", True

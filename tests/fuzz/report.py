@@ -1,17 +1,16 @@
-"""Prints what came of a run: defects by class with a command that repeats one, and a table of targets and outcomes."""
+"""Says what came of a run: defects by class with a command that repeats one, and a table of targets and outcomes."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .outcomes import BROKEN, DEFECT, EXACT, REFUSED, Outcome
 
 KINDS = (REFUSED, EXACT, DEFECT, BROKEN)
 
 
-def print_report(outcomes: Sequence[Outcome], seed: str, tell: Callable[[str], None]) -> None:
-    """Prints classes of defects, the table, and the slowest and the largest inputs."""
-    for line in [*defect_lines(outcomes, seed), "", *table_lines(outcomes), "", *extreme_lines(outcomes)]:
-        tell(line)
+def report_lines(outcomes: Sequence[Outcome], seed: str) -> list[str]:
+    """Classes of defects, the table, and the slowest and the largest inputs."""
+    return [*defect_lines(outcomes, seed), "", *table_lines(outcomes), "", *extreme_lines(outcomes)]
 
 
 def defect_lines(outcomes: Sequence[Outcome], seed: str) -> list[str]:
@@ -36,7 +35,9 @@ def defect_lines(outcomes: Sequence[Outcome], seed: str) -> list[str]:
 
 def table_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Targets by outcomes."""
-    lines = [f"{'target':26}" + "".join(f"{kind:>9}" for kind in KINDS) + f"{'ms each':>9}{'most s':>9}{'most MiB':>10}"]
+    lines = [
+        f"{'target':26}" + "".join(f"{kind:>9}" for kind in KINDS) + f"{'ms each':>9}{'most s':>9}{'most MiB':>10}"
+    ]
     for name in [*sorted({outcome.target for outcome in outcomes}), "all"]:
         members = [outcome for outcome in outcomes if name in (outcome.target, "all")]
         counts = Counter(outcome.kind for outcome in members)

@@ -1,7 +1,8 @@
 """Targets that go on with interrupted work: the working folder of `embed`, and a pretraining run with its checkpoint.
 
-An undisturbed run says what must come of them. A changed chunk of vectors must be refused or computed again. Weights and
-the optimiser's state carry no checksum, so for a changed checkpoint the run must end with a whole model or be refused.
+An undisturbed run says what must come of them. A changed chunk of vectors must be refused or computed again. Weights
+and the optimiser's state carry no checksum, so from a changed checkpoint the run must end with a whole model or be
+refused.
 """
 
 import json

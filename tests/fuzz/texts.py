@@ -1,4 +1,4 @@
-"""Targets that read texts by commands: `embed`, `score` and `vocab`, of plain text, JSON lines and CoNLL-U, also gzipped.
+"""Targets that read texts by commands: `embed`, `score`, `vocab`, of plain text, JSON lines and CoNLL-U, also gzipped.
 
 A plain reader, with nothing but Python's own modules, says which sentences a file holds, or that it is no such file.
 `embed` must give each its vectors, `score` each word a row, and `vocab` all words by frequency.
@@ -35,7 +35,8 @@ JSONL = """{"text": "the ferry left at dawn ."}
 {"words": ["naïve", "日本語"]}
 """
 CONLLU = "# sent_id = 1\n" + "".join(
-    f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in (("1-2", "dámelo"), (1, "the"), (2, "ferry"), (3, "left"))
+    f"{number}\t{word}" + "\t_" * 8 + "\n"
+    for number, word in (("1-2", "dámelo"), (1, "the"), (2, "ferry"), (3, "left"))
 )
 CONLLU += "\n" + "1\tnaïve" + "\t_" * 8 + "\n1.1\tgone" + "\t_" * 8 + "\n2\t日本語" + "\t_" * 8 + "\n\n"
 CONTENTS = {"txt": TEXT, "jsonl": JSONL, "conllu": CONLLU}
@@ -137,7 +138,9 @@ def score(kind: str, model: Path, files: Files) -> None:
     for row in rows:
         found.setdefault(row["sentence"], []).append(row["word"])
     sentences = {index: words_of(sentence) for index, sentence in enumerate(expected(kind, files))}
-    if {index: words[1:-1] for index, words in found.items()} != {index: each for index, each in sentences.items() if each}:
+    if {index: words[1:-1] for index, words in found.items()} != {
+        index: each for index, each in sentences.items() if each
+    }:
         raise Wrong("other words than the file's")
 
 
@@ -174,5 +177,7 @@ def make(name: str, kind: str, work: Path) -> Target:
 
 KINDS = ("txt", "jsonl", "conllu", "txt.gz", "jsonl.gz")
 TARGETS = {
-    f"{name}-{kind.replace('.', '-')}": partial(make, name, kind) for name in ("embed", "score", "vocab") for kind in KINDS
+    f"{name}-{kind.replace('.', '-')}": partial(make, name, kind)
+    for name in ("embed", "score", "vocab")
+    for kind in KINDS
 }

@@ -5,6 +5,7 @@ over a pipe when it begins an input and how it ended. This process watches memor
 ends those above the limits, and gives the rest of their batch to others.
 """
 
+import faulthandler
 import gc
 import json
 import os
@@ -38,7 +39,7 @@ class Worker:
         left: inputs that have not ended.
         rest: what it told since the last line break.
         began: when it was last heard of, by the clock and in processor time.
-        bytes: its memory then.
+        bytes: its memory then; without end until it is heard of.
         ended_for: why this process ended it.
     """
 
@@ -49,7 +50,7 @@ class Worker:
     rest: bytes = b""
     began: float = field(default_factory=time.monotonic)
     ticks: int = 0
-    bytes: int = 0
+    bytes: int = 1 << 62
     ended_for: str = ""
 
 
@@ -177,7 +178,8 @@ def forget_peak() -> int:
 
 
 def silence() -> None:
-    """What a worker prints goes nowhere; a message is judged where it is raised."""
+    """What a worker prints goes nowhere; a message is judged where it is raised, and a crash by its signal."""
+    faulthandler.disable()
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)

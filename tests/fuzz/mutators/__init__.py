@@ -63,7 +63,7 @@ def mutate(files: Files, dice: Dice, changeable: Collection[str] = ()) -> Files:
     """
     changed = dict(files)
     for _ in range(dice.choices([1, 2, 3], [7, 2, 1])[0]):
-        name = dice.choice(sorted(changeable or changed))
+        name = dice.choice(sorted(changeable or files))
         content = changed.get(name)
         dice.notes.append(name)
         if content is None or dice.random() < 0.08:

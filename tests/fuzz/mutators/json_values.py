@@ -23,7 +23,21 @@ LITERALS = {
     "a comment": "/* */ 1",
     "python": "None",
 }
-TEXTS = ("", " ", "a\0b", "\x1b[31mred", "é日本", "../x", "/etc/passwd", "C:\\x", "x" * 100_000, "a\nb", "1", "true", "<S>")
+TEXTS = (
+    "",
+    " ",
+    "a\0b",
+    "\x1b[31mred",
+    "é日本",
+    "../x",
+    "/etc/passwd",
+    "C:\\x",
+    "x" * 100_000,
+    "a\nb",
+    "1",
+    "true",
+    "<S>",
+)
 ANYTHING: tuple[Any, ...] = (None, True, False, 0, 1, -1, 1.5, [], {}, [None], {"": None}, [[]], *TEXTS)
 Path = tuple[Any, ...]
 

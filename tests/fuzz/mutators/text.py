@@ -35,7 +35,9 @@ def change_text(content: bytes, dice: Dice) -> bytes:
     """Changes one line, or how all lines end or are encoded."""
     lines = content.split(b"\n")
     place = dice.randrange(len(lines))
-    kind = dice.choose("odd line", "odd line", "within", "lost", "twice", "moved", "joined", "ends", "encoding", "bytes")
+    kind = dice.choose(
+        "odd line", "odd line", "within", "lost", "twice", "moved", "joined", "ends", "encoding", "bytes"
+    )
     if kind == "odd line":
         lines.insert(place, dice.choice(ODD_LINES))
     elif kind == "within":
