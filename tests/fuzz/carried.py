@@ -46,9 +46,9 @@ class Places:
     def compare(self, source: Arrays, tensors: Arrays) -> None:
         """Raises `Wrong` if tensors are not what the arrays say."""
         if all(name in source and source[name].shape == self.shapes[name] for name in self.carried):
-            numbers = np.append(
-                _joined({name: source.get(name, np.zeros(self.shapes[name])) for name in self.shapes}), 0
-            )
+            # Arrays that are not carried may have changed; they keep the others in their places.
+            kept = {name: source[name] if name in self.carried else np.zeros(self.shapes[name]) for name in self.shapes}
+            numbers = np.append(_joined(kept), 0)
             for name, (place, sign) in self.by_name.items():
                 expected = numbers[place] * sign.astype(np.float32)
                 if name not in tensors or not np.array_equal(tensors[name].reshape(-1), expected):

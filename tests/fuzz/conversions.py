@@ -8,22 +8,24 @@ from typing import Any
 
 import archives
 import numpy as np
+import safetensors.numpy
 import torch
 from checkpoints import Arrays, random_checkpoint, write_datasets
 from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
-from safetensors.numpy import load_file
 from tensor_bundles import DTYPE_NUMBERS, header_message, index_file, masked_crc, tensor_message, write_bundle
+from tiny_lm import tiny_lm, tiny_tokenizer_of
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 
 from .carried import Places, compare_fields, distinct, options_of
+from .folders import folder_files
 from .mutators import Files
 from .mutators.arrays import change_array
 from .mutators.dice import Dice
 from .outcomes import Wrong
-from .plain_readers import PlainReader, read_hdf5_plainly, read_torch_plainly, unpacked
+from .plain_readers import PlainReader, read_hdf5_plainly, read_safetensors_plainly, read_torch_plainly, unpacked
 from .target import INPUT, Target
 
 OPTIONS: dict[str, Any] = {
@@ -85,7 +87,7 @@ def conversion(
         convert_source(Path(INPUT, alone or ""), Path("out"), Given(**extra), check=has_new_options and not given)
         tensors = {}
         for path in Path("out").glob("*.safetensors"):
-            tensors |= load_file(path)
+            tensors |= safetensors.numpy.load_file(path)
         try:
             arrays = read_plainly(changed)
         except Exception as error:  # of any library
@@ -247,23 +249,44 @@ def zipped(work: Path) -> Target:
     files = {"model.hdf5": hdf5_bytes(work, character_arrays()), "options.json": json.dumps(OPTIONS).encode()}
     files |= {"meta.json": b'{"corpus": ["none"]}'}
     packed: Files = {"model.zip": archives.write_zip(work / "model.zip", files).read_bytes()}
-    return conversion("zip", packed, unpacked(read_hdf5_plainly, ".zip"), LSTM_FIELDS, alone="model.zip")
+    return conversion("zip", packed, unpacked(read_hdf5_plainly, "model.zip"), LSTM_FIELDS, alone="model.zip")
 
 
 def tarred(work: Path) -> Target:
     """A trained AllenNLP model's archive."""
     packed: Files = {"model.tar.gz": archives.write_tar(work / "model.tar.gz", trained_files()).read_bytes()}
-    return conversion("tar-gz", packed, unpacked(read_torch_plainly, ".tar"), LSTM_FIELDS, alone="model.tar.gz")
+    return conversion("tar-gz", packed, unpacked(read_torch_plainly, "model.tar.gz"), LSTM_FIELDS, alone="model.tar.gz")
 
 
 def tarred_bz2(work: Path) -> Target:
     """ELMoForManyLangs' files in another archive."""
     content = archives.write_tar(work / "many.tar.bz2", manylangs_files(), "bz2").read_bytes()
-    read = unpacked(read_torch_plainly, ".tar")
+    read = unpacked(read_torch_plainly, "many.tar.bz2")
     return conversion("tar-bz2", {"many.tar.bz2": content}, read, MANYLANGS_FIELDS, alone="many.tar.bz2")
 
 
+def write_back(work: Path) -> Target:
+    """A saved folder, written as AllenNLP's files again."""
+    model = tiny_lm()
+    state = distinct({name: tensor.numpy() for name, tensor in model.state_dict().items() if "mixes" not in name})
+    state["elmo.token_encoder.embedding.weight"][0] = 0  # the padding's, which the format has no place for
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()}, strict=False)
+    files = folder_files(work, model, tiny_tokenizer_of(model, work))
+    learned: list[Places] = []
+
+    def run(changed: Files) -> None:
+        folder_to_allennlp(Path(INPUT), Path("out"))
+        written = read_hdf5_plainly({path.name: path.read_bytes() for path in Path("out").glob("*.hdf5")})
+        tensors = read_safetensors_plainly(changed)
+        if not learned:
+            learned.append(Places(tensors, written))
+        learned[0].compare(tensors, written)
+
+    return Target("write-back", files, run)
+
+
 TARGETS = {
+    "write-back": write_back,
     "allennlp": allennlp,
     "words": words,
     "dump": dump,

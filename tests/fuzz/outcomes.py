@@ -21,8 +21,10 @@ MAX_SECONDS, MAX_BYTES = 20.0, 1 << 30
 ROOT = Path(__file__).parents[2]
 # Advice that must never be given, and confessions that the result is wrong.
 FORBIDDEN = ("Traceback", "weights_only=False", "object at 0x", "please open an issue", "Please report", "above report")
-NAMED = re.compile(r"`[^`]+`|\w+\.\w+\.\w+")
+# A field, a tensor, a file.
+NAMED = re.compile(r"`[^`]+`|\w+\.\w+\.\w+|\w\.(json|safetensors|txt|hdf5)\b|\binput/\w")
 MAX_DETAIL = 400
+FUZZER = "tests/fuzz/"
 
 
 class Refusal(Exception):
@@ -70,6 +72,8 @@ def judge(error: BaseException, names: Iterable[str], *, is_foreign: bool = Fals
     if isinstance(error, Wrong):
         return DEFECT, f"wrong result: {re.sub(r'[0-9]+', 'N', text)[:60]}", text[:MAX_DETAIL]
     place, is_ours = place_of(error)
+    if place.startswith(FUZZER) and not isinstance(error, Refusal):
+        return BROKEN, f"{type(error).__name__} at {place}", text[:MAX_DETAIL]
     if is_foreign and not is_ours and isinstance(error, Exception):
         return REFUSED, "", text[:MAX_DETAIL]
     if type(error) not in (*OURS, Refusal):
@@ -107,7 +111,8 @@ def place_of(error: BaseException) -> tuple[str, bool]:
     ]
     if not ours:
         inner = frames[-1] if frames else None
-        return (f"{Path(inner.filename).name}:{inner.name}" if inner else "?"), False
+        folder = FUZZER if inner and Path(inner.filename).is_relative_to(ROOT / FUZZER) else ""
+        return (f"{folder}{Path(inner.filename).name}:{inner.name}" if inner else "?"), False
     number, frame = ours[-1]
     behind = f" > {frames[-1].name}" if number + 1 < len(frames) else ""
     return f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}{behind}", True

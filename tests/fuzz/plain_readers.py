@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import h5py
+import safetensors.numpy
 import torch
 from checkpoints import Arrays
 
@@ -44,23 +45,32 @@ def read_torch_plainly(files: Files) -> Arrays:
     }
 
 
-def unpacked(read_plainly: PlainReader, end: str) -> PlainReader:
-    """Reads the files in the only archive, by the last parts of their names."""
+def read_safetensors_plainly(files: Files) -> Arrays:
+    """Every tensor of every safetensors file."""
+    arrays: Arrays = {}
+    for name, content in files.items():
+        if name.endswith(".safetensors") and content is not None:
+            arrays |= safetensors.numpy.load(content)
+    return arrays
+
+
+def unpacked(read_plainly: PlainReader, name: str) -> PlainReader:
+    """Reads the files in the archive `name`, by the last parts of their names."""
 
     def read(files: Files) -> Arrays:
-        (content,) = (content for content in files.values() if content is not None)
+        content = files[name] or b""
         inside: dict[str, bytes | None] = {}
-        if end == ".zip":
+        if content.startswith(b"PK"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                inside = {name: archive.read(name) for name in archive.namelist()}
+                inside = {member: archive.read(member) for member in archive.namelist()}
         else:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 for member in archive:
                     file = archive.extractfile(member)
                     inside[member.name] = file.read() if file else None
-        hostile = [name for name in inside if HOSTILE.search(name)]
+        hostile = [member for member in inside if HOSTILE.search(member)]
         if hostile:
             raise ValueError(f"{hostile[0]!r} is no name of a file inside")
-        return read_plainly({name.rpartition("/")[2]: content for name, content in inside.items()})
+        return read_plainly({member.rpartition("/")[2]: data for member, data in inside.items()})
 
     return read

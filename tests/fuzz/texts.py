@@ -114,20 +114,20 @@ def words_of(sentence: Sentence) -> list[str]:
     return sentence.split() if isinstance(sentence, str) else sentence
 
 
-def embed(kind: str, model: Path, files: Files, known: dict[str, np.ndarray]) -> None:
-    """Runs `embed`; `known` gets the vectors of the sentences of the first call."""
+def embed(kind: str, model: Path, files: Files, known: dict[tuple[str, ...], np.ndarray]) -> None:
+    """Runs `embed`; `known` gets the vectors of the first call's sentences."""
     call("embed", model, f"{INPUT}/x.{kind}", "-o", "out.hdf5", "--split-into-words", "--layers", "average")
-    sentences = expected(kind, files)
+    sentences, is_first = expected(kind, files), not known
     with h5py.File("out.hdf5") as file:
         if len(file) - 1 != len(sentences):
             raise Wrong(f"{len(file) - 1} vectors of {len(sentences)} sentences")
         for index, sentence in enumerate(sentences):
             vectors, words = file[str(index)][()], words_of(sentence)
-            is_other = " ".join(words) in known and not np.allclose(vectors, known[" ".join(words)], rtol=0, atol=1e-5)
+            is_other = tuple(words) in known and not np.allclose(vectors, known[tuple(words)], rtol=0, atol=1e-5)
             if len(vectors) != len(words) or not np.isfinite(vectors).all() or is_other:
                 raise Wrong(f"other vectors of sentence {index}")
-            if not known or index:
-                known.setdefault(" ".join(words), vectors)
+            if is_first:
+                known[tuple(words)] = vectors
 
 
 def score(kind: str, model: Path, files: Files) -> None:

@@ -85,7 +85,7 @@ def change_member(parent: Any, key: Any, root: Any, dice: Dice) -> None:
 
 def replacement(value: Any, dice: Dice) -> Any:
     """Another value: sometimes of any type, mostly of the same and wrong but plausible."""
-    if dice.random() < 0.3:
+    if value is None or dice.random() < 0.3:
         return dice.choice(ANYTHING)
     if isinstance(value, bool):
         return dice.choice([not value, int(value), str(value), None])
