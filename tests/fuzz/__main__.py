@@ -1,6 +1,7 @@
 """`python -m tests.fuzz`: runs the fuzzer, from the root of the repository."""
 
 import argparse
+import os
 import sys
 import time
 import warnings
@@ -11,15 +12,20 @@ def main() -> int:
     """Runs inputs and prints a report; 1 if there was a defect."""
     arguments = parsed()
     warnings.simplefilter("ignore")
+    os.environ["TQDM_DISABLE"] = "1"
     # Heavy, so after the arguments are known to be legal.
     from .campaign import chosen, deal, prepared, run_batches
     from .outcomes import BROKEN, DEFECT
     from .report import report_lines
 
-    names = chosen([arguments.only.partition(":")[0]] if arguments.only else arguments.targets)
+    name, _, number = (arguments.only or "").partition(":")
+    try:
+        names, index = chosen([name] if name else arguments.targets), int(number or 0)
+    except ValueError as error:
+        sys.exit(f"Error: {error}")
     with prepared(names) as (targets, outcomes):
         if arguments.only:
-            return show(targets[names[0]], arguments.seed, int(arguments.only.partition(":")[2]), arguments.save)
+            return show(targets[names[0]], arguments.seed, index, arguments.save)
         batches = deal(names, arguments.count)
         total, began = sum(len(indices) for _, indices in batches), time.monotonic()
         for outcome in run_batches(targets, batches, arguments.seed, arguments.jobs):
