@@ -124,11 +124,14 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
         special_tokens = _special_tokens(self._codec, kwargs)
-        backend = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING)))
+        # Given as an argument, transformers would copy it, which takes as long as all the rest.
+        self._tokenizer = Tokenizer(
+            models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING))
+        )
         kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
         kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter}
-        super().__init__(tokenizer_object=backend, **(special_tokens | kwargs))
-        # Last, because transformers copies the backend, and that compiles the word patterns again.
+        super().__init__(**(special_tokens | kwargs))
+        # Last, because transformers would put a pattern of its own in place of that of a large vocabulary.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
     @classmethod

@@ -14,7 +14,7 @@ Glossary: N words, C characters per word (50 in the published models).
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -92,12 +92,12 @@ class VocabularyCodec:
     id_shape: tuple[int, ...] = ()
     boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
-    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+    def __init__(self, vocabulary: dict[str, int]) -> None:
         """Takes ids by word, with `<pad>` at 0; raises ValueError without `<pad>`, `<S>`, `</S>` or `<UNK>`."""
         missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
         if missing:
             raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
-        self.symbols = dict(vocabulary)
+        self.symbols = vocabulary
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 
     @property
