@@ -67,12 +67,15 @@ def show(target: object, seed: str, index: int, save: Path | None) -> int:
     from .target import Target, changed_input, run_input, write_files
 
     assert isinstance(target, Target)
+    files, dice = changed_input(target, seed, index)
+    tell(f"changed: {': '.join(dice.notes)}")
+    sys.stdout.flush()  # what follows may end this process
     if save is not None:
-        write_files(save, changed_input(target, seed, index)[0])
+        write_files(save, files)
     with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as folder:
         outcome = run_input(target, seed, index, Path(folder), is_explained=True)
-    tell(f"{target.name}:{index} with seed {seed}: {outcome.kind} {outcome.where}")
-    tell(f"changed: {outcome.notes}\n{outcome.detail}\n{outcome.seconds:.1f} s, {outcome.bytes >> 20:,} MiB")
+    tell(f"{target.name}:{index} with seed {seed}: {outcome.kind} {outcome.where}\n{outcome.detail}")
+    tell(f"{outcome.seconds:.1f} s, {outcome.bytes >> 20:,} MiB")
     return int(outcome.kind in (DEFECT, BROKEN))
 
 

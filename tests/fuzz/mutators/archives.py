@@ -41,7 +41,7 @@ HOSTILE_NAMES = (
 )
 MANY = 20_000
 # Errors of Python's modules for archives on damaged bytes.
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
+DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError)
 
 
 def change_members(members: Members, dice: Dice, change: ChangeByName) -> Members:

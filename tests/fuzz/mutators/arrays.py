@@ -19,9 +19,9 @@ from .raw import change_bytes, overwrite_number
 
 Arrays = dict[str, np.ndarray]
 NAMES = ("unknown", "", "a\0b", "é日本", "../x", "a/b/c", "\x1b[31m", "x" * 300)
-# An hdf5 file holds one chunk of zeros of this shape, 2.5 GB, in half a megabyte.
+# One chunk of an hdf5 file: 2.5 GB of zeros in 2.5 MB, even if the dataset needs a few bytes of it.
 BOMB_SHAPE = (25_000, 25_000)
-DEPTH = 1_500
+NESTED, DEPTH = "nested", 2_500
 
 
 def change_array(array: np.ndarray, dice: Dice) -> np.ndarray:
@@ -48,6 +48,8 @@ def change_hdf5(content: bytes, dice: Dice) -> bytes:
     file_bytes = io.BytesIO(content)
     try:
         with h5py.File(file_bytes, "r+") as file:
+            if NESTED in file:  # visiting it takes long
+                raise KeyError
             names: list[str] = []
             file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
             change_datasets(file, dice.choice(names), dice)
@@ -89,16 +91,19 @@ def change_datasets(file: h5py.File, name: str, dice: Dice) -> None:
         layout[...] = h5py.VirtualSource("outside.hdf5", name, array.shape)
         file.create_virtual_dataset(name, layout)
     elif kind == "bomb":
-        add_bomb(file, name, dice.choice([True, False]))
+        shape = dice.choice([array.shape, BOMB_SHAPE]) if array.ndim else BOMB_SHAPE
+        add_bomb(file, name, shape, is_written=dice.random() < 0.7)
     elif kind == "nested":
-        file.create_group("/".join(["g"] * DEPTH))
+        file.create_group(NESTED + "/g" * DEPTH)
 
 
-def add_bomb(file: h5py.File, name: str, is_written: bool) -> None:
+def add_bomb(file: h5py.File, name: str, shape: tuple[int, ...], is_written: bool) -> None:
     """A dataset of one chunk of zeros, of many bytes when it is read; or one that has no bytes at all."""
-    dataset = file.create_dataset(name, BOMB_SHAPE, "f4", chunks=BOMB_SHAPE, compression="gzip")
+    rank = len(shape)
+    chunk = (1,) * (rank - 2) + BOMB_SHAPE if rank > 1 else (BOMB_SHAPE[0] * BOMB_SHAPE[1],)
+    dataset = file.create_dataset(name, shape, "f4", maxshape=(None,) * rank, chunks=chunk, compression="gzip")
     if is_written:
-        dataset.id.write_direct_chunk((0, 0), deflated_zeros(4 * BOMB_SHAPE[0] * BOMB_SHAPE[1]))
+        dataset.id.write_direct_chunk((0,) * rank, deflated_zeros(4 * BOMB_SHAPE[0] * BOMB_SHAPE[1]))
 
 
 def deflated_zeros(size: int) -> bytes:
