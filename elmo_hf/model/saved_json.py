@@ -4,23 +4,27 @@ import json
 import os
 from typing import Any
 
-MOST_JSON_BYTES = 2**25
+MOST_JSON_BYTES = 2**23
+MOST_JSON_PARTS = 10**6
 MOST_JSON_DEPTH = 50
 
 
-def read_json(path: str | os.PathLike) -> dict[str, Any]:
-    """Reads a file that holds one JSON object.
+def read_json(path: str | os.PathLike, most_bytes: int = MOST_JSON_BYTES) -> dict[str, Any]:
+    """Reads a file of at most `most_bytes` that holds one JSON object.
 
     Raises:
         OSError: if the file is not there or cannot be read.
         ValueError: naming the file, if it is too large, nested too deeply, not JSON or not an object.
     """
     size = os.path.getsize(path)
-    if size > MOST_JSON_BYTES:
-        raise ValueError(f"{path} must have at most {MOST_JSON_BYTES:,} bytes, found {size:,}.")
+    if size > most_bytes:
+        raise ValueError(f"{path} must have at most {most_bytes:,} bytes, found {size:,}.")
     try:
         with open(path, encoding="utf-8") as file:
-            content = json.load(file)
+            text = file.read()
+        if text.count("{") + text.count("[") > MOST_JSON_PARTS:
+            raise ValueError(f"more than {MOST_JSON_PARTS:,} lists and objects")
+        content = json.loads(text)
         if not isinstance(content, dict):
             raise ValueError(f"expected one JSON object, found {type(content).__name__}")
         _check_depth(content)

@@ -11,7 +11,7 @@ from transformers.utils import logging
 
 from ..model.config_fields import WHOLE, is_list, is_whole, refuse_misspelt, shorten, unknown_name
 from ..model.saved_json import read_json
-from .word_codec import most_ids
+from .word_codec import MOST_VOCABULARY_BYTES, most_ids
 
 logger = logging.get_logger(__name__)
 
@@ -138,7 +138,7 @@ def check_tokenizer_files(files: Mapping[str, str | None]) -> None:
 
 def read_vocabulary_in(path: str) -> dict[str, int]:
     """The ids by name in a `tokenizer.json`; raises ValueError naming the file and the field if they are damaged."""
-    content = read_json(path)
+    content = read_json(path, MOST_VOCABULARY_BYTES)
     tokens = content.get("added_tokens")
     is_legal = is_list(tokens) and all(
         isinstance(token, dict)

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoConfig
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel
-from elmo_hf.model import configuration_elmo, saved_json
+from elmo_hf.model import configuration_elmo
 from elmo_hf.model.config_fields import WHOLE
 
 SMALL: dict[str, Any] = {"projection_size": 4, "cell_size": 5, "char_filters": [[1, 3]]}
@@ -133,12 +133,12 @@ def test_an_error_in_a_saved_config_names_the_file(fields: dict[str, Any], messa
         (b"[]", "is damaged: expected one JSON object, found list"),
         (b'{"a": 1', "is damaged: Expecting ',' delimiter"),
         (b'{"a": "\xff"}', "is damaged: 'utf-8' codec"),
-        (b'{"a": 1}' + b" " * 100, "must have at most 100 bytes, found 108"),
+        (b'{"a": 1}' + b" " * 2**23, "must have at most 8,388,608 bytes, found 8,388,616"),
+        (b'{"a": [' + b"[]," * 10**6 + b"1]}", "is damaged: more than 1,000,000 lists and objects"),
     ],
-    ids=["nested", "nested and whole", "list", "cut", "not UTF-8", "large"],
+    ids=["nested", "nested and whole", "list", "cut", "not UTF-8", "large", "many"],
 )
 def test_a_damaged_config_is_named(content: bytes, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_json, "MOST_JSON_BYTES", 100 if len(content) == 108 else 10**6)
     (folder / "config.json").write_bytes(content)
     with pytest.raises(ValueError, match=f"^{folder}/config.json {message}"):
         ElmoConfig.from_pretrained(folder)
