@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from elmo_hf.share.foreign_text import printable
+
 MAX_QUOTE = 200
 MAX_LISTED = 20
 
@@ -21,8 +23,8 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text, cut after `MAX_QUOTE` characters."""
-    return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}..."
+    """A text that a terminal can show, cut after `MAX_QUOTE` characters."""
+    return printable(text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}...")
 
 
 def listed(names: Iterable[object], separator: str = ", ") -> str:

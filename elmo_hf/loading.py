@@ -50,7 +50,7 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
 
 
 def _list(names: list[str]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return ", ".join(f"`{name}`" for name in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _strange(unexpected: Iterable[str], model_class: str, saved_classes: Sequence[str]) -> list[str]:

@@ -242,7 +242,7 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
             words_file=None if reads_words else path,
         )
     except (OSError, ValueError) as error:
-        raise ConversionError(f"{vocabulary}: {error}") from error
+        raise ConversionError(str(error)) from error
     num_words = tokenizer.num_word_classes
     if reads_words and num_words is not None and num_words >= config.vocab_size:
         raise ConversionError(

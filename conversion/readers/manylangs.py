@@ -105,7 +105,7 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
             vocab=symbols,
         )
     except ValueError as error:
-        raise ConversionError(f"the lexicons of {source.path}: {error}") from error
+        raise ConversionError(f"the lexicons char.dic and word.dic of {source.path}: {error}") from error
     used = ["token_embedder.pkl", "encoder.pkl", *["char.dic"] * bool(characters), *["word.dic"] * bool(words)]
     softmax = ("classifier.pkl, the language model's softmax, is not carried.",) * ("classifier.pkl" in source.files)
     return Checkpoint(

@@ -124,7 +124,7 @@ def read_header(file: str) -> dict[str, tuple[tuple[int, ...], str]]:
             slices = {name: tensors.get_slice(name) for name in tensors.keys()}
             return {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
     except SafetensorError as error:
-        raise ValueError(f"{file} is damaged: {error}.") from error
+        raise ValueError(f"{file} is damaged: {shorten(str(error))}.") from error
 
 
 def _check_index(path: str) -> None:

@@ -23,7 +23,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType, logging
 
-from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS
+from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS, shorten
 from ..model.configuration_elmo import save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
@@ -58,7 +58,7 @@ def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kw
     fixed = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
     for name, token in fixed.items():
         if str(kwargs.get(name, token)) != token:
-            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {kwargs[name]!r}.")
+            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {shorten(kwargs[name])}.")
     for name in ("add_bos_token", "add_eos_token"):
         if not kwargs.get(name, True):
             raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
@@ -102,7 +102,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         vocabulary = pop_vocabulary(kwargs, is_needed=token_encoder != "char_cnn" or alphabet != "bytes")
         for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
             if value not in legal:
-                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r}.")
+                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {shorten(value)}.")
         require_length(max_word_length)
         self._codec: CharacterCodec | VocabularyCodec | CodePointCodec
         if alphabet == "code_points":

@@ -94,9 +94,7 @@ class VocabularyCodec:
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
         """Takes ids by word, with `<pad>` at 0; raises ValueError without `<pad>`, `<S>`, `</S>` or `<UNK>`."""
-        missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
-        if missing:
-            raise ValueError(f"the vocabulary lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
+        _require_words(vocabulary, "the vocabulary")
         self.symbols = vocabulary
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 
@@ -133,7 +131,7 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8, too large, or repeats most words."""
+    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8, too large, or lacks words."""
     size = os.path.getsize(path)
     if size > MOST_VOCABULARY_BYTES:
         raise ValueError(f"{path} must have at most {MOST_VOCABULARY_BYTES:,} bytes, found {size:,}.")
@@ -142,10 +140,17 @@ def read_vocabulary_file(path: str) -> dict[str, int]:
             vocabulary = read_vocabulary(lines)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
+    _require_words(vocabulary, f"{path}: the vocabulary")
     num_lines, num_words = max(vocabulary.values()), len(vocabulary)
     if num_lines > most_ids(num_words):
         raise ValueError(f"{path} must hold one word a line, found only {num_words - 1} words in {num_lines} lines.")
     return vocabulary
+
+
+def _require_words(vocabulary: dict[str, int], what: str) -> None:
+    missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
+    if missing:
+        raise ValueError(f"{what} lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
 
 
 def most_ids(num_words: int) -> int:

@@ -238,5 +238,7 @@ def test_language_model_that_lacks_its_softmax_is_not_exported(tiny_lm_folder: P
     (tmp_path / "source" / "config.json").write_bytes((tiny_lm_folder / "config.json").read_bytes())
     shard = (tiny_lm_folder / "model-00001-of-00002.safetensors").read_bytes()
     (tmp_path / "source" / "model.safetensors").write_bytes(shard)
-    with pytest.raises(ConversionError, match=r"lacks softmax\.bias, softmax\.weight, which would be random numbers"):
+    with pytest.raises(
+        ConversionError, match=r"lacks `softmax\.bias`, `softmax\.weight`, which would be random numbers"
+    ):
         folder_to_allennlp(tmp_path / "source", tmp_path / "to")

@@ -178,7 +178,7 @@ def test_a_weight_that_no_elmo_has_is_refused_by_commands(tiny_model: ElmoModel,
     assert load_complete(tmp_path, num_output_representations=1) is not None
     path = tmp_path / "model.safetensors"
     save_file(load_file(path) | {"elmp.x": torch.zeros(1)}, path, metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"holds elmp\.x, which the model of its config.json does not have"):
+    with pytest.raises(ValueError, match=r"holds `elmp\.x`, which the model of its config.json does not have"):
         load_complete(tmp_path)
 
 
@@ -188,7 +188,9 @@ def test_a_part_that_the_config_switched_off_is_refused(tiny_model: ElmoModel, t
     path = tmp_path / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"use_crf": False}
     path.write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"holds crf.end, crf.start, crf.transitions, which the model of its config"):
+    with pytest.raises(
+        ValueError, match=r"holds `crf.end`, `crf.start`, `crf.transitions`, which the model of its config"
+    ):
         load_complete(tmp_path, ElmoForTokenClassification)
 
 
