@@ -19,7 +19,7 @@ from h5py import h5o, h5z
 from elmo_hf.guarded_file import GuardedFile
 
 from .errors import ConversionError, shortened
-from .limits import MAX_ARRAYS, MAX_CHUNKS, MAX_GROUPS, refuse_bomb
+from .limits import MAX_ARRAYS, MAX_CHUNK, MAX_CHUNKS, MAX_GROUPS, refuse_bomb
 
 CHECKSUM_SIZE = 4
 FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32}
@@ -139,6 +139,8 @@ def _check_chunks(item: h5py.Dataset, file_size: int, where: str) -> None:
     if not FILTERS.issuperset(filters) or len(set(filters)) < len(filters):
         raise ConversionError(f"{where} must be stored plain or packed by gzip; run `h5repack -f NONE` on the file.")
     size = math.prod(item.chunks) * item.dtype.itemsize
+    if size > MAX_CHUNK:
+        raise ConversionError(f"{where} has chunks of {size:,} bytes; at most {MAX_CHUNK:,} are read.")
     for place in itertools.product(*_starts(item)):
         info = item.id.get_chunk_info_by_coord(place)
         if info.byte_offset is None:  # never written, so it holds the fill value

@@ -13,7 +13,7 @@ from .errors import ConversionError
 
 MAX_RATIO = 100
 ALLOWANCE = 16 << 20  # bytes that any file may unpack to
-MAX_GROWTH = 512 << 20  # bytes that unpacking may add to those of the file
+MAX_GROWTH = 256 << 20  # bytes that unpacking may add to those of the file
 MAX_JSON = 4 << 20  # bytes of an options file
 MAX_DEPTH = 50  # lists and objects in each other in JSON
 MAX_TEXT = 64 << 20  # bytes of a list of words
@@ -26,6 +26,7 @@ MAX_GROUPS = 32  # in each other, in an hdf5 file
 MAX_ARRAYS = 10_000  # arrays of a checkpoint, and groups of an hdf5 file
 MAX_AXES = 8
 MAX_CHUNKS = 100_000  # of all arrays of an hdf5 file
+MAX_CHUNK = 128 << 20  # bytes of one of them
 MAX_PICKLE = 2 << 20  # bytes that name the tensors of a file of torch
 MAX_SIZE = 1_000_000  # of one dimension in the options
 MAX_LAYERS = 1_000  # also of highways and filters

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConversionError, quoted, shortened
-from ..limits import MAX_ARRAYS, MAX_AXES, MAX_PICKLE, refuse_bomb
+from ..limits import MAX_ARRAYS, MAX_AXES, MAX_PICKLE
 from ..zips import MAGIC as ZIP_MAGIC
 from ..zips import open_zip
 from .pickles import Call, ForeignName, Name, Stored, read_pickle
@@ -30,7 +30,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "Float": np.dtype("<f4"),
     "Double": np.dtype("<f8"),
     "Half": np.dtype("<f2"),
-    "BFloat16": np.dtype("<u2"),  # NumPy has no such type; `_array` makes float32 of it
+    "BFloat16": np.dtype("<u2"),  # NumPy has no such type; `_arrays` makes float32 of it
     "Long": np.dtype("<i8"),
     "Int": np.dtype("<i4"),
     "Short": np.dtype("<i2"),
@@ -186,34 +186,29 @@ def _tensors(state: Any, path: Path) -> dict[str, Call]:
 def _arrays(tensors: dict[str, Call], read: Read, path: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     numbers: dict[Storage, np.ndarray] = {}
-    so_far, size = 0, path.stat().st_size
     for name, tensor in tensors.items():
         storage = Storage.of(tensor)
         if storage not in numbers:
-            numbers[storage] = read(storage)
-        arrays[name] = _array(tensor, storage, numbers[storage], f"{path}: `{shortened(name)}`")
-        so_far += arrays[name].nbytes
-        refuse_bomb(so_far, size, str(path))
+            stored = read(storage)
+            is_bfloat16 = storage.kind == "BFloat16"
+            numbers[storage] = (stored.astype(np.uint32) << 16).view(np.float32) if is_bfloat16 else stored
+        arrays[name] = _array(tensor, numbers[storage], f"{path}: `{shortened(name)}`")
     return arrays
 
 
-def _array(tensor: Call, storage: Storage, numbers: np.ndarray, where: str) -> np.ndarray:
+def _array(tensor: Call, numbers: np.ndarray, where: str) -> np.ndarray:
     _, start, shape, strides, *_ = tensor.arguments
     lengths_are_equal = isinstance(shape, tuple) and isinstance(strides, tuple) and len(shape) == len(strides)
     if not lengths_are_equal or len(shape) > MAX_AXES or not all(map(_is_count, (start, *shape, *strides))):
         raise ValueError(f"{where} has the shape {quoted(shape)} and the strides {quoted(strides)}")
     # Strides of 0 let a tensor of any size repeat a few stored numbers.
-    if math.prod(shape) > storage.count:
+    if math.prod(shape) > len(numbers):
         raise ConversionError(f"{where} has shape {shape}, more numbers than the file holds.")
     size = numbers.itemsize
-    byte_strides = [size * stride for stride in strides]
     try:
-        array = np.ndarray(shape, numbers.dtype, numbers.data, size * start, byte_strides)
+        return np.ndarray(shape, numbers.dtype, numbers.data, size * start, [size * stride for stride in strides])
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{where} lies outside of its numbers") from error
-    if storage.kind != "BFloat16":
-        return array
-    return (array.astype(np.uint32) << 16).view(np.float32)
 
 
 def _is_count(value: Any) -> bool:

@@ -157,6 +157,7 @@ def render_card(
         conversion=conversion,
         run=run,
         num_softmax_words=None if config is None else config.num_softmax_words,
+        printable=printable,
         markdown=markdown,
         code_span=code_span,
         string_literal=string_literal,

@@ -59,6 +59,11 @@ def one_large_chunk(file: h5py.File) -> None:
     chunk(file, (261, 4), (30_720, 30_720), content, maxshape=(None, None), compression="gzip")
 
 
+def long_chunk(file: h5py.File) -> None:
+    file["noise"] = np.ones(1 << 20)
+    chunk(file, (261, 4), ((8 << 20) + 1, 4), b"x", maxshape=(None, None), compression="gzip")
+
+
 def chunk_longer_than_said(file: h5py.File) -> None:
     chunk(file, (261, 4), (261, 4), zeros_deflated(4 << 30), compression="gzip")
 
@@ -186,8 +191,9 @@ def many_mixes() -> bytes:
 
 def one_storage_many_times() -> bytes:
     state = torch.load(io.BytesIO(trained()["weights.th"]), weights_only=True)
-    table = torch.ones(2048, 1024)
-    return state_bytes(dict(state) | {f"copy{number}": table for number in range(2000)})
+    table = torch.ones(1 << 20)
+    lstms = {name: table[: value.numel()].view(value.shape) for name, value in state.items() if "_layer_" in name}
+    return state_bytes(dict(state) | lstms | {f"copy{number}": table for number in range(5000)})
 
 
 def save_directory() -> dict[str, bytes]:
@@ -233,6 +239,10 @@ HOSTILE: dict[str, tuple[Maker, str]] = {
     "hdf5, chunk longer than said": (
         with_hdf5(chunk_longer_than_said),
         "`char_embed` has a chunk that does not unpack to its 4,176 bytes; get the file again.",
+    ),
+    "hdf5, long chunk": (
+        with_hdf5(long_chunk),
+        "`char_embed` has chunks of 134,217,744 bytes; at most 134,217,728 are",
     ),
     "hdf5, filters in a row": (
         with_hdf5(filters_in_a_row),
@@ -311,7 +321,10 @@ HOSTILE: dict[str, tuple[Maker, str]] = {
         "x.th holds more than 10,000 tensors, or names that take more than 2,097,152 bytes; it is not read.",
     ),
     "torch, many tensors": (with_file("weights.th", many_mixes, trained), "weights.th holds more than 10,000 tensors"),
-    "torch, one storage": (with_file("weights.th", one_storage_many_times, trained), f"{NO_CHECKPOINT} unpacked."),
+    "torch, one storage": (
+        with_file("weights.th", one_storage_many_times, trained),
+        "in the same place; an ELMo shares no weights.",
+    ),
     "checkpoint, blank record": (
         with_file("checkpoint", lambda: b"\n" * (1 << 20), save_directory),
         "checkpoint must name the checkpoint as `model_checkpoint_path: ",
