@@ -1,11 +1,13 @@
 """The error that users of the conversion see, and how it quotes what a file says."""
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 from elmo_hf.share.foreign_text import printable
 
 MAX_QUOTE = 200
 MAX_LISTED = 20
+MAX_CHARACTERS = 1000
 
 
 class ConversionError(Exception):
@@ -28,7 +30,8 @@ def shortened(text: str) -> str:
 
 
 def listed(names: Iterable[object], separator: str = ", ") -> str:
-    """The first `MAX_LISTED` names, and how many more there are."""
-    texts = [str(name) for name in names]
-    more = f"{separator}and {len(texts) - MAX_LISTED:,} more" if len(texts) > MAX_LISTED else ""
-    return separator.join(map(shortened, texts[:MAX_LISTED])) + more
+    """The first `MAX_LISTED` names, as far as a message has room for them, and how many more there are."""
+    texts = [shortened(str(name)) for name in names]
+    num_listed = max(1, sum(number <= MAX_CHARACTERS for number in accumulate(map(len, texts[:MAX_LISTED]))))
+    more = f"{separator}and {len(texts) - num_listed:,} more" if len(texts) > num_listed else ""
+    return separator.join(texts[:num_listed]) + more

@@ -197,7 +197,9 @@ def _arrays(tensors: dict[str, Call], read: Read, path: Path) -> dict[str, np.nd
 
 
 def _array(tensor: Call, numbers: np.ndarray, where: str) -> np.ndarray:
-    _, start, shape, strides, *_ = tensor.arguments
+    _, start, shape, strides, *others = tensor.arguments
+    if len(others) > 2 and others[2]:  # signs to be turned when the numbers are read
+        raise ValueError(f"{where} is a view with the metadata {quoted(others[2])}")
     lengths_are_equal = isinstance(shape, tuple) and isinstance(strides, tuple) and len(shape) == len(strides)
     if not lengths_are_equal or len(shape) > MAX_AXES or not all(map(_is_count, (start, *shape, *strides))):
         raise ValueError(f"{where} has the shape {quoted(shape)} and the strides {quoted(strides)}")

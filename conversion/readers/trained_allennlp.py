@@ -36,6 +36,10 @@ from .torch_layout import cnn_rules, lstm_rules, projection_rules
 WEIGHTS = ("weights.th", "best.th")
 BILM = "_elmo_lstm."
 CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
+# Arrays that must all have a place in the model, else the options are those of another one.
+OF_THE_BILM = tuple(
+    f"{BILM}{part}" for part in ("_elmo_lstm.", *(f"_token_embedder.{part}" for part in ("char_conv_", "_highways.")))
+)
 # Arguments of the ELMo in the training's configuration.
 TRAINING_OPTIONS = (
     Option(("dropout",), "representation_dropout", RATE, default=0.5),
@@ -81,7 +85,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     config = _config(options, str(options_path), arrays, fields)
     rules = trained_rules(config)
     known = {rule.source for rule in rules}
-    carried = {key: array for key, array in arrays.items() if key in known or key.startswith(f"{BILM}_elmo_lstm.")}
+    carried = {key: array for key, array in arrays.items() if key in known or key.startswith(OF_THE_BILM)}
     left = [key for key in state if not key.startswith(prefix)] + [prefix + key for key in arrays if key not in carried]
     bilm = {key.removeprefix(BILM): array for key, array in arrays.items()}
     return Checkpoint(

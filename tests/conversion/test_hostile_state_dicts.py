@@ -116,6 +116,10 @@ NO_STATES = {
     "nothing": (lambda: state_bytes({}), "must hold tensors by name, found dict."),
     "numbers": (lambda: state_bytes({3: torch.ones(2)}), "must hold tensors by name, found dict."),
     "nested": (lambda: state_bytes({"model": {"w": torch.ones(2)}}), "`model` must be a dense tensor, found dict."),
+    "negative view": (
+        lambda: state_bytes({"w": torch.ones(2, dtype=torch.complex64).conj().imag}),
+        "`w` is a view with the metadata {'neg': True}",
+    ),
     "sparse": (
         lambda: state_bytes({"w": torch.eye(3).to_sparse()}),
         "task.th holds torch._utils._rebuild_sparse_tensor, which is not a tensor. A pickle can run code, so it is not",

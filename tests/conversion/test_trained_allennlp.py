@@ -211,7 +211,13 @@ SECOND = {f"second.{name}": tensor for name, tensor in golden_state(CASE).items(
 LSTM = f"{PREFIX}_elmo_lstm._elmo_lstm."
 WORD_OPTIONS = b'{"lstm": {"dim": 4, "projection_dim": 3}}'
 NO_ELMO = {"encoder.weight": torch.ones(2), "encoder.bias": torch.ones(2), "decoder.weight": torch.ones(2)}
+WITHOUT_HIGHWAYS = json.loads((FIXTURES / CASE / "options.json").read_text())
+del WITHOUT_HIGHWAYS["char_cnn"]["n_highway"]
 FAULTS = {
+    "a lost key of the options": (
+        put(FTA, json.dumps(WITHOUT_HIGHWAYS).encode()),
+        "unknown: `_elmo_lstm._token_embedder._highways._layers.0.weight` ",
+    ),
     "no options": (drop(FTA), "holds no options files of ELMo (the training read '/home/them/options.json'), and"),
     "several options": (put("fta/other.options_file", b"{}"), "holds 2 options files of ELMo (the training read"),
     "no configuration": (lambda files: [files.pop(FTA), files.pop("config.json")], "no options files of ELMo, and"),
