@@ -20,7 +20,7 @@ from .saved_json import read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-MOST_HEADER_BYTES = 2**24
+MOST_HEADER_BYTES = 2**22
 MOST_NEW_BYTES = 2**29
 # With which arguments of `from_pretrained` the Hub is asked for files.
 HUB_ARGUMENTS = ("cache_dir", "force_download", "proxies", "token", "revision", "local_files_only", "subfolder")

@@ -17,6 +17,8 @@ Deliberate differences from common implementations: the loss sums over unknown l
 for partly labelled texts; illegal transitions are masked on use, so that weight decay cannot make them possible again.
 """
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
@@ -40,8 +42,9 @@ class LinearChainCRF(nn.Module):
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
         # Lists, because a tensor that is neither parameter nor persistent buffer does not survive loading.
-        self._impossible = [[not may_follow(first, second, labels) for second in labels] for first in labels]
-        self._impossible_start = [not may_follow("O", label, labels) for label in labels]
+        names = frozenset(labels)
+        self._impossible = [[not may_follow(first, second, names) for second in labels] for first in labels]
+        self._impossible_start = [not may_follow("O", label, names) for label in labels]
         self._foreign = foreign_labels(labels)
 
     def init_parameters(self) -> None:
@@ -157,7 +160,7 @@ def foreign_labels(labels: list[str]) -> list[str]:
     return [label for label in labels if label.startswith(("E-", "S-", "L-", "U-", "M-")) and label[2:] in kinds]
 
 
-def may_follow(first: str, second: str, labels: list[str]) -> bool:
+def may_follow(first: str, second: str, labels: Collection[str]) -> bool:
     """Whether IOB2 lets label `second` follow `first` ("O" before a text); without a `B-X`, `I-X` is free."""
     prefix, _, kind = second.partition("-")
     return prefix != "I" or f"B-{kind}" not in labels or first in (f"B-{kind}", f"I-{kind}")

@@ -55,10 +55,10 @@ def test_every_size_has_a_limit(name: str) -> None:
         ({"id2label": {"1": "x"}}, "`id2label` must name the labels 0, 1, 2 and so on, found [1]."),
         ({"id2label": ["x"]}, "`id2label` must be an object with a label for each whole number, found ['x']."),
         (
-            {"id2label": {n: str(n) for n in range(2001)}, "use_crf": True},
-            "`id2label` must be at most 2000 names with `use_crf`, found {0: '0',",
+            {"id2label": {n: str(n) for n in range(1001)}, "use_crf": True},
+            "`id2label` must be at most 1000 names with `use_crf`, found {0: '0',",
         ),
-        ({"id2label": {0: 0}, "use_crf": True}, "`id2label` must be at most 2000 names with `use_crf`, found {0: 0}."),
+        ({"id2label": {0: 0}, "use_crf": True}, "`id2label` must be at most 1000 names with `use_crf`, found {0: 0}."),
         ({"dtype": "load"}, "`dtype` must be one of float16, bfloat16, float32, float64, found 'load'."),
         ({"problem_type": "x"}, "`problem_type` must be one of regression, single_label_classification, multi_label"),
         ({"architectures": "x"}, "`architectures` must be a list of names, found 'x'."),
