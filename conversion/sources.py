@@ -12,7 +12,6 @@ import io
 import os
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
+
+from elmo_hf.files import NO_ROOM, temporary_folder
 
 from .errors import ConversionError, listed, quoted, shortened
 from .files import check_names, files_in, is_utf8
@@ -90,9 +91,9 @@ def open_source(path: Path) -> Iterator[Source]:
     elif not path.is_file():
         raise ConversionError(f"there is no file or folder {path}.")
     elif _is_archive(path):
-        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary:
+        with temporary_folder() as temporary:
             # This puts the archive's name into every path, and so into every message.
-            folder = Path(temporary) / path.name
+            folder = temporary / path.name
             folder.mkdir()
             yield Source(path, unpack(path, folder), is_archive=True)
     else:
@@ -116,6 +117,8 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
     try:
         names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
     except DAMAGE as error:
+        if getattr(error, "errno", None) in NO_ROOM:
+            raise
         raise ConversionError(
             f"{archive} cannot be unpacked, it may be truncated: {shortened(str(error))}. Get it again."
         ) from error

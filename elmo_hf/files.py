@@ -12,8 +12,10 @@ was killed; the next one that writes NAME, or finds it there, removes it.
 import errno
 import hashlib
 import os
+import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TAKEN = "{} exists already; remove it or choose another place. Nothing was written."
+TEMPORARY = "elmo-hf-"
 # How the system says that there is no room: on the disk, in the user's share of it, in one file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # How safetensors and torch say it; torch gives no reason why it could not write.
@@ -85,6 +88,19 @@ def workplace(path: Path) -> Iterator[Path]:
         yield partial
 
 
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Gives a folder among the system's temporary files.
+
+    Raises:
+        NoRoomError: if there is no room on the disk.
+    """
+    _remove_temporary_leftovers()
+    with workplace(Path(tempfile.gettempdir(), f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")) as folder:
+        folder.chmod(0o700)
+        yield folder
+
+
 def refuse_existing(path: Path) -> None:
     """Checks that a folder can be made; removes what a killed process left beside one that is there.
 
@@ -97,7 +113,19 @@ def refuse_existing(path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what a killed process left when it wrote `path`, unless another process is writing there now."""
+    """Removes what killed processes left when they wrote `path`, and among the system's temporary files."""
+    _remove_temporary_leftovers()
+    _remove_unowned(path)
+
+
+def _remove_temporary_leftovers() -> None:
+    root = Path(tempfile.gettempdir())
+    for lock_file in root.glob(f".{TEMPORARY}*.lock"):
+        _remove_unowned(root / lock_file.name.removeprefix(".").removesuffix(".lock"))
+
+
+def _remove_unowned(path: Path) -> None:
+    """Removes what stands beside `path`, unless a living process is writing there."""
     path = path.resolve()
     if _lock(path).exists() or _partial(path).exists():
         with suppress(OSError), only_writer(path):

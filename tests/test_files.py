@@ -9,9 +9,19 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from filelock import FileLock
 from safetensors import SafetensorError
 
-from elmo_hf.files import NoRoomError, new_file, new_folder, only_writer, publish_last, refuse_existing, workplace
+from elmo_hf.files import (
+    NoRoomError,
+    new_file,
+    new_folder,
+    only_writer,
+    publish_last,
+    refuse_existing,
+    temporary_folder,
+    workplace,
+)
 from elmo_hf.guarded_file import GuardedFile
 
 LEFT = [".out.lock", ".out.partial"]
@@ -151,6 +161,20 @@ class FullFile:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.file, name)
+
+
+def test_temporary_folders_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for kind in ("killed", "living"):
+        (tmp_path / f".elmo-hf-{kind}.partial").mkdir()
+        (tmp_path / f".elmo-hf-{kind}.partial" / "file").touch()
+    (tmp_path / ".elmo-hf-killed.lock").touch()
+    with FileLock(tmp_path / ".elmo-hf-living.lock"), temporary_folder() as folder:
+        (folder / "file").touch()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        kept = {".elmo-hf-living.lock", ".elmo-hf-living.partial"}
+        assert {*names(tmp_path)} == kept | {folder.name, folder.name.replace(".partial", ".lock")}
+    assert {*names(tmp_path)} <= kept
 
 
 def write_arrays(guarded: GuardedFile) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,7 @@ JOBS = {
     "embed npz": Job("out.npz", "embed @/model @/corpus.txt -o out.npz --layers top"),
     "embed parquet": Job("out.parquet", "embed @/model @/corpus.txt -o out.parquet --layers pooled"),
     "convert": Job("out", f"convert {BASE} out"),
+    "convert zip": Job("out", "convert @/source.zip out"),
     "convert back": Job("out", "convert @/model out --to allennlp"),
     "vocab": Job("out.txt", "vocab @/corpus.txt -o out.txt"),
     "score": Job("out.tsv", f"score {TINY_FOLDER} @/corpus.txt --per-word out.tsv"),
@@ -51,6 +53,9 @@ def make_inputs(folder: Path) -> Path:
     """Writes what the commands read."""
     allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder / "model", source_name="tiny")
     write_text(folder / "corpus.txt", make_sentences(12))
+    with zipfile.ZipFile(folder / "source.zip", "w") as archive:
+        for path in sorted(BASE.iterdir()):
+            archive.write(path, path.name)
     (folder / "words.txt").write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
     return folder

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -146,6 +147,7 @@ def _become(arguments: list[str], folder: Path, arrange: Callable[[], None], out
         os.dup2(output, 2)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
         os.chdir(folder)
+        tempfile.tempdir = str(folder)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
         arrange()
