@@ -41,19 +41,17 @@ def check_range(words: Tensor, config: ElmoConfig) -> None:
     """Raises ValueError if the model has no entry for an id of the words `(N, C)`, `(N, C + 1)` or `(N,)`."""
     if words.device.type != "cpu" or words.numel() == 0:
         return
-    most = config.vocab_size - 1
+    parts = [(words, config.vocab_size - 1)]
     if config.num_input_words > 0:
-        own, words = words[:, -1], words[:, :-1]
-        first, last, most = most - config.num_input_words + 1, most, config.num_characters
-        is_wrong = (own != 0) & ((own < first) | (own > last))
-        if is_wrong.any():
+        parts.append((words[:, :-1], config.num_characters))
+    for part, most in parts:
+        smallest, largest = (int(end) for end in part.aminmax())
+        if smallest < 0 or largest > most:
+            found = smallest if smallest < 0 else largest
+            what = "" if part is words else "of characters "
             raise ValueError(
-                f"the last of a word's `input_ids` must be 0 or from {first} to {last}, found {own[is_wrong][0]}."
+                f"`input_ids` {what}must be from 0 to {most}, found {found}; is this the model's own tokenizer?"
             )
-    smallest, largest = (int(end) for end in words.aminmax())
-    if smallest < 0 or largest > most:
-        found = smallest if smallest < 0 else largest
-        raise ValueError(f"`input_ids` must be from 0 to {most}, found {found}; is this the model's own tokenizer?")
 
 
 def check_has_weights(embedding: nn.Embedding, model: nn.Module) -> None:

@@ -65,10 +65,9 @@ def test_a_word_id_out_of_range_is_named() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ([5, 6, 21, 7, 22], "`input_ids` must be from 0 to 20, found 21;"),
-        ([5, 6, 8, 7, 20], "the last of a word's `input_ids` must be 0 or from 21 to 29, found 20."),
-        ([5, 6, 8, 7, 30], "the last of a word's `input_ids` must be 0 or from 21 to 29, found 30."),
-        ([5, 6, 8, 7, -2], "the last of a word's `input_ids` must be 0 or from 21 to 29, found -2."),
+        ([5, 6, 21, 7, 22], "`input_ids` of characters must be from 0 to 20, found 21;"),
+        ([5, 6, 8, 7, 30], "`input_ids` must be from 0 to 29, found 30;"),
+        ([5, 6, 8, 7, -2], "`input_ids` must be from 0 to 29, found -2;"),
     ],
 )
 def test_characters_and_words_have_ranges_of_their_own(word: list[int], message: str) -> None:
