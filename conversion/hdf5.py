@@ -22,6 +22,8 @@ from .errors import ConversionError, shortened
 from .limits import MAX_ARRAYS, MAX_CHUNK, MAX_CHUNKS, MAX_GROUPS, refuse_bomb
 
 CHECKSUM_SIZE = 4
+# Errors on damaged bytes; a length that a chunk claims may be more than any memory.
+DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError, zlib.error)
 FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32}
 
 
@@ -45,7 +47,7 @@ def read_hdf5(path: Path) -> dict[str, np.ndarray]:
             num_chunks += math.prod(grid)
             if num_chunks > MAX_CHUNKS:
                 raise ConversionError(f"{path} holds arrays in more than {MAX_CHUNKS:,} chunks; it is not read.")
-            _check_chunks(item, size, where)
+            _check_chunks(item, where)
             # The rules refuse other types by name and need no values for that.
             is_number = item.dtype.kind in "fiu"
             arrays[name] = np.asarray(item[()]) if is_number else np.broadcast_to(np.zeros((), item.dtype), item.shape)
@@ -81,7 +83,7 @@ def _open_hdf5(path: Path) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError, zlib.error) as error:  # errors on damaged bytes
+    except DAMAGE as error:
         raise ConversionError(
             f"{path} cannot be read, it may be truncated: {shortened(str(error))}. Download it again."
         ) from error
@@ -130,7 +132,7 @@ def _chunk_grid(item: h5py.Dataset) -> list[int]:
     return [-(-length // width) if width else 0 for length, width in zip(item.shape, widths, strict=True)]
 
 
-def _check_chunks(item: h5py.Dataset, file_size: int, where: str) -> None:
+def _check_chunks(item: h5py.Dataset, where: str) -> None:
     """Checks that every chunk unpacks to just the bytes that it has to have."""
     if item.chunks is None:
         return
@@ -141,12 +143,10 @@ def _check_chunks(item: h5py.Dataset, file_size: int, where: str) -> None:
     size = math.prod(item.chunks) * item.dtype.itemsize
     if size > MAX_CHUNK:
         raise ConversionError(f"{where} has chunks of {size:,} bytes; at most {MAX_CHUNK:,} are read.")
+    stored, needed = item.id.get_num_chunks(), math.prod(_chunk_grid(item))
+    if stored != needed:
+        raise ConversionError(f"{where} has {stored:,} of its {needed:,} chunks; the file was not written to its end.")
     for place in itertools.product(*_starts(item)):
-        info = item.id.get_chunk_info_by_coord(place)
-        if info.byte_offset is None:  # never written, so it holds the fill value
-            continue
-        if info.size > file_size:
-            raise ValueError(f"a chunk of {info.size:,} bytes is longer than the file")
         mask, packed = item.id.read_direct_chunk(place)
         if _unpacked_size(packed, filters, mask, size) != size:
             raise ConversionError(

@@ -248,7 +248,7 @@ HOSTILE: dict[str, tuple[Maker, str]] = {
         with_hdf5(filters_in_a_row),
         "`char_embed` must be stored plain or packed by gzip; run `h5repack -f NONE` on the file.",
     ),
-    "hdf5, many chunks": (with_hdf5(many_chunks), "holds arrays in more than 100,000 chunks; it is not read."),
+    "hdf5, many chunks": (with_hdf5(many_chunks), "holds arrays in more than 50,000 chunks; it is not read."),
     "hdf5, nested groups": (with_hdf5(nested_groups), "has more than 32 groups in each other; it is not read."),
     "hdf5, many links": (with_hdf5(many_links), "holds more than 10,000 groups and arrays; it is not read."),
     "hdf5, many groups": (with_hdf5(many_groups), "holds more than 10,000 groups and arrays; it is not read."),
@@ -259,15 +259,15 @@ HOSTILE: dict[str, tuple[Maker, str]] = {
     ),
     "options, n_layers": (
         with_options("lstm.n_layers", "1000000000"),
-        "`lstm.n_layers` must be a whole number from 1 to 1,000, found 1000000000.",
+        "`lstm.n_layers` must be a whole number from 1 to 100, found 1000000000.",
     ),
     "options, n_highway": (
         with_options("char_cnn.n_highway", "1000000000"),
-        "`char_cnn.n_highway` must be a whole number up to 1,000, found 1000000000.",
+        "`char_cnn.n_highway` must be a whole number up to 100, found 1000000000.",
     ),
     "options, many filters": (
         with_options("char_cnn.filters", "[" + "[1, 4]," * 400_000 + "[1, 4]]"),
-        "must be a list of at most 1,000 pairs [width, count] of whole numbers from 1 to 1,000,000, found [[1, 4], ",
+        "must be a list of at most 100 pairs [width, count] of whole numbers from 1 to 1,000,000, found [[1, 4], ",
     ),
     "options, large filter": (
         with_options("char_cnn.filters", "[[1, 1000000000000]]"),
@@ -305,7 +305,7 @@ HOSTILE: dict[str, tuple[Maker, str]] = {
         alone("x.tar.gz", lambda: tar_of_headers(9_000)),
         "x.tar.gz has an entry with more than 100 header fields; it is not unpacked.",
     ),
-    "tar.gz, deep name": (alone("x.tar.gz", tar_of_deep_names), "in more than 16 folders; it is not unpacked."),
+    "tar.gz, deep name": (alone("x.tar.gz", tar_of_deep_names), "in more than 8 folders; it is not unpacked."),
     "zip, many folders": (alone("x.zip", zip_of_folders), f"x.zip holds more than 10,000 files, {NO_CHECKPOINT} read."),
     "torch zip, many members": (
         alone("x.th", lambda: zip_of_folders(b"a/data.pkl")),
