@@ -1,6 +1,7 @@
 """`python -m tests.fuzz`: runs the fuzzer, from the root of the repository."""
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -28,16 +29,18 @@ def main() -> int:
             return show(targets[names[0]], arguments.seed, index, arguments.save)
         batches = deal(names, arguments.count)
         total, began = sum(len(indices) for _, indices in batches), time.monotonic()
-        for outcome in run_batches(targets, batches, arguments.seed, arguments.jobs):
-            outcomes.append(outcome)
-            if len(outcomes) % 50 == 0 or len(outcomes) == total:
-                bad = sum(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes)
-                sys.stderr.write(f"\r{len(outcomes):,} of {total:,} inputs, {bad:,} defects")
+        with contextlib.suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
+            for outcome in run_batches(targets, batches, arguments.seed, arguments.jobs):
+                outcomes.append(outcome)
+                if len(outcomes) % 50 == 0 or len(outcomes) == total:
+                    bad = sum(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes)
+                    sys.stderr.write(f"\r{len(outcomes):,} of {total:,} inputs, {bad:,} defects")
     seconds = time.monotonic() - began
     sys.stderr.write("\n")
     for line in report_lines(outcomes, arguments.seed):
         tell(line)
-    tell(f"{total:,} inputs in {seconds:,.0f} s: {60 * total / seconds:,.0f} a minute; seed {arguments.seed}")
+    number = len(outcomes)
+    tell(f"{number:,} inputs in {seconds:,.0f} s: {60 * number / seconds:,.0f} a minute; seed {arguments.seed}")
     return int(any(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes))
 
 
