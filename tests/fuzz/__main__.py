@@ -39,8 +39,8 @@ def main() -> int:
     sys.stderr.write("\n")
     for line in report_lines(outcomes, arguments.seed):
         tell(line)
-    number = len(outcomes)
-    tell(f"{number:,} inputs in {seconds:,.0f} s: {60 * number / seconds:,.0f} a minute; seed {arguments.seed}")
+    done = len(outcomes)
+    tell(f"{done:,} inputs in {seconds:,.0f} s: {60 * done / seconds:,.0f} a minute; seed {arguments.seed}")
     return int(any(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes))
 
 
