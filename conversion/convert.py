@@ -20,7 +20,7 @@ import torch
 
 from elmo_hf.files import new_folder, sha256_of_file
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.loading import load_complete
+from elmo_hf.loading import CLASSES, load_complete
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.model_names import model_folder
@@ -198,7 +198,9 @@ def _refuse_unused(found: Format, given: Given) -> None:
 def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
     """The biLM, or the language model if the folder holds one."""
     model = load_complete(source, dtype=torch.float32)
-    if ElmoForPreTraining.__name__ in (model.config.architectures or []):
+    classes = {*(model.config.architectures or [])}
+    may_be_any = not classes <= CLASSES and model.config.num_softmax_words is not None
+    if ElmoForPreTraining.__name__ in classes or may_be_any:
         return load_complete(source, ElmoForPreTraining, dtype=torch.float32)
     return model
 

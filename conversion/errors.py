@@ -24,9 +24,9 @@ def quoted(value: object) -> str:
     return shortened(repr(value[: MAX_QUOTE + 1] if isinstance(value, str) else value))
 
 
-def shortened(text: str) -> str:
-    """A text that a terminal can show, cut after `MAX_QUOTE` characters."""
-    return printable(text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}...")
+def shortened(text: str, most: int = MAX_QUOTE) -> str:
+    """A text that a terminal can show, cut after so many characters."""
+    return printable(text if len(text) <= most else f"{text[:most]}...")
 
 
 def listed(names: Iterable[object], separator: str = ", ") -> str:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .errors import ConversionError, listed
+from .errors import ConversionError, listed, shortened
 
 Arrays = list[np.ndarray]
 
@@ -141,7 +141,9 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
     rules = list(rules)
     known = {rule.source for rule in rules}
     faults = [f"missing: `{rule.source}` {rule.shape}" for rule in rules if rule.source not in source]
-    faults += [f"unknown: `{name}` {array.shape}" for name, array in source.items() if name not in known]
+    faults += [
+        f"unknown: `{shortened(name, 100)}` {array.shape}" for name, array in source.items() if name not in known
+    ]
     for rule in rules:
         if rule.source in source:
             faults += _faults_of(rule, source[rule.source])

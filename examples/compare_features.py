@@ -49,7 +49,6 @@ BATCH_SIZES = {"trec": 64, "sst2": 64, "wnut17": 32, "ewt": 64}
 HEAD: dict[str, Any] = {
     "task_encoder": "lstm",
     "task_hidden_size": 64,
-    "pooling": "max",
     "representation_dropout": 0.5,
     "classifier_dropout": 0.2,
 }
@@ -108,7 +107,7 @@ def read_task(name: str, model_name: str | Path, rows: int | None, folder: Path)
     return Task(
         name,
         has_words,
-        fields | {"use_crf": "O" in labels},
+        fields | ({"use_crf": "O" in labels} if has_words else {"pooling": "max"}),
         encode(data, tokenizer),
         in_memory(encode(data, word_tokenizer)),
         word_tokenizer,

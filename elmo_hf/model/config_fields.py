@@ -180,7 +180,8 @@ def refuse_misspelt(owner: str, found: Collection[str], names: Collection[str]) 
     missing = sorted(set(names) - set(found))
     for name in sorted(set(found) - set(names)):
         for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
-            raise ValueError(f"{owner}: `{name}` is probably meant to be `{nearest}`.")
+            shown = name.encode("unicode_escape").decode()
+            raise ValueError(f"{owner}: `{shown}` is probably meant to be `{nearest}`.")
 
 
 def check_effect(class_name: str, fields: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.hub_code import TABLE
 
 CODE = {f"{file}.py" for file in TABLE}
-MAY_IMPORT = {"torch", "transformers", "tokenizers", "numpy", *sys.stdlib_module_names}
+MAY_IMPORT = {"torch", "transformers", "tokenizers", "safetensors", "numpy", *sys.stdlib_module_names}
 
 # An import hook refuses our package and what only our tools need, as if neither were installed.
 SCRIPT = """

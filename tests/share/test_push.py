@@ -209,7 +209,7 @@ def test_a_folder_that_lacks_weights_is_refused(online: LoopbackHub, tiny_folder
     weights = load_file(path)
     del weights["token_encoder.projection.bias"]
     save_file(weights, path, metadata={"format": "pt"})
-    assert_refused(push(tmp_path / "folder", "org/elmo"), ".*lacks token_encoder.projection.bias")
+    assert_refused(push(tmp_path / "folder", "org/elmo"), ".*lacks `token_encoder.projection.bias`")
     assert online.asked == []
 
 
