@@ -38,7 +38,9 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     source = model_folder(source)
     try:
         model, loading = model_class.from_pretrained(source, output_loading_info=True, **kwargs)
-    except (OSError, RuntimeError, SafetensorError, ValueError) as error:
+    except SafetensorError as error:
+        raise ValueError(f"a .safetensors file of {source} is damaged: {error}.") from error
+    except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
     if missing:

@@ -70,7 +70,8 @@ def _json_lines(lines: list[str]) -> Iterator[Sentence]:
     for line in lines:
         value: Any = json.loads(line) if line.strip() else ""
         if isinstance(value, dict):
-            value = value["text"] if "text" in value else value["words"]
+            found = [value[key] for key in ("words", "tokens", "text", "sentence") if key in value]
+            value = next((each for each in found if each is not None), "" if found else None)
         if not isinstance(value, str) and not all(isinstance(word, str) for word in value):
             raise ValueError
         yield value if isinstance(value, str) else list(value)
@@ -157,7 +158,7 @@ def vocab(kind: str, model: Path, files: Files) -> None:
 
 def is_line(word: str) -> bool:
     """Whether a vocabulary file can hold the word."""
-    return word.strip() == word and not set(word) & set("\r\n")
+    return word != "" and word.strip() == word and not set(word) & set("\r\n")
 
 
 def make(name: str, kind: str, work: Path) -> Target:
