@@ -72,6 +72,11 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
         raise ValueError(f"{path} must be a gzipped file, because its name ends in .gz: {error}.") from error
 
 
+def storable(text: str) -> str:
+    """The text with `?` for each lone surrogate, which no file of UTF-8 can hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def sentence_of(example: dict[str, Any]) -> Sentence:
     """The sentence in an object, from the first of `KEYS` that is there and not null; "" if all are null.
 

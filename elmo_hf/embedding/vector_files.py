@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
 from ..guarded_file import GuardedFile
-from ..sentences import Sentence
+from ..sentences import Sentence, storable
 
 ROWS_PER_GROUP = 256
 
@@ -36,9 +36,8 @@ class Record:
 
     @property
     def text(self) -> str:
-        """The sentence as one string, words joined by blanks; lone surrogates, which no file can hold, become `?`."""
-        text = self.sentence if isinstance(self.sentence, str) else " ".join(self.sentence)
-        return text.encode("utf-8", "replace").decode("utf-8")
+        """The sentence as one string that a file can hold, words joined by blanks."""
+        return storable(self.sentence if isinstance(self.sentence, str) else " ".join(self.sentence))
 
 
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:

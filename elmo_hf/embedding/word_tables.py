@@ -15,6 +15,7 @@ import pyarrow.parquet
 
 from ..files import new_file
 from ..language_model.scoring import Scores
+from ..sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
 from .arguments import check_table
@@ -56,7 +57,7 @@ def write_table(
     columns = {
         "sentence": [line for line, sentence in sentences for _ in range(len(sentence) + 2)],
         "position": [position for _, sentence in sentences for position in range(len(sentence) + 2)],
-        "word": words,
+        "word": [storable(word) for word in words],
         "is_unknown": tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0],
         "forward_bits": pa.array(np.concatenate(forward), from_pandas=True),
         "backward_bits": pa.array(np.concatenate(backward), from_pandas=True),

@@ -126,7 +126,9 @@ def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) ->
 
 
 def _is_labels(value: object) -> bool:
-    return isinstance(value, dict) and all(str(key).isdecimal() and len(str(key)) < 9 for key in value)
+    return isinstance(value, dict) and all(
+        str(key).isdecimal() and len(str(key)) < 9 and isinstance(label, str) for key, label in value.items()
+    )
 
 
 _TEXT = ("text", lambda value: not isinstance(value, (bool, int, float, list, dict)))
@@ -146,7 +148,7 @@ TRANSFORMERS_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "torch_dtype": _DTYPE,
     "chunk_size_feed_forward": ("a whole number", lambda value: is_whole(value, 0, MOST_LABELS)),
     "num_labels": (f"a whole number from 0 to {MOST_LABELS}", lambda value: is_whole(value, 0, MOST_LABELS)),
-    "id2label": ("an object with a label for each whole number", _is_labels),
+    "id2label": ("an object with a name for each whole number", _is_labels),
     "label2id": ("an object of numbers", lambda value: isinstance(value, dict)),
     "problem_type": (f"one of {', '.join(_PROBLEMS)}", lambda value: value in _PROBLEMS),
     "auto_map": _MAP,
@@ -194,5 +196,9 @@ def check_effect(class_name: str, fields: Iterable[str]) -> None:
 
 def shorten(value: object) -> str:
     """How an error shows a value, however long."""
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]} ..."
+    return cut(repr(value))
+
+
+def cut(text: str, most: int = 200) -> str:
+    """A text's first characters, if it has more than `most`."""
+    return text if len(text) <= most else f"{text[:most]} ..."

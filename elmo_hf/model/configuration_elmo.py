@@ -172,10 +172,15 @@ class ElmoConfig(PreTrainedConfig):
         for name in kwargs.keys() - TRANSFORMERS_FIELDS.keys() - TRANSFORMERS_ARGUMENTS:
             if not name.startswith("_"):
                 raise unknown_name("`ElmoConfig`", name, self._names())
-        check_transformers_fields(vars(self) | kwargs)
+        check_transformers_fields(kwargs)
         super().__post_init__(**kwargs)
         self.auto_map = dict(AUTO_MAP)
         self.validate_architecture()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets a field; transformers' own are checked here, because each version of it checks others."""
+        check_transformers_fields({name: value})
+        super().__setattr__(name, value)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
@@ -336,8 +341,7 @@ class ElmoConfig(PreTrainedConfig):
         if sorted(labels) != [*range(len(labels))]:
             raise ValueError(f"`id2label` must name the labels 0, 1, 2 and so on, found {shorten([*labels])}.")
         if self.use_crf:
-            is_legal = len(labels) <= MOST_CRF_LABELS and all(isinstance(label, str) for label in labels.values())
-            require(self, "id2label", is_legal, f"at most {MOST_CRF_LABELS} names with `use_crf`")
+            require(self, "id2label", len(labels) <= MOST_CRF_LABELS, f"at most {MOST_CRF_LABELS} names with `use_crf`")
 
     def _validate_softmax(self) -> None:
         if self.softmax == "sampled" and self.num_softmax_words is not None:

@@ -51,7 +51,7 @@ class Places:
             numbers = np.append(_joined(kept), 0)
             for name, (place, sign) in self.by_name.items():
                 expected = numbers[place] * sign.astype(np.float32)
-                if name not in tensors or not np.array_equal(tensors[name].reshape(-1), expected):
+                if name not in tensors or not np.array_equal(tensors[name].reshape(-1), expected, equal_nan=True):
                     raise Wrong(f"tensor {name} is not what the checkpoint holds")
             return
         found, expected = (np.sort(np.abs(_joined(arrays))) for arrays in (tensors, source))
@@ -95,7 +95,7 @@ def compare_fields(expected: dict[str, Any], config: dict[str, Any]) -> None:
     for field, value in expected.items():
         found = config.get(field, getattr(ElmoConfig, field))
         if field.endswith("_clip"):
-            value = value or None
+            value = float(value) if type(value) is int and value else value or None
         if value is not None and (value != found or isinstance(value, bool) != isinstance(found, bool)):
             raise Wrong(f"the options' {field} became another value: {value!r:.80} became {found!r:.80}")
 

@@ -308,6 +308,15 @@ def test_a_table_of_words_with_quotes_is_read_back(model: ElmoForPreTraining, tm
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_a_lone_surrogate_becomes_a_question_mark_in_a_table(suffix: str, tmp_path: Path) -> None:
+    model = tiny_lm()
+    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    words = ["half\ud83d", "\ud83d", "whole"]
+    write_table(tmp_path / f"t{suffix}", [(0, words)], model.score([words], tokenizer), tokenizer)
+    assert read_table(tmp_path / f"t{suffix}")["word"] == ["<S>", "half?", "?", "whole", "</S>"]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
 def test_a_table_of_no_sentences_has_its_columns(suffix: str, tmp_path: Path) -> None:
     model = tiny_lm()
     tokenizer = tiny_tokenizer_of(model, tmp_path)

@@ -1,5 +1,6 @@
 """A run does not resume with other settings, corpora or processes, or where nothing says how it was started."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -86,6 +87,18 @@ def test_checkpoints_of_an_unknown_run_are_refused(
         path.write_bytes(record)
     message = f"{path.parent} holds checkpoints, but no record of how their run was started ({reason}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}.*; choose another folder.$"):
+        run(tmp_path / "run")
+
+
+def test_a_long_value_of_a_damaged_record_is_shown_in_part_and_on_one_line(stopped: Path, tmp_path: Path) -> None:
+    shutil.copytree(stopped, tmp_path / "run")
+    path = tmp_path / "run" / "out" / "run.json"
+    record = json.loads(path.read_text())
+    record["settings"]["seed"] = "\n" * 100_000
+    path.write_text(json.dumps(record))
+    shown = ("settings.seed was " + r"\n" * 1000)[:1000]
+    message = f"{path.parent} holds a run that was started with different settings ({shown} ...). Give the same"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         run(tmp_path / "run")
 
 
