@@ -1,34 +1,41 @@
-"""ELMo, layer by layer: a page where a visitor clicks a word and sees what the model knows of it.
+"""The page: a visitor clicks a word, sees which words are near in each layer, moves the mix, and reads surprisals.
 
-    python app.py                                  # the small model of the package, without a network
-    ELMO_MODEL=my-org/elmo-small python app.py     # any other: a folder or a Hub name
+`python app.py` starts it. The environment variable `ELMO_MODEL` names the model it opens with, a folder or a Hub name;
+the default is `tiny`, which needs no network.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from html import escape
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-
 import computing
 import drawing
+import gradio as gr
 
 TEXT = "They left the town at noon.\nHe turned to the left."
-EXAMPLES = [TEXT, "We sat on the bank of the river.\nHe has no money in the bank.", "I cannot bear it.\nA bear ran away."]
+EXAMPLES = [
+    TEXT,
+    "We sat on the bank of the river.\nHe has no money in the bank.",
+    "I cannot bear it.\nA bear ran away.",
+]
 MAX_LAYERS = 4
 INTRODUCTION = """
 # ELMo, layer by layer
 ELMo ([Peters et al. 2018](https://aclanthology.org/N18-1202/)) gives every word a vector that depends on its sentence.
-Layer 0 sees the word alone; each layer above has read more of the words before and after it.
+Layer 0 sees the word alone; the layers above read the whole sentence, before and after it. A task uses a mix, a
+weighted sum of the layers.
 """
+
+
 @contextmanager
 def told_on_the_page() -> Iterator[None]:
     """Shows bad input to the visitor in one sentence."""
     try:
         yield
     except ValueError as error:
-        raise gr.Error(str(error), duration=None, title="That did not work", print_exception=False) from error
+        raise gr.Error(str(error), duration=30, print_exception=False) from error
 
 
 def read(model: str, text: str) -> list[Any]:
@@ -48,23 +55,23 @@ def surprisal_of(model: str, lines: tuple[str, ...]) -> str:
     try:
         bits = computing.read_surprisals(model, lines)
     except ValueError as error:
-        return f'<p class="key">{drawing.escape(str(error))}</p>'
+        return f'<p class="key">{escape(str(error))}</p>'
     _, tokenizer = computing.load(model)
     texts, unknown = computing.read_layers(model, lines).texts, computing.unknown_words(model, lines)
     return drawing.surprisal(texts, bits, unknown, tokenizer.num_word_classes)
 
 
-def nearest(model: str, text: str, word: float, *weights: float) -> tuple[list[tuple[str, str | None]], str, str]:
+def nearest(model: str, text: str, word: int, *weights: float) -> tuple[list[tuple[str, str | None]], str, str]:
     """Compares a word, counted from 0, with the corpus: the text with the word marked, the maps, the table."""
     with told_on_the_page():
         lines = computing.read_lines(text)
         layers = computing.read_layers(model, lines)
-        comparison = computing.compare(model, lines, int(word), weights[: len(layers.layers)])
+        comparison = computing.compare(model, lines, word, weights[: len(layers.layers)])
     corpus = computing.read_layers(model, tuple(computing.CORPUS))
-    clicked = layers.word(int(word))
+    clicked = layers.word(word)
     is_same = [corpus.word(place).casefold() == clicked.casefold() for place in comparison.words]
     return (
-        marked(layers, int(word)),
+        marked(layers, word),
         drawing.maps(comparison, clicked, is_same),
         drawing.table(comparison, corpus, is_same),
     )
@@ -101,13 +108,21 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
     gr.Markdown("## How surprising is each word?")
     surprisal = gr.HTML(elem_id="surprisal")
     # What is on the page; the fields above may hold something new that nobody has read yet.
-    read_model, read_text, clicked = gr.Textbox(visible=False), gr.Textbox(visible=False), gr.Number(visible=False)
+    read_model = gr.Textbox(label="model", visible=False)
+    read_text = gr.Textbox(label="text", visible=False)
+    clicked = gr.Number(label="word, counted from 0", precision=0, visible=False)
 
     state = [read_model, read_text, clicked]
     show = {"fn": nearest, "inputs": [*state, *sliders], "outputs": [words, maps, table]}
-    gr.on([button.click, demo.load], read, [model, text], [*state, surprisal, *sliders], api_name="read").success(
-        **show, api_name="nearest"
+    reading = gr.on(
+        [button.click, demo.load],
+        read,
+        [model, text],
+        [*state, surprisal, *sliders],
+        api_name="read",
+        show_progress_on=[words, surprisal],
     )
+    reading.success(**show, api_name="nearest")
 
     def choose(event: gr.SelectData) -> int:
         """The number of the clicked word."""
@@ -123,7 +138,13 @@ LAUNCH = {
     "theme": gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
 }
 
-if __name__ == "__main__":
-    with suppress(ValueError):  # a wrong name is told on the page
+
+def warm_up() -> None:
+    """Loads the model and reads the corpus, for the first visitor; the page tells of a wrong name."""
+    with suppress(ValueError):
         computing.read_layers(computing.MODEL, tuple(computing.CORPUS))
+
+
+if __name__ == "__main__":
+    warm_up()
     demo.launch(**LAUNCH)

@@ -2,7 +2,7 @@
 
 The model runs once for a text and once for the corpus. Their layers are kept, so a mix is a sum and needs no model.
 
-Glossary: N words of a text, L layers, D = 2P features. A *view* is one vector per word: a layer from 0 to L, or the mix.
+Glossary: N words of a text, L layers, D = 2P features, V views: the layers 0 to L, and the mix.
 """
 
 import os
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,13 @@ import torch
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
 from elmo_hf.loading import load_complete
 from elmo_hf.model_names import TINY, check_name, model_folder
+from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
 
 MODEL = os.environ.get("ELMO_MODEL", TINY)
 CORPUS = (Path(__file__).parent / "sentences.txt").read_text(encoding="utf-8").splitlines()
 MAX_CHARACTERS = 2000
 NUM_NEAREST = 5  # of each view
+ROUNDING = 1e-5  # by which the cosines of equal vectors may differ
 NUM_SAME = 10  # occurrences of the clicked word itself, at most
 
 
@@ -42,11 +45,11 @@ class Layers:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One word of a text beside K words of the corpus, in V = L+2 views."""
+    """One word of a text beside K words of the corpus, in V views."""
 
     words: list[int]  # in the corpus, those most similar in the mix first
     similarities: np.ndarray  # `(V, K)` cosines
-    ranks: np.ndarray  # `(V, K)`, 1 for the word of the corpus that is nearest in a view
+    is_near: np.ndarray  # `(V, K)`, whether fewer than `NUM_NEAREST` words of the corpus are nearer in a view
     points: np.ndarray  # `(V, 1 + K, 2)`, the clicked word and the others on a plane
     variances: list[float]  # the share of the variance that each plane shows, 0 if there is none
 
@@ -79,11 +82,13 @@ def read_lines(text: str) -> tuple[str, ...]:
     if not lines:
         raise ValueError("The text is empty. Type at least one word.")
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(f"The text has {len(text):,} characters; this page reads up to {MAX_CHARACTERS:,}. Shorten it.")
+        raise ValueError(
+            f"The text has {len(text):,} characters, this page reads {MAX_CHARACTERS:,} at most: shorten it."
+        )
     return lines
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=16)
 def read_layers(name: str, lines: tuple[str, ...]) -> Layers:
     """Runs a model over sentences, as one batch."""
     model, tokenizer = load(name)
@@ -91,13 +96,12 @@ def read_layers(name: str, lines: tuple[str, ...]) -> Layers:
     is_word = inputs.pop("special_tokens_mask") == 0
     with torch.no_grad():
         hidden_states = model.base_model(**inputs, output_hidden_states=True).hidden_states
-    rows, columns = is_word.nonzero(as_tuple=True)
-    texts = [[token for token, keep in zip(inputs.tokens(row), mask, strict=True) if keep] for row, mask in enumerate(is_word.tolist())]
-    places = list(zip(rows.tolist(), (columns - 1).tolist(), strict=True))  # `<S>` comes first
+    texts = [list(compress(inputs.tokens(row), mask)) for row, mask in enumerate(is_word.tolist())]
+    places = [(row, index) for row, text in enumerate(texts) for index in range(len(text))]
     return Layers(texts, places, np.stack([layer[is_word].float().numpy() for layer in hidden_states]))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=16)
 def read_surprisals(name: str, lines: tuple[str, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Bits of each sentence's n + 1 predictions, forward and backward: `ElmoForPreTraining.score`.
 
@@ -115,8 +119,8 @@ def read_surprisals(name: str, lines: tuple[str, ...]) -> list[tuple[np.ndarray,
 def unknown_words(name: str, lines: tuple[str, ...]) -> list[list[bool]]:
     """Whether each word is outside the vocabulary of a model's softmax, and scored as `<UNK>`."""
     _, tokenizer = load(name)
-    known = set(tokenizer.predicted_words or ())
-    return [[word not in known for word in text] for text in read_layers(name, lines).texts]
+    unknown = tokenizer.word_classes([UNKNOWN_WORD])
+    return [(tokenizer.word_classes(text) == unknown).tolist() for text in read_layers(name, lines).texts]
 
 
 def first_word(name: str, lines: tuple[str, ...]) -> int:
@@ -124,7 +128,8 @@ def first_word(name: str, lines: tuple[str, ...]) -> int:
     text, corpus = read_layers(name, lines), read_layers(name, tuple(CORPUS))
     counts = Counter(word.casefold() for words in corpus.texts for word in words)
     words = [word for sentence in text.texts for word in sentence]
-    return max(range(len(words)), key=lambda index: (len(words[index]) > 3, min(counts[words[index].casefold()], 3), index))
+    merits = [(len(word) > 3, min(counts[word.casefold()], 3), index) for index, word in enumerate(words)]
+    return max(merits)[-1]
 
 
 def mix(layers: np.ndarray, weights: Sequence[float]) -> np.ndarray:
@@ -153,7 +158,7 @@ def compare(name: str, lines: tuple[str, ...], word: int, weights: Sequence[floa
     clicked, others = _unit(np.stack(clicked)), _unit(np.stack(others))
     similarities = np.einsum("vnd,vd->vn", others, clicked)
     order = np.argsort(-similarities, axis=1, kind="stable")
-    ranks = np.argsort(order, axis=1) + 1
+    least = np.take_along_axis(similarities, order[:, NUM_NEAREST - 1 : NUM_NEAREST], axis=1)
     spelling = text.word(word).casefold()
     same = [place for place in order[-1] if corpus.word(place).casefold() == spelling][:NUM_SAME]
     near = {*order[:, :NUM_NEAREST].flat, *same}
@@ -163,7 +168,7 @@ def compare(name: str, lines: tuple[str, ...], word: int, weights: Sequence[floa
     return Comparison(
         words,
         similarities[:, words],
-        ranks[:, words],
+        similarities[:, words] >= least - ROUNDING,
         np.stack([_turned(points, top) for points, _ in planes]),
         [variance for _, variance in planes],
     )

@@ -1,4 +1,4 @@
-"""What the page shows, as HTML and SVG: maps of a word's neighbours, a table of similarities, text coloured by surprisal.
+"""What the page shows, as HTML and SVG: maps of a word's neighbours, a table of similarities, coloured text.
 
 Every word comes from a visitor or a model and is escaped. Colours are classes of `style.css`, which knows dark pages.
 """
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
-
 from computing import NUM_NEAREST, Comparison, Layers
 
 FULL_BITS = 16  # the strongest colour
@@ -17,8 +16,9 @@ MAPS_KEY = """<p class="key"><span class="star">★</span> the word you clicked,
 <span class="badge same">1</span> the same word in the corpus, <span class="badge other">2</span> another word.
 Numbers are rows of the table below; <b>4×</b> is four equal vectors. Each map shows vectors of length 1 on their two
 principal axes, all maps in one scale: near is similar.</p>"""
-TABLE_KEY = """<p class="key">Cosine similarity to the clicked word, 1 for the same direction. Framed: the {near} nearest
-among all {words:,} words of the corpus. Rows follow your mix: set all weights but one to 0 to sort by a layer.</p>"""
+TABLE_KEY = """<p class="key">Cosine similarity to the clicked word, 1 for the same direction. Framed: the
+{near} nearest among all {words:,} words of the corpus, and their equals. Rows follow your mix: set all weights but one
+to 0 to sort by a layer.</p>"""
 
 
 def view_names(num_layers: int) -> list[str]:
@@ -52,15 +52,18 @@ def _map(places: list[list[int]], word: str, is_same: Sequence[bool], name: str)
         if not others:
             continue
         label = str(others[0]) if len(others) == 1 else f"{len(others)}×"
+        kind = "same" if is_same[others[0] - 1] else "other"
         lowered = y + 20 * (0 in numbers)  # below the clicked word
         marks.append(
-            f'<g class="{"same" if is_same[others[0] - 1] else "other"}"><title>row {", ".join(map(str, others))}</title>'
+            f'<g class="{kind}"><title>row {", ".join(map(str, others))}</title>'
             f'<circle cx="{x}" cy="{lowered}" r="{8 if len(others) == 1 else 10}"/>'
             f'<text x="{x}" y="{lowered + 3.5}">{label}</text></g>'
         )
     x, y = places[0]
     star = f'<path class="star" d="{_star(x, y)}"/>'
-    label = f'<text class="star" x="{x}" y="{y - 15}">{escape(word)}</text>'
+    beside = [below - y for left, below in places[1:] if abs(left - x) < 30 and abs(below - y) < 30]
+    is_below = sum(np.sign(beside)) < 0  # where fewer dots are
+    label = f'<text class="star" x="{x}" y="{y + 24 if is_below else y - 15}">{escape(word)}</text>'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">{star}{"".join(marks)}{label}</svg>'
 
 
@@ -79,14 +82,13 @@ def table(comparison: Comparison, corpus: Layers, is_same: Sequence[bool]) -> st
     rows = []
     for row, place in enumerate(comparison.words):
         cells = "".join(
-            f'<td class="cosine{" near" if rank <= NUM_NEAREST else ""}" style="--share:{max(cosine, 0):.2f}">'
-            f"{cosine:.2f}</td>"
-            for cosine, rank in zip(comparison.similarities[:, row], comparison.ranks[:, row], strict=True)
+            f'<td class="cosine{" near" if is_near else ""}" style="--share:{max(cosine, 0):.2f}">{cosine:.2f}</td>'
+            for cosine, is_near in zip(comparison.similarities[:, row], comparison.is_near[:, row], strict=True)
         )
         badge = f'<span class="badge {"same" if is_same[row] else "other"}">{row + 1}</span>'
         rows.append(f"<tr><td>{badge}</td><td>{_sentence(corpus, place)}</td>{cells}</tr>")
     key = TABLE_KEY.format(near=NUM_NEAREST, words=len(corpus.places))
-    return f'<table><tr><th></th><th>Occurrence in the corpus</th>{head}</tr>{"".join(rows)}</table>{key}'
+    return f"<table><tr><th></th><th>Occurrence in the corpus</th>{head}</tr>{''.join(rows)}</table>{key}"
 
 
 def _sentence(corpus: Layers, place: int) -> str:
@@ -110,10 +112,12 @@ def surprisal(
         lines = map(_coloured, texts, is_unknown, values, [direction == 0] * len(texts))
         sections.append(
             f'<section class="{kind}"><h4>{title} <span>{meaning}</span></h4>{"".join(lines)}'
-            f'<p class="key"><span>0 bits</span> <i></i> <span>{FULL_BITS} bits or more; here on average {mean:.1f} bits, '
-            f"perplexity {2**mean:,.0f}</span></p></section>"
+            f'<p class="key">0 bits <i></i> {FULL_BITS} bits or more; here on average {mean:.1f} bits, '
+            f"perplexity {2**mean:,.0f}</p></section>"
         )
-    note = "Surprisal in bits, -log2 of the probability that the model gives to the word: 0 is certain, 1 a coin's toss."
+    note = (
+        "Surprisal in bits, -log2 of the probability that the model gives to the word: 0 is certain, 1 a coin's toss."
+    )
     if any(map(any, is_unknown)):
         note += f" <u>Dotted</u>: not among the model's {vocabulary:,} words, so scored as &lt;UNK&gt;."
     return f'<div class="surprisal">{"".join(sections)}</div><p class="key">{note}</p>'
@@ -125,7 +129,8 @@ def _coloured(words: list[str], is_unknown: list[bool], bits: np.ndarray, is_for
     chips = list(zip(kinds, words, strict=True))
     chips = [*chips, ("word boundary", "end")] if is_forward else [("word boundary", "start"), *chips]
     spans = [
-        f'<span class="{kind}" style="--share:{min(value / FULL_BITS, 1):.2f}">{escape(word)}<small>{value:.1f}</small></span>'
+        f'<span class="{kind}" style="--share:{min(value / FULL_BITS, 1):.2f}">{escape(word)}'
+        f"<small>{value:.1f}</small></span>"
         for (kind, word), value in zip(chips, bits, strict=True)
     ]
     return f'<p class="line">{"".join(spans)}</p>'
