@@ -65,7 +65,7 @@ def use(page: Page) -> None:
 def take_screenshot(page: Page, path: Path) -> None:
     """Writes the whole page as a small PNG."""
     page.screenshot(path=path, full_page=True)
-    Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
     size = path.stat().st_size
     sys.stdout.write(f"{path}: {size:,} bytes\n")
     if size > MAX_BYTES:

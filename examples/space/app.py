@@ -40,6 +40,7 @@ def told_on_the_page() -> Iterator[None]:
 
 def read(model: str, text: str) -> list[Any]:
     """Reads a text: what the page keeps of it, its surprisal, a word to begin with, and a slider a layer."""
+    model = model.strip()
     with told_on_the_page():
         lines = computing.read_lines(text)
         layers = computing.read_layers(model, lines)
@@ -108,9 +109,9 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
     gr.Markdown("## How surprising is each word?")
     surprisal = gr.HTML(elem_id="surprisal")
     # What is on the page; the fields above may hold something new that nobody has read yet.
-    read_model = gr.Textbox(label="model", visible=False)
-    read_text = gr.Textbox(label="text", visible=False)
-    clicked = gr.Number(label="word, counted from 0", precision=0, visible=False)
+    read_model = gr.Textbox("", label="model", visible=False)
+    read_text = gr.Textbox("", label="text", visible=False)
+    clicked = gr.Number(0, label="word, counted from 0", precision=0, visible=False)
 
     state = [read_model, read_text, clicked]
     show = {"fn": nearest, "inputs": [*state, *sliders], "outputs": [words, maps, table]}
@@ -133,6 +134,7 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
         slider.input(**show, api_visibility="private", show_progress="hidden", trigger_mode="always_last")
 
 LAUNCH = {
+    "footer_links": ["api", "gradio", "settings"],
     "css_paths": Path(__file__).with_name("style.css"),
     # Fonts of the visitor's own system: others would come from the network.
     "theme": gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),

@@ -59,8 +59,10 @@ def load(name: str) -> tuple[ElmoPreTrainedModel, ElmoTokenizer]:
     """A model, with its softmax if it has one, and its tokenizer.
 
     Raises:
-        ValueError: if there is no such model, or it is no ELMo.
+        ValueError: if there is no name, no such model, or it is no ELMo.
     """
+    if not name:
+        raise ValueError(f"There is no name of a model. Type one, such as {TINY}.")
     try:
         check_name(name)
         config = ElmoConfig.from_pretrained(model_folder(name))

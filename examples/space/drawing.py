@@ -12,6 +12,7 @@ from computing import NUM_NEAREST, Comparison, Layers
 
 FULL_BITS = 16  # the strongest colour
 WIDTH, HEIGHT, MARGIN = 300, 230, 26  # of a map, in pixels
+MAX_LABEL = 16  # letters of a word on a map
 MAPS_KEY = """<p class="key"><span class="star">★</span> the word you clicked,
 <span class="badge same">1</span> the same word in the corpus, <span class="badge other">2</span> another word.
 Numbers are rows of the table below; <b>4×</b> is four equal vectors. Each map shows vectors of length 1 on their two
@@ -63,7 +64,8 @@ def _map(places: list[list[int]], word: str, is_same: Sequence[bool], name: str)
     star = f'<path class="star" d="{_star(x, y)}"/>'
     beside = [below - y for left, below in places[1:] if abs(left - x) < 30 and abs(below - y) < 30]
     is_below = sum(np.sign(beside)) < 0  # where fewer dots are
-    label = f'<text class="star" x="{x}" y="{y + 24 if is_below else y - 15}">{escape(word)}</text>'
+    shown = word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…"
+    label = f'<text class="star" x="{x}" y="{y + 24 if is_below else y - 15}">{escape(shown)}</text>'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">{star}{"".join(marks)}{label}</svg>'
 
 
