@@ -141,7 +141,7 @@ def test_a_wrong_word_wrong_weights_and_a_model_without_softmax_are_told(name: s
         computing.compare(name, LINES, 0, [0, 0, 0])
     with pytest.raises(ValueError, match="The model has 3 layers, found 2 weights"):
         computing.compare(name, LINES, 0, [1, 1])
-    with pytest.raises(ValueError, match="has no softmax over words, so it cannot predict words"):
+    with pytest.raises(ValueError, match="has no softmax over words, so no surprisal: open one that has"):
         computing.read_surprisals(name, LINES)
 
 
