@@ -112,7 +112,9 @@ def read_surprisals(name: str, lines: tuple[str, ...]) -> list[tuple[np.ndarray,
     """
     model, tokenizer = load(name)
     if not isinstance(model, ElmoForPreTraining):
-        raise ValueError(f"The model {name!r} has no softmax over words, so no surprisal: open one that has, such as {TINY}.")
+        raise ValueError(
+            f"The model {name!r} has no softmax over words, so no surprisal: open one that has, as {TINY}."
+        )
     sentences = read_layers(name, lines).texts
     scores = model.score(sentences, tokenizer)
     return [scores.surprisals(index) for index in range(len(sentences))]
