@@ -138,7 +138,11 @@ def score(kind: str, model: Path, files: Files) -> None:
     found: dict[int, list[str]] = {}
     for row in rows:
         found.setdefault(row["sentence"], []).append(row["word"])
-    sentences = {index: words_of(sentence) for index, sentence in enumerate(expected(kind, files))}
+    # No file can hold half a surrogate pair.
+    sentences = {
+        index: [word.encode("utf-8", "replace").decode() for word in words_of(sentence)]
+        for index, sentence in enumerate(expected(kind, files))
+    }
     if {index: words[1:-1] for index, words in found.items()} != {
         index: each for index, each in sentences.items() if each
     }:
