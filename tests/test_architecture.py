@@ -16,11 +16,12 @@ FLOORS = [
     {"tokenizer"},
     {"tasks", "language_model"},
     {"loading"},
+    {"batches"},
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},
     {"stateful"},
-    {"allennlp", "tfhub"},
+    {"allennlp", "tfhub", "sklearn", "spacy"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

@@ -25,6 +25,7 @@ from .configuration_elmo import ElmoConfig, save_code
 from .inputs import check_has_weights, check_range, checked_ids, require_tensor
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .scalar_mix import LinearMix, ScalarMix
+from .sentence_files import write_sentence_files
 from .token_encoder import CharacterCNN, WordEmbedding
 from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
@@ -131,6 +132,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         }
         if kwargs.get("is_main_process", True):
             save_code(self, save_directory)
+            write_sentence_files(self, save_directory)
         super().save_pretrained(save_directory, **kwargs)
 
     @property
