@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+
+try:
+    from sklearn.base import BaseEstimator, TransformerMixin
+except ImportError as error:
+    raise ImportError("this needs scikit-learn, not installed here: pip install 'elmo-hf[sklearn]'") from error
 
 from .batches import outputs_in_batches
 from .loading import load_complete

@@ -20,7 +20,8 @@ SENTENCE_FILES = {
 
 def write_sentence_files(model: PreTrainedModel, folder: Any) -> None:
     """Writes the files of a biLM, but of no head or language model; one that is there may be the user's, and stays."""
-    for name, content in SENTENCE_FILES.items() if model.base_model is model else ():
-        path = Path(folder) / name
-        if not path.exists():
-            path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if model.base_model is model:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, content in SENTENCE_FILES.items():
+            if not (Path(folder) / name).exists():
+                (Path(folder) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

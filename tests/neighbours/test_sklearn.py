@@ -1,7 +1,9 @@
 """`ElmoVectorizer` in scikit-learn: its estimator checks, pipelines, tables, clones and pickles."""
 
+import importlib
 import pickle
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,12 @@ def test_what_is_no_list_of_texts_is_refused(folder: Path) -> None:
         ElmoVectorizer("nonsense").fit(["Yes"])
     with pytest.raises(ValueError, match="`batch_words` must be at least 1, found 0"):
         ElmoVectorizer(folder, batch_words=0).transform(["Yes"])
+
+
+def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "elmo_hf.sklearn")
+    with pytest.raises(
+        ImportError, match=r"this needs scikit-learn, not installed here: pip install 'elmo-hf\[sklearn]'"
+    ):
+        importlib.import_module("elmo_hf.sklearn")

@@ -11,8 +11,8 @@ from checkpoints import FIXTURES, run_python
 from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.model.sentence_files import SENTENCE_FILES
 from elmo_hf.hub_code import TABLE
+from elmo_hf.model.sentence_files import SENTENCE_FILES
 
 CODE = {f"{file}.py" for file in TABLE}
 MAY_IMPORT = {"torch", "transformers", "tokenizers", "safetensors", "numpy", *sys.stdlib_module_names}
