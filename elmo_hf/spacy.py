@@ -67,7 +67,7 @@ class ElmoPipe:
             are_words = [np.array([not token.is_space for token in doc], dtype=bool) for doc in docs]
             texts = [[token.text for token in doc if not token.is_space] for doc in docs]
             for indices, outputs in outputs_in_batches(model, tokenizer, texts, self.batch_words):
-                vectors = outputs.elmo_representations[0].float().cpu().numpy()
+                vectors = outputs.last_hidden_state.float().cpu().numpy()
                 for index, row in zip(indices, vectors, strict=True):
                     tensor = np.zeros((len(docs[index]), row.shape[-1]), dtype=np.float32)
                     tensor[are_words[index]] = row[1 : 1 + len(texts[index])]

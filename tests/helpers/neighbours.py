@@ -30,4 +30,4 @@ def pooled(folder: Path, texts: list[str]) -> Tensor:
 def elmo_vectors(folder: Path, words: list[str]) -> Tensor:
     """The ELMo vectors of words, without boundaries."""
     model, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
-    return model(**tokenizer([words], is_split_into_words=True, return_tensors="pt")).elmo_representations[0][0, 1:-1]
+    return model(**tokenizer([words], is_split_into_words=True, return_tensors="pt")).last_hidden_state[0, 1:-1]
