@@ -70,6 +70,7 @@ TABLE = {
         "model.bilm",
         "language_model.softmax",
         "model.weight_files",
+        "model.sentence_files",
         "model.inputs",
         "model.modeling_elmo",
         "language_model.corpus",

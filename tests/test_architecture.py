@@ -15,12 +15,12 @@ FLOORS = [
     {"model"},
     {"tokenizer"},
     {"tasks", "language_model"},
-    {"loading", "pipelines"},
+    {"loading", "pipelines", "batches"},
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},
     {"stateful"},
-    {"allennlp", "tfhub"},
+    {"allennlp", "tfhub", "sklearn", "spacy"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

@@ -26,6 +26,7 @@ from .inputs import check_has_weights, check_range, checked_ids, require_tensor
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
+from .sentence_files import write_sentence_files
 from .token_encoder import CharacterCNN, WordEmbedding
 from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
@@ -163,6 +164,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         }
         if kwargs.get("is_main_process", True):
             save_code(self, save_directory)
+            write_sentence_files(self, save_directory)
         super().save_pretrained(save_directory, **kwargs)
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:

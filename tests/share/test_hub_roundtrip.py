@@ -12,6 +12,7 @@ from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.hub_code import TABLE
+from elmo_hf.model.sentence_files import SENTENCE_FILES
 
 CODE = {f"{file}.py" for file in TABLE}
 MAY_IMPORT = {"torch", "transformers", "tokenizers", "safetensors", "numpy", *sys.stdlib_module_names}
@@ -82,7 +83,7 @@ def test_auto_classes_and_pipeline_load_the_folder_without_the_package(tiny_fold
 
 def test_a_saved_folder_holds_exactly_the_promised_files(tiny_folder: Path) -> None:
     others = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
-    assert {path.name for path in tiny_folder.iterdir()} == CODE | others
+    assert {path.name for path in tiny_folder.iterdir()} == CODE | others | SENTENCE_FILES.keys()
     tokenizer_config = json.loads((tiny_folder / "tokenizer_config.json").read_text())
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 

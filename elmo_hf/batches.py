@@ -1,0 +1,35 @@
+"""Runs a model over many texts, in batches of texts of similar length, so that there is little padding."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .model.modeling_elmo import ElmoModel
+from .tokenizer.tokenization_elmo import ElmoTokenizer
+
+
+@torch.inference_mode()
+def outputs_in_batches(
+    model: ElmoModel, tokenizer: ElmoTokenizer, texts: Sequence[Sequence[str]], batch_words: int
+) -> Iterator[tuple[list[int], Any]]:
+    """Gives for each batch the indices of its texts, and its `ElmoModelOutput`; the longest texts come first.
+
+    Args:
+        model: in evaluation mode, on the device to run on.
+        tokenizer: the model's.
+        texts: the words of each text.
+        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+
+    Raises:
+        ValueError: if `batch_words` is below 1.
+    """
+    if batch_words < 1:
+        raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
+    rest = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
+    while rest:
+        size = max(1, batch_words // (len(texts[rest[0]]) + tokenizer.num_special_tokens_to_add()))
+        batch, rest = rest[:size], rest[size:]
+        words = [list(texts[index]) for index in batch]
+        inputs = tokenizer(words, is_split_into_words=True, padding=True, return_tensors="pt")
+        yield batch, model(**inputs.to(model.device))

@@ -1,0 +1,129 @@
+"""Texts as features of scikit-learn: one row for each text, its `pooler_output`.
+
+    make_pipeline(ElmoVectorizer("elmo-small"), LogisticRegression()).fit(texts, labels)
+
+It learns nothing, so `transform` works without `fit`. The model is no part of the vectorizer: it is read when first
+needed, and all vectorizers of a process share the last one. So clones cost nothing, and a pickle holds only the name.
+"""
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, TransformerMixin
+except ImportError as error:
+    raise ImportError("this needs scikit-learn, not installed here: pip install 'elmo-hf[sklearn]'") from error
+
+from .batches import outputs_in_batches
+from .loading import load_complete
+from .model.modeling_elmo import ElmoModel
+from .model_names import model_folder
+from .tokenizer.tokenization_elmo import ElmoTokenizer
+
+
+class ElmoVectorizer(TransformerMixin, BaseEstimator):
+    """Turns texts into ELMo vectors.
+
+    A text's vector is the model's `pooler_output`: the mean of the ELMo vectors of its words, or what the config's
+    `pooling` says; zeros for a text without words.
+    """
+
+    def __init__(self, model: str | Path = "tiny", *, batch_words: int = 2048, device: str = "cpu") -> None:
+        """Keeps the arguments; nothing is loaded yet.
+
+        Args:
+            model: a folder, a Hub name, or `"tiny"`.
+            batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+            device: where the model runs, such as `"cuda"`.
+        """
+        self.model = model
+        self.batch_words = batch_words
+        self.device = device
+
+    def fit(self, X: Iterable[str], y: Any = None) -> "ElmoVectorizer":
+        """Loads the model.
+
+        Args:
+            X: texts; only their kind is looked at.
+            y: ignored.
+
+        Raises:
+            ValueError: if `X` is one string, or the model cannot be loaded.
+        """
+        _refuse_one_string(X)
+        self._load()
+        return self
+
+    def transform(self, X: Iterable[str]) -> np.ndarray:
+        """Embeds n texts.
+
+        Args:
+            X: a list or Series of texts, or a table with one column of them.
+
+        Returns:
+            `(n, 2P)` float32; a data frame after `set_output(transform="pandas")`.
+
+        Raises:
+            ValueError: if `X` is one string, has several columns, or holds something else than strings.
+        """
+        texts = _texts(X)
+        model, tokenizer = self._load()
+        vectors = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)
+        words = [tokenizer.tokenize(text) for text in texts]
+        for rows, outputs in outputs_in_batches(model, tokenizer, words, self.batch_words):
+            vectors[rows] = outputs.pooler_output.float().cpu().numpy()
+        return vectors
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The names of the columns, `elmo0`, `elmo1` and so on; `input_features` is ignored."""
+        size = self._load()[0].config.hidden_size
+        return np.array([f"elmo{column}" for column in range(size)], dtype=object)
+
+    def _load(self) -> tuple[ElmoModel, ElmoTokenizer]:
+        folder = Path(model_folder(self.model))
+        # A folder that was written again is another model.
+        version = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
+        return _loaded(str(self.model), self.device, version)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.string = True
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(name: str, device: str, version: tuple) -> tuple[ElmoModel, ElmoTokenizer]:
+    return load_complete(name).to(device), ElmoTokenizer.from_pretrained(model_folder(name))
+
+
+def _refuse_one_string(texts: Any) -> None:
+    if isinstance(texts, (str, bytes)):
+        raise ValueError(f"`X` must be a list of texts, found one text, {texts[:40]!r}; put it into a list.")
+
+
+def _texts(texts: Any) -> list[str]:
+    _refuse_one_string(texts)
+    shape: tuple[int, ...] = getattr(texts, "shape", ())
+    if len(shape) == 2:
+        if shape[1] != 1:
+            raise ValueError(
+                f"`X` must be one column of texts, found {shape[1]} columns; choose one, for instance with "
+                '`ColumnTransformer([("elmo", ElmoVectorizer(), "text")])`.'
+            )
+        texts = np.asarray(texts)[:, 0]
+    found = list(texts)
+    for place, text in enumerate(found):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"`X` must hold strings, found {text!r} at place {place}; an empty text is '', and lists of words need "
+                "their blanks back."
+            )
+    return found

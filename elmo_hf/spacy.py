@@ -1,0 +1,139 @@
+"""ELMo vectors in spaCy: `nlp.add_pipe("elmo")`, which finds this module by an entry point.
+
+    nlp.add_pipe("elmo", config={"model": "elmo-small"})
+    doc.tensor       (n, 2P)   the ELMo vector of each token, zeros on blanks, which the model does not read
+    token.vector     (2P,)     its row
+    span.vector      (2P,)     its tokens pooled: their mean, or what the config's `pooling` says
+    doc.vector       (2P,)     all tokens pooled, the model's `pooler_output`
+    similarity                 the cosine of two vectors
+
+A doc is one text: where ELMo's sentences matter, make each sentence a doc. `doc.tensor` is saved with a doc, but spaCy
+saves no hooks, which make vectors of it; nor do they reach the processes of `nlp.pipe(..., n_process=2)`. After
+`Doc.from_bytes` and the like, `set_hooks(doc)` sets them again.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from spacy.language import Language
+from spacy.tokens import Doc, Span, Token
+from spacy.util import minibatch
+
+from .batches import outputs_in_batches
+from .loading import load_complete
+from .model.modeling_elmo import ElmoModel
+from .model_names import model_folder
+from .tokenizer.tokenization_elmo import ElmoTokenizer
+
+
+@Language.factory(
+    "elmo", default_config={"model": "tiny", "batch_words": 2048, "device": "cpu"}, assigns=["doc.tensor"]
+)
+def make_elmo(nlp: Language, name: str, model: str, batch_words: int, device: str) -> "ElmoPipe":
+    """Makes the component; spaCy calls it."""
+    return ElmoPipe(model, batch_words, device)
+
+
+class ElmoPipe:
+    """The component. It loads the model when the first doc comes, or when spaCy loads a saved pipeline."""
+
+    def __init__(self, model: str = "tiny", batch_words: int = 2048, device: str = "cpu") -> None:
+        """Keeps the arguments.
+
+        Args:
+            model: a folder, a Hub name, or `"tiny"`.
+            batch_words: the most positions of a batch, boundaries and padding included; a longer doc is alone.
+            device: where the model runs, such as `"cuda"`.
+        """
+        self.model = model
+        self.batch_words = batch_words
+        self.device = device
+        self._loaded: tuple[ElmoModel, ElmoTokenizer] | None = None
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Sets the vectors of a doc."""
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
+        """Sets the vectors of docs, `batch_size` at a time, which are sorted by length into batches for the model.
+
+        Raises:
+            ValueError: if the model cannot be loaded.
+        """
+        for docs in minibatch(stream, batch_size):
+            model, tokenizer = self._load()
+            are_words = [np.array([not token.is_space for token in doc], dtype=bool) for doc in docs]
+            texts = [[token.text for token in doc if not token.is_space] for doc in docs]
+            for indices, outputs in outputs_in_batches(model, tokenizer, texts, self.batch_words):
+                vectors = outputs.last_hidden_state.float().cpu().numpy()
+                for index, row in zip(indices, vectors, strict=True):
+                    tensor = np.zeros((len(docs[index]), row.shape[-1]), dtype=np.float32)
+                    tensor[are_words[index]] = row[1 : 1 + len(texts[index])]
+                    docs[index].tensor = tensor
+            for doc in docs:
+                set_hooks(doc, model.config.pooling)
+                yield doc
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Saves the model, so that the saved pipeline needs no other folder."""
+        for part in self._load():
+            part.save_pretrained(path)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "ElmoPipe":
+        """Loads the model that `to_disk` saved."""
+        self._loaded = _load(path, self.device)
+        return self
+
+    def _load(self) -> tuple[ElmoModel, ElmoTokenizer]:
+        if self._loaded is None:
+            self._loaded = _load(self.model, self.device)
+        return self._loaded
+
+
+def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
+    """Makes the vectors and similarities of a doc, its spans and its tokens those of `doc.tensor`.
+
+    Args:
+        doc: went through the component; its hooks may be lost.
+        pooling: what the model's config says; `"max"` or else the mean makes one vector of many.
+
+    Raises:
+        ValueError: if `doc.tensor` has no row for each token.
+    """
+    if len(doc.tensor) != len(doc):
+        raise ValueError(
+            f"`doc.tensor` must have a row for each of the {len(doc)} tokens, found {len(doc.tensor)}; let the doc go "
+            "through the component `elmo` first."
+        )
+
+    def pooled(part: Doc | Span) -> np.ndarray:
+        rows = part.tensor[[not token.is_space for token in part]]
+        if len(rows) == 0:
+            return np.zeros(part.tensor.shape[1], dtype=np.float32)
+        return rows.max(axis=0) if pooling == "max" else rows.mean(axis=0)
+
+    for hooks, vector in (
+        (doc.user_hooks, pooled),
+        (doc.user_span_hooks, pooled),
+        (doc.user_token_hooks, lambda token: token.doc.tensor[token.i]),
+    ):
+        hooks |= {"vector": vector, "has_vector": lambda part: bool(part.vector.any()), "similarity": _similarity}
+    return doc
+
+
+def _load(name: str | Path, device: str) -> tuple[ElmoModel, ElmoTokenizer]:
+    return load_complete(name).to(device), ElmoTokenizer.from_pretrained(model_folder(name))
+
+
+def _similarity(one: Doc | Span | Token, other: Any) -> float:
+    """The cosine; 0 if a vector is zero."""
+    first, second = one.vector, other.vector
+    if first.shape != second.shape:
+        raise ValueError(
+            f"`similarity` compares vectors of one size, found {len(first)} and {len(second)} numbers: let both docs "
+            "go through the same component `elmo`, or give both their hooks with `set_hooks`."
+        )
+    norms = np.linalg.norm(first) * np.linalg.norm(second)
+    return float(first @ second / norms) if norms else 0.0

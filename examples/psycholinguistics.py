@@ -1,0 +1,111 @@
+"""Surprisal of words for reading experiments, and scorers for the libraries surprisal and minicons.
+
+python examples/psycholinguistics.py            # the small model that comes with the package
+python examples/psycholinguistics.py FOLDER     # a folder or Hub name of a model with its softmax
+
+Both libraries are optional: `pip install surprisal minicons`. Their own scorers want one id for each word, but ELMo
+reads characters, so the two short classes below ask `model.score`. They speak of natural logarithms, `model.score` of
+bits; and they take the direction, `"forward"` or `"backward"`, which other models do not offer.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from elmo_hf import ElmoForPreTraining, ElmoTokenizer, tiny_model, tiny_tokenizer
+
+PAIR = ["The keys to the cabinet are on the table.", "The keys to the cabinet is on the table."]
+
+
+def bits(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, texts: list[str], direction: str) -> list[np.ndarray]:
+    """The surprisal of each word of each text, in bits, given the words before it, or with "backward" behind it."""
+    scores = model.score([tokenizer.tokenize(text) for text in texts], tokenizer)
+    both = [scores.surprisals(index) for index in range(len(texts))]
+    # Beside the words, each direction predicts the boundary that it reads last.
+    return [forward[:-1] if direction == "forward" else backward[1:] for forward, backward in both]
+
+
+try:
+    from surprisal.interface import CustomEncoding, Model
+    from surprisal.surprisal import HuggingFaceSurprisal
+except ImportError:
+    print("Without the library surprisal: `pip install surprisal`.", file=sys.stderr)
+else:
+
+    class ElmoSurprisal(Model):
+        """A model of surprisal: `[text] = model.surprise("...")`, then `text[0:9]` and `text[0:2, "word"]`."""
+
+        def __init__(self, model: ElmoForPreTraining, tokenizer: ElmoTokenizer, direction: str = "forward") -> None:
+            """Keeps the arguments."""
+            super().__init__(model.name_or_path)
+            self.model, self.tokenizer, self.direction = model, tokenizer, direction
+
+        def surprise(self, textbatch: list[str] | str) -> list[HuggingFaceSurprisal]:
+            """The surprisal of each word of each text."""
+            texts = [textbatch] if isinstance(textbatch, str) else list(textbatch)
+            rows = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            words = [CustomEncoding(self.tokenizer.tokenize(t), s, t) for t, s in zip(texts, rows, strict=True)]
+            found = bits(self.model, self.tokenizer, texts, self.direction)
+            return [HuggingFaceSurprisal(w, b * math.log(2)) for w, b in zip(words, found, strict=True)]
+
+
+try:
+    from minicons.scorer import LMScorer
+except ImportError:
+    print("Without the library minicons: `pip install minicons`.", file=sys.stderr)
+else:
+
+    class ElmoScorer(LMScorer):
+        """A scorer of minicons: `token_score` and `sequence_score` of texts."""
+
+        def __init__(self, model: ElmoForPreTraining, tokenizer: ElmoTokenizer, direction: str = "forward") -> None:
+            """Keeps the arguments; the library's own would decode each id of a vocabulary."""
+            self.model, self.tokenizer, self.direction = model, tokenizer, direction
+
+        def log_probs(self, texts: list[str] | str, base_two: bool = False) -> list[torch.Tensor]:
+            """The log-probability of each word of each text."""
+            texts = [texts] if isinstance(texts, str) else list(texts)
+            found = bits(self.model, self.tokenizer, texts, self.direction)
+            return [torch.from_numpy(row * -(1 if base_two else math.log(2))) for row in found]
+
+        def token_score(self, batch: list[str] | str, surprisal: bool = False, base_two: bool = False) -> list[Any]:
+            """For each text, pairs of a word and its log-probability, or its surprisal."""
+            texts = [batch] if isinstance(batch, str) else list(batch)
+            rows = [(-row if surprisal else row).tolist() for row in self.log_probs(texts, base_two)]
+            words = map(self.tokenizer.tokenize, texts)
+            return [list(zip(*both, strict=True)) for both in zip(words, rows, strict=True)]
+
+        def sequence_score(
+            self,
+            batch: list[str] | str,
+            reduction: Callable = lambda log_probs: log_probs.mean(0).item(),
+            base_two: bool = False,
+        ) -> list[float]:
+            """One number for each text: the mean log-probability of its words, or another `reduction`."""
+            return [reduction(row) for row in self.log_probs(batch, base_two)]
+
+
+def main(name: str | None = None) -> None:
+    """Prints the surprisal of each word of two texts in both directions, then what the libraries say."""
+    if name is None:
+        model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
+    else:
+        model, tokenizer = ElmoForPreTraining.from_pretrained(name).eval(), ElmoTokenizer.from_pretrained(name)
+    for text, *both in zip(PAIR, *(bits(model, tokenizer, PAIR, d) for d in ("forward", "backward")), strict=True):
+        print(f"{'word':>10}  forward  backward (bits)")
+        for word, forward, backward in zip(tokenizer.tokenize(text), *both, strict=True):
+            print(f"{word:>10}  {forward:7.2f}  {backward:8.2f}")
+    if "ElmoSurprisal" in globals():
+        for text in ElmoSurprisal(model, tokenizer).surprise(PAIR):
+            print(f"surprisal, natural logarithm: {float(text[5, 'word']):.2f} for {text[5, 'word'].text!r}")
+    if "ElmoScorer" in globals():
+        for text, score in zip(PAIR, ElmoScorer(model, tokenizer).sequence_score(PAIR, torch.sum), strict=True):
+            print(f"minicons, log-probability: {score:.2f} for {text!r}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,116 @@
+"""A saved `ElmoModel` in sentence-transformers: `encode` gives `pooler_output`, with no code but the folder's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoints import run_python
+from neighbours import TEXTS, pooled
+from task_models import make_task_model
+
+from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
+from elmo_hf.model.sentence_files import SENTENCE_FILES
+
+
+def library() -> Any:
+    return pytest.importorskip("sentence_transformers")
+
+
+def open_folder(folder: Path) -> Any:
+    return library().SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+
+
+def test_folders_of_the_bilm_carry_the_files_and_other_folders_do_not(tiny_folder: Path, tmp_path: Path) -> None:
+    for name, content in SENTENCE_FILES.items():
+        assert json.loads((tiny_folder / name).read_text(encoding="utf-8")) == content  # converted
+    language_model = ElmoForPreTraining.from_pretrained(tiny_folder, num_softmax_words=6)
+    for name, model in (("task", make_task_model("classification")), ("language_models", language_model)):
+        model.save_pretrained(tmp_path / name)
+        assert not SENTENCE_FILES.keys() & {path.name for path in (tmp_path / name).iterdir()}
+
+
+def test_files_that_are_there_stay(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("[]")
+    ElmoModel.from_pretrained(folder).save_pretrained(tmp_path)
+    assert (tmp_path / "modules.json").read_text() == "[]"
+    assert (tmp_path / "sentence_bert_config.json").is_file()
+
+
+def test_encode_gives_the_pooler_output_exactly(each_folder: Path) -> None:
+    model = open_folder(each_folder)
+    assert model.get_embedding_dimension() == 16
+    for text in TEXTS:  # alone, because a sum over another padding has other last bits
+        np.testing.assert_array_equal(model.encode([text]), pooled(each_folder, [text]))
+    together = model.encode(TEXTS, batch_size=2)
+    np.testing.assert_allclose(together, pooled(each_folder, TEXTS), atol=1e-6, rtol=0)
+    similarity = model.similarity(together[:1], together[2:])
+    norms = np.linalg.norm(together, axis=1)
+    np.testing.assert_allclose(similarity[0], together[2:] @ together[0] / norms[2:] / norms[0], atol=1e-6)
+
+
+def test_a_longest_length_cuts_as_the_tokenizer_does(folder: Path) -> None:
+    model = open_folder(folder)
+    model.max_seq_length = 6
+    elmo, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(TEXTS[:1], truncation=True, max_length=6, return_tensors="pt")
+    np.testing.assert_array_equal(model.encode(TEXTS[:1]), elmo(**inputs).pooler_output.detach())
+
+
+def test_it_is_saved_and_opened_again_with_its_prompts_and_further_modules(folder: Path, tmp_path: Path) -> None:
+    model = open_folder(folder)
+    model.append(library().sentence_transformer.modules.Normalize())
+    model.prompts = {"query": "Yes "}
+    model.save(str(tmp_path / "saved"))
+    again = open_folder(tmp_path / "saved")
+    np.testing.assert_array_equal(again.encode(TEXTS[:1]), model.encode(TEXTS[:1]))
+    np.testing.assert_allclose(np.linalg.norm(again.encode(TEXTS[:1])), 1, rtol=1e-6)
+    assert again.prompts["query"] == "Yes "
+
+
+@pytest.mark.parametrize("learns", ["everything", "the mix"])
+def test_training_moves_the_mix(learns: str, folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("accelerate")
+    model = open_folder(folder)
+    if learns == "the mix":
+        model.requires_grad_(False)
+        model[0].model.scalar_mixes.requires_grad_(True)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    rows = datasets.Dataset.from_dict({"anchor": ["A ferry", "No", "Yes"], "positive": ["The ferry", "no", "yes"]})
+    arguments = library().SentenceTransformerTrainingArguments(
+        tmp_path, num_train_epochs=2, learning_rate=0.05, report_to="none", save_strategy="no", use_cpu=True
+    )
+    loss = library().sentence_transformer.losses.MultipleNegativesRankingLoss(model)
+    library().SentenceTransformerTrainer(model, arguments, train_dataset=rows, loss=loss).train()
+    moved = {name for name, tensor in model.state_dict().items() if not tensor.equal(before[name])}
+    mixes = {name for name in before if "scalar_mixes" in name}
+    assert mixes <= moved
+    assert (moved == mixes) == (learns == "the mix")
+
+
+WITHOUT_THE_PACKAGE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"elmo_hf", "conversion"}:
+            raise ImportError(f"{name} is not to be had here")
+
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer(sys.argv[1], trust_remote_code=True, device="cpu")
+model.save("again")
+again = SentenceTransformer("again", trust_remote_code=True, device="cpu")
+np.save("found.npy", [each.encode([sys.argv[2]])[0] for each in (model, again)])
+"""
+
+
+def test_the_folders_own_code_is_enough(folder: Path, tmp_path: Path) -> None:
+    library()
+    run_python(WITHOUT_THE_PACKAGE, tmp_path, folder, TEXTS[0])
+    expected = pooled(folder, TEXTS[:1])[0]
+    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), np.stack([expected, expected]))

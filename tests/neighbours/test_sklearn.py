@@ -1,0 +1,134 @@
+"""`ElmoVectorizer` in scikit-learn: its estimator checks, pipelines, tables, clones and pickles."""
+
+import importlib
+import pickle
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from neighbours import TEXTS, pooled, save_mixed
+
+pytest.importorskip("sklearn")
+
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+from sklearn.utils.validation import validate_data
+
+from elmo_hf.sklearn import ElmoVectorizer, _loaded
+
+
+class NumbersAsTexts(ElmoVectorizer):
+    """Scikit-learn's checks give tables of numbers; here each row is a text."""
+
+    def fit(self, X: Any, y: Any = None) -> "NumbersAsTexts":
+        super().fit(self._rows(X, reset=True), y)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        return super().transform(self._rows(X, reset=False))
+
+    def _rows(self, X: Any, reset: bool) -> list[str]:
+        return [" ".join(f"{number:.3g}" for number in row) for row in validate_data(self, X, reset=reset)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = False, False, True
+        return tags
+
+
+def test_scikit_learns_checks_of_an_estimator_pass(folder: Path) -> None:
+    results = estimator_checks.check_estimator(NumbersAsTexts(str(folder)), on_skip=None, on_fail="raise")
+    assert len(results) > 40
+    # It runs only where SCIPY_ARRAY_API is set, and is for arrays of other libraries.
+    assert {each["check_name"] for each in results if each["status"] != "passed"} <= {"check_array_api_input"}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_do_not_raise_errors_in_init_or_set_params",
+        "check_estimator_cloneable",
+        "check_estimator_repr",
+        "check_estimator_tags_renamed",
+        "check_get_params_invariance",
+        "check_mixin_order",
+        "check_no_attributes_set_in_init",
+        "check_parameters_default_constructible",
+        "check_set_params",
+        "check_valid_tag_types",
+    ],
+)
+def test_the_checks_that_need_no_data_pass_on_the_class_itself(check: str) -> None:
+    getattr(estimator_checks, check)("ElmoVectorizer", ElmoVectorizer())
+
+
+def test_rows_are_the_pooler_output_in_the_order_of_the_texts_without_fitting(each_folder: Path) -> None:
+    found = ElmoVectorizer(each_folder, batch_words=30).transform(iter(TEXTS))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, pooled(each_folder, TEXTS), atol=1e-6, rtol=0)
+    assert not found[TEXTS.index("")].any()
+
+
+def test_it_works_in_pipelines_and_cross_validation_which_load_the_model_once_and_pickle_no_weights(
+    folder: Path,
+) -> None:
+    _loaded.cache_clear()
+    texts, labels = [f"{word} {n}" for n in range(6) for word in ("ferry", "train")], [0, 1] * 6
+    pipeline = make_pipeline(ElmoVectorizer(str(folder)), LogisticRegression())
+    assert cross_val_score(pipeline, texts, labels, cv=3).shape == (3,)
+    expected = pipeline.fit(texts, labels).predict_proba(texts)
+    assert _loaded.cache_info().misses == 1
+    pickled = pickle.dumps(pipeline)
+    assert len(pickled) < 3000
+    np.testing.assert_array_equal(pickle.loads(pickled).predict_proba(texts), expected)
+
+
+@pytest.mark.parametrize("column", ["text", ["text"]], ids=["a series", "a table of one column"])
+def test_columns_of_tables_become_data_frames(column: Any, folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"n": range(len(TEXTS)), "text": TEXTS}, index=list("vwxyz"))
+    found = ColumnTransformer([("t", ElmoVectorizer(folder), column)]).set_output(transform="pandas")
+    frame = found.fit_transform(table)
+    assert list(frame.index) == list("vwxyz")
+    assert list(frame.columns[:2]) == ["t__elmo0", "t__elmo1"]
+    np.testing.assert_allclose(frame.to_numpy(), pooled(folder, TEXTS), atol=1e-6, rtol=0)
+
+
+def test_a_folder_that_was_written_again_is_read_again(folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "model")
+    vectorizer = ElmoVectorizer(tmp_path / "model")
+    before = vectorizer.transform(["Yes"])
+    save_mixed(tiny_folder, tmp_path / "model", scalar_mix_layer_norm="word")
+    after = vectorizer.transform(["Yes"])
+    assert not np.allclose(before, after)
+    np.testing.assert_allclose(after, pooled(tmp_path / "model", ["Yes"]), atol=1e-6, rtol=0)
+
+
+def test_what_is_no_list_of_texts_is_refused(folder: Path) -> None:
+    vectorizer = ElmoVectorizer(folder)
+    for call in (vectorizer.fit, vectorizer.transform):
+        with pytest.raises(ValueError, match="`X` must be a list of texts, found one text, 'Yes'; put it into a list"):
+            call("Yes")
+    with pytest.raises(ValueError, match=r"must be one column of texts, found 2 columns; choose one, for instance wi"):
+        vectorizer.transform(np.array([["a", "b"]]))
+    with pytest.raises(ValueError, match="`X` must hold strings, found nan at place 1; an empty text is ''"):
+        vectorizer.transform(["Yes", float("nan")])
+    with pytest.raises(ValueError, match="there is no folder nonsense, and a Hub name looks like org/name"):
+        ElmoVectorizer("nonsense").fit(["Yes"])
+    with pytest.raises(ValueError, match="`batch_words` must be at least 1, found 0"):
+        ElmoVectorizer(folder, batch_words=0).transform(["Yes"])
+
+
+def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "elmo_hf.sklearn")
+    with pytest.raises(
+        ImportError, match=r"this needs scikit-learn, not installed here: pip install 'elmo-hf\[sklearn]'"
+    ):
+        importlib.import_module("elmo_hf.sklearn")
