@@ -9,6 +9,7 @@ in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions 
 inserts and removes nothing; padding may be on either side; equal words of a batch go through the character CNN once.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,6 +31,9 @@ from .sentence_files import write_sentence_files
 from .token_encoder import CharacterCNN, WordEmbedding
 from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
+
+# Arguments of `save_pretrained` that are about pushing.
+PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
 
 
 class HasState:
@@ -162,10 +166,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
             task: {"impl": f"modeling_elmo.{pipeline.__name__}", "pt": [auto_class]}
             for task, (pipeline, auto_class) in self.pipelines.items()
         }
+        pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
         if kwargs.get("is_main_process", True):
             save_code(self, save_directory)
-            write_sentence_files(self, save_directory)
+            if "feature-extraction" in self.pipelines:
+                write_sentence_files(save_directory)
         super().save_pretrained(save_directory, **kwargs)
+        if pushing.pop("push_to_hub", False):  # transformers itself would push only what it writes
+            self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
         """The input embedding, whose size is fixed; raises ValueError for another size."""

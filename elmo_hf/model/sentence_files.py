@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
-
 READER = "sentence_transformers.base.modules.transformer.Transformer"
 VECTOR = {"method": "forward", "method_output_name": "pooler_output"}
 SENTENCE_FILES = {
@@ -18,10 +16,9 @@ SENTENCE_FILES = {
 }
 
 
-def write_sentence_files(model: PreTrainedModel, folder: Any) -> None:
-    """Writes the files of a biLM, but of no head or language model; one that is there may be the user's, and stays."""
-    if model.base_model is model:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for name, content in SENTENCE_FILES.items():
-            if not (Path(folder) / name).exists():
-                (Path(folder) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+def write_sentence_files(folder: Any) -> None:
+    """Writes the files; one that is there may be the user's, and stays."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, content in SENTENCE_FILES.items():
+        if not (Path(folder) / name).exists():
+            (Path(folder) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

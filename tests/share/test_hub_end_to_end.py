@@ -56,7 +56,7 @@ for auto_class, (reference, fields) in classes.items():
                         projection_size=7, cell_size=9, num_labels=3, **fields)
     model = getattr(elmo_hf, reference.split(".")[-1])(config)
     if auto_class == "AutoModel":
-        for part in (config, model, tokenizer):
+        for part in (model, config, tokenizer):
             part.save_pretrained(f"{result}.saved/{type(part).__name__}", push_to_hub=True, repo_id=f"org/{auto_class}")
             pushed.append(sorted(name for name in list_repo_files(f"org/{auto_class}") if name.endswith(".py")))
     else:
