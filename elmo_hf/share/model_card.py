@@ -2,7 +2,8 @@
 
 A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
 was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section; if the
-facts are missing, the card says so. The template escapes every text that the authors of this package did not write.
+facts are missing, the card asks for them. The template escapes every text that the authors of this package did not
+write. `saved_card.py` changes cards that exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,12 @@ from .foreign_text import code_span, markdown, printable, string_literal
 
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
+# The pipeline for each Auto class.
+TASKS = {
+    "AutoModelForTokenClassification": "token-classification",
+    "AutoModelForSequenceClassification": "text-classification",
+    "AutoModelForQuestionAnswering": "question-answering",
+}
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
 
@@ -99,6 +106,7 @@ class TrainingRun:
         results: final scores on the evaluation set, by name.
         history: one table row for each evaluation.
         base_model: Hub name of the model that training started from, or None.
+        started_from: what it started from if that is not on the Hub: a folder's name, or `tiny`.
         dataset: a description of the training data, or None.
         model_index: the results in the Hub's form.
     """
@@ -107,6 +115,7 @@ class TrainingRun:
     results: Mapping[str, str]
     history: Sequence[Mapping[str, str]] = ()
     base_model: str | None = None
+    started_from: str | None = None
     dataset: str | None = None
     model_index: list[EvalResult] = field(default_factory=list)
 
@@ -140,8 +149,9 @@ def render_card(
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
+    data = _metadata(name, task, facts, run, labels)
     card = ModelCard.from_template(
-        _metadata(name, task, facts, run, labels),
+        data,
         template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
         name=name,
         version=metadata.version("elmo-hf"),
@@ -152,6 +162,7 @@ def render_card(
         auto_class=auto_class,
         task=task,
         facts=facts,
+        provenance=provenance(data.to_dict()),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
         command=command,
         conversion=conversion,
@@ -176,6 +187,34 @@ def _metadata(
     if run is not None and run.model_index:
         fields |= {"model_name": printable(name), "eval_results": run.model_index}
     return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
+
+
+def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
+    """The Auto class that loads a class; `AutoModel` for a user's own class."""
+    return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
+
+
+def provenance(metadata: Mapping[str, Any]) -> str:
+    """What a card without published facts says of licence, language and source: a table, and what is missing."""
+    base_model, address = (metadata.get(key) for key in ("base_model", "source"))
+    found = {
+        "licence": metadata.get("license"),
+        "language": ", ".join(_as_list(metadata.get("language"))),
+        "source": f"https://huggingface.co/{base_model}" if base_model else address,
+    }
+    rows = [f"| {name} | {markdown(value)} |" for name, value in found.items() if value]
+    missing = [name for name, value in found.items() if not value]
+    parts = ["\n".join(["| | |", "|---|---|", *rows])] if rows else []
+    if missing:
+        parts.append(
+            f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
+            "`elmo-hf card FOLDER --license mit --language en --source https://...`."
+        )
+    return "\n\n".join(parts)
+
+
+def _as_list(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
 
 
 def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:
