@@ -33,9 +33,9 @@ def check_name(name: str | Path) -> None:
     files = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
     foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
     if foreign:
+        found = "" if path.is_file() else f": it holds {', '.join(foreign[:3])}"
         raise ValueError(
-            f"{name} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {name} NEW` first "
-            "and give the folder NEW."
+            f"{name} is not converted yet{found}. Run `elmo-hf convert {name} NEW` first and give the folder NEW."
         )
 
 
@@ -47,8 +47,7 @@ def kind_of_model(config: Path) -> str | None:
     except (OSError, ValueError, RecursionError):
         return None
     kind = fields.get("model_type") if isinstance(fields, dict) else None
-    # A user's own class of ELMo may have a type of its own.
-    return "elmo" if isinstance(fields, dict) and "token_encoder" in fields else kind if isinstance(kind, str) else None
+    return kind if isinstance(kind, str) else None
 
 
 def refuse_other_kinds(name: str | Path, kind: str) -> None:

@@ -174,7 +174,7 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
                 f"{source.path} is one file of a checkpoint, and there is no options file beside it: put "
                 f"`options.json` there, or give `--options FILE --weights {source.path}`."
             )
-        notes = tuple(f"{name}, beside {source.path.name}, is read too." for name in sorted(beside))
+        notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name[-5:] == ".json")
         top = top | beside
     found = AllenNlpFiles.among(top, source.path, given.options)
     files = replace(

@@ -108,4 +108,4 @@ for command, summary, examples in (
 
 def main() -> None:
     """Entry point of `elmo-hf`."""
-    app()
+    app(prog_name="elmo-hf")  # also where a launcher starts the module

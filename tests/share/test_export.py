@@ -248,7 +248,8 @@ def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_arguments, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
-    assert_fails(result, "this needs onnx, onnxscript, not installed here: pip install 'elmo-hf[export]'")
+    hint = "pip install onnx onnxscript, or the whole extra: pip install 'elmo-hf[export]' (in a clone, '.[export]')"
+    assert_fails(result, f"this needs onnx, onnxscript, not installed here: {hint}")
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
