@@ -23,6 +23,7 @@ from .saved_card import CARD, card_metadata
 SMALL_FILES = ["*.json", "*.txt", CARD]
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
+MARKDOWN_ESCAPE = re.compile(r"\\(\W)")
 HEADS = {
     "ElmoForSequenceClassification": "classify texts",
     "ElmoForTokenClassification": "label words",
@@ -171,7 +172,11 @@ def _tokenizer(model: SavedModel) -> str:
 
 def _source(model: SavedModel) -> str:
     told = re.search(r"^converted from (.+) by `elmo-hf`", model.card, re.MULTILINE)
-    named = model.metadata.get("base_model") or model.metadata.get("source") or (told and told[1])
+    named = (
+        model.metadata.get("base_model")
+        or model.metadata.get("source")
+        or (told and MARKDOWN_ESCAPE.sub(r"\1", told[1]))
+    )
     return _listed(named) or "not said"
 
 

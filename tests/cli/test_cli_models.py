@@ -136,7 +136,7 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
     rows = dict(line.split("  ", 1) for line in run("info", tiny_folder).stdout.splitlines())
     rows = {name: value.strip() for name, value in rows.items()}
     assert (rows["class"], rows["mixes"], rows["softmax"]) == ("ElmoModel", "1 scalar, equal weights", "none")
-    assert (rows["source"], rows["licence"], rows["language"]) == ("tiny", "not said", "not said")
+    assert (rows["source"], rows["licence"], rows["language"]) == ("our_tiny", "not said", "not said")
     assert rows["can"] == (
         f"embed; export; pretrain --model {tiny_folder} --vocabulary WORDS, which gives it a softmax to score with"
     )

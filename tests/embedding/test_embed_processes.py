@@ -15,7 +15,7 @@ from vectors import SENTENCES, assert_all_close, embed_alone, read_places, read_
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed
 from elmo_hf.embedding.embed import embed_file
-from elmo_hf.embedding.processes import Processes
+from elmo_hf.embedding.processes import MPI_SIZES, Processes
 
 COPIES = 4
 
@@ -117,7 +117,7 @@ def test_without_a_launcher_there_is_one_process_and_no_accelerate(
         assert not name.startswith("accelerate")
         return import_module(name, *arguments)
 
-    for name in ("WORLD_SIZE", "LOCAL_RANK", *processes.MPI_SIZES):
+    for name in ("WORLD_SIZE", "LOCAL_RANK", *MPI_SIZES):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

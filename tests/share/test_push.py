@@ -96,6 +96,75 @@ def test_a_folder_becomes_one_commit_and_the_message_says_how_to_pin_it(online: 
     ]
 
 
+def test_the_card_pins_the_commit_of_weights_and_code_and_no_edit_of_it_changes_the_pin(
+    online: LoopbackHub, tiny_folder: Path
+) -> None:
+    card, path = tiny_folder / "README.md", tiny_folder / "model.safetensors"
+    assert card.read_text(encoding="utf-8").count('from_pretrained("tiny", trust_remote_code=True)') == 2
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    repository = online.repositories["org/elmo"]
+    _, weights, head = repository.commits
+    pinned = f'from_pretrained("org/elmo", revision="{weights}", trust_remote_code=True)'
+    assert card.read_text(encoding="utf-8").count(pinned) == 2
+    assert "README.md" not in repository.commits[weights]
+    assert repository.branches["main"] == head
+
+    card.write_text(card.read_text(encoding="utf-8") + "\nOur own words.\n", encoding="utf-8")
+    result = push(tiny_folder, "org/elmo")
+    assert f"Load it: AutoModel.from_pretrained('org/elmo', revision='{weights}', " in result.stdout
+    assert len(repository.commits) == 4
+    assert online.files("org/elmo")["README.md"] == card.read_bytes()
+    assert card.read_text(encoding="utf-8").count(pinned) == 2
+
+    save_file({name: tensor + 1 for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    revision = [*repository.commits][4]
+    text = online.files("org/elmo")["README.md"].decode()
+    assert text.count(f'from_pretrained("org/elmo", revision="{revision}", trust_remote_code=True)') == 2
+
+
+def test_a_push_to_another_repository_pins_that_one(online: LoopbackHub, tiny_folder: Path) -> None:
+    for name in ("org/elmo", "org/other"):
+        assert push(tiny_folder, name).exit_code == 0
+    revision = [*online.repositories["org/other"].commits][1]
+    text = online.files("org/other")["README.md"].decode()
+    assert text.count(f'from_pretrained("org/other", revision="{revision}", trust_remote_code=True)') == 2
+
+
+def test_a_card_with_another_snippet_stays_as_it_is(online: LoopbackHub, tiny_folder: Path) -> None:
+    text = 'model = AutoModel.from_pretrained("bert")\n'
+    (tiny_folder / "README.md").write_text(text, encoding="utf-8")
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    assert online.files("org/elmo")["README.md"] == text.encode()
+
+
+def test_a_push_that_ends_before_the_card_is_completed_by_the_next(
+    online: LoopbackHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(*arguments: object) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo_hf.share.push.pin_card", break_off)
+        assert_refused(push(tiny_folder, "org/elmo"), "killed")
+    assert "README.md" not in online.files("org/elmo")
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    revision = [*online.repositories["org/elmo"].commits][1]
+    assert f'revision="{revision}"' in online.files("org/elmo")["README.md"].decode()
+
+
+def test_info_of_a_model_on_the_hub_downloads_no_weights(
+    online: LoopbackHub, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    outputs = [CliRunner().invoke(app, ["info", name]) for name in ("org/elmo", str(tiny_folder))]
+    assert [output.exit_code for output in outputs] == [0, 0], outputs[0].output
+    there, here = ([line.split()[1:] for line in output.stdout.splitlines()] for output in outputs)
+    assert there[1:-1] == here[1:-1]
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
 def test_large_files_go_to_the_lfs_store_in_parts_and_others_with_the_commit(
     online: LoopbackHub, tiny_folder: Path
 ) -> None:
