@@ -125,7 +125,6 @@ def load_for_pretraining(
     """
     splitting = {} if word_splitter is None else {"word_splitter": word_splitter}
     if vocabulary is None:
-        _require_softmax(source)
         # Training needs single precision, even if the model was saved in half.
         model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
         return model, load_tokenizer(source, **splitting)

@@ -99,6 +99,41 @@ def test_convert_makes_a_folder_of_two_files(tmp_path: Path) -> None:
     assert "# to" in (tmp_path / "to" / "README.md").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ("options.json", "weights.hdf5"),
+        ("options.json", "any.h5"),
+        ("elmo_small_options.json", "elmo_small_weights.hdf5"),
+    ],
+)
+def test_convert_looks_for_the_options_beside_a_file_of_weights(options: str, weights: str, tmp_path: Path) -> None:
+    (tmp_path / options).write_bytes((BASE / "options.json").read_bytes())
+    (tmp_path / weights).write_bytes((BASE / "weights.hdf5").read_bytes())
+    if weights != "any.h5":
+        (tmp_path / "another_options.json").write_text("{}")
+        (tmp_path / "another_weights.hdf5").touch()
+    result = run("convert", tmp_path / weights, tmp_path / "to")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1] == f"Note: the options are {options}, beside {weights}."
+    assert ElmoModel.from_pretrained(tmp_path / "to").config.cell_size == 32
+
+
+def test_convert_says_what_a_file_of_weights_alone_lacks(tmp_path: Path) -> None:
+    (tmp_path / "weights.hdf5").write_bytes((BASE / "weights.hdf5").read_bytes())
+    message = (
+        f"{tmp_path / 'weights.hdf5'} is one file of a checkpoint, and there is no options file beside it: put "
+        f"`options.json` there, or give `--options FILE --weights {tmp_path / 'weights.hdf5'}`."
+    )
+    assert_fails(run("convert", tmp_path / "weights.hdf5", tmp_path / "to"), 1, message)
+
+
+def test_convert_takes_h5_for_hdf5(tmp_path: Path) -> None:
+    shutil.copytree(BASE, tmp_path / "from")
+    (tmp_path / "from" / "weights.hdf5").rename(tmp_path / "from" / "weights.h5")
+    assert run("convert", tmp_path / "from", tmp_path / "to").exit_code == 0
+
+
 def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

@@ -45,6 +45,12 @@ def test_embed_writes_a_file_of_vectors(tiny_folder: Path, corpus: Path, tmp_pat
         np.testing.assert_allclose(vectors, layers_of(tiny_folder, sentence), rtol=0, atol=1e-6)
 
 
+def test_embed_writes_h5_as_hdf5(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    for name in ("vectors.h5", "vectors.hdf5"):
+        assert run("embed", tiny_folder, corpus, "-o", tmp_path / name).exit_code == 0
+    assert (tmp_path / "vectors.h5").read_bytes() == (tmp_path / "vectors.hdf5").read_bytes()
+
+
 def test_embed_reads_standard_input(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
     text = corpus.read_text(encoding="utf-8") + "Größe 日本\n"
     corpus.write_text(text, encoding="utf-8")

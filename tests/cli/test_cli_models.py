@@ -97,8 +97,6 @@ def test_score_says_how_to_get_a_softmax(tiny_folder: Path, tmp_path: Path) -> N
         "with `--softmax FILE --vocabulary FILE` if a softmax was published, or learn one on a text: `elmo-hf pretrain "
         f"CORPUS -o OUT --model {tiny_folder} --vocabulary WORDS --frozen-steps 1000`.",
     )
-    arguments = ("pretrain", tmp_path / "text.txt", "-o", tmp_path / "out", "--model", tiny_folder)
-    assert_fails(run(*arguments), 1, "has no softmax over words, so it embeds text and cannot score it.")
 
 
 def test_score_says_how_to_name_the_words_of_a_softmax(tmp_path: Path) -> None:

@@ -153,18 +153,6 @@ def test_a_push_that_ends_before_the_card_is_completed_by_the_next(
     assert f'revision="{revision}"' in online.files("org/elmo")["README.md"].decode()
 
 
-def test_info_of_a_model_on_the_hub_downloads_no_weights(
-    online: LoopbackHub, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert push(tiny_folder, "org/elmo").exit_code == 0
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    outputs = [CliRunner().invoke(app, ["info", name]) for name in ("org/elmo", str(tiny_folder))]
-    assert [output.exit_code for output in outputs] == [0, 0], outputs[0].output
-    there, here = ([line.split()[1:] for line in output.stdout.splitlines()] for output in outputs)
-    assert there[1:-1] == here[1:-1]
-    assert not list((tmp_path / "cache").rglob("*.safetensors"))
-
-
 def test_large_files_go_to_the_lfs_store_in_parts_and_others_with_the_commit(
     online: LoopbackHub, tiny_folder: Path
 ) -> None:
