@@ -53,6 +53,8 @@ def vocab(
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
     _check_corpora(corpora, encoding)
+    if not output.parent.is_dir():
+        fail(FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in."))
     from tqdm import tqdm
 
     from elmo_hf.training.corpora import SPECIAL_WORDS, count_words, make_vocabulary, read_corpora

@@ -14,6 +14,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ElmoConfig
+from .card_labels import ADDRESS
 from .foreign_text import code_span, markdown, printable, string_literal
 
 FEATURE_EXTRACTION = "feature-extraction"
@@ -196,13 +197,14 @@ def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
 
 def provenance(metadata: Mapping[str, Any]) -> str:
     """What a card without published facts says of licence, language and source: a table, and what is missing."""
-    base_model, address = (metadata.get(key) for key in ("base_model", "source"))
+    models = [f"https://huggingface.co/{name}" for name in _as_list(metadata.get("base_model"))]
+    sources = models or _as_list(metadata.get("source"))
     found = {
-        "licence": metadata.get("license"),
-        "language": ", ".join(_as_list(metadata.get("language"))),
-        "source": f"https://huggingface.co/{base_model}" if base_model else address,
+        "licence": markdown(metadata.get("license") or ""),
+        "language": markdown(", ".join(map(str, _as_list(metadata.get("language"))))),
+        "source": ", ".join(f"<{each}>" if ADDRESS.fullmatch(str(each)) else markdown(each) for each in sources),
     }
-    rows = [f"| {name} | {markdown(value)} |" for name, value in found.items() if value]
+    rows = [f"| {name} | {value} |" for name, value in found.items() if value]
     missing = [name for name, value in found.items() if not value]
     parts = ["\n".join(["| | |", "|---|---|", *rows])] if rows else []
     if missing:
@@ -213,8 +215,8 @@ def provenance(metadata: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _as_list(value: str | Sequence[str] | None) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or [])
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value] if value else []
 
 
 def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, Safetens
 from ..loading import load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
 from ..model.weight_files import read_header
-from ..model_names import check_name, model_folder
+from ..model_names import check_name, kind_of_model, model_folder, refuse_other_kinds
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_card import FEATURE_EXTRACTION, TASKS, architecture, auto_class_of, render_card, word_limit
 from .saved_card import CARD, card_metadata
@@ -73,7 +73,7 @@ def look_at(source: str | Path) -> SavedModel:
     path = Path(model_folder(source))
     try:
         folder = path if path.is_dir() else Path(snapshot_download(str(source), allow_patterns=SMALL_FILES))
-        check_name(folder)
+        refuse_other_kinds(source, kind_of_model(folder / "config.json") or "elmo")
         config = ElmoConfig.from_pretrained(folder)
         files = sorted(folder.glob("*.safetensors"))
         tensors = {name: tensor for file in files for name, tensor in read_header(str(file)).items()}

@@ -188,7 +188,7 @@ def test_card_changes_what_the_options_say_and_keeps_the_rest(tiny_folder: Path,
         [
             "Licence, language, source",
             "",
-            *("| | |", "|---|---|", "| licence | mit |", "| language | eu, es |", "| source | https://a.b/c |"),
+            *("| | |", "|---|---|", "| licence | mit |", "| language | eu, es |", "| source | <https://a.b/c> |"),
         ]
     ]
     assert run("info", folder).stdout.splitlines()[-4].split() == ["source", "https://a.b/c"]
@@ -217,7 +217,7 @@ def test_convert_writes_what_the_options_say_into_the_card(tmp_path: Path) -> No
     card = ModelCard.load(tmp_path / "to" / "README.md")
     assert (card.data.license, card.data.language, card.data.base_model) == ("cc-by-4.0", ["en"], "org/elmo")
     assert "Not given" not in card.text
-    assert "| source | https://huggingface.co/org/elmo |" in card.text.splitlines()
+    assert "| source | <https://huggingface.co/org/elmo> |" in card.text.splitlines()
 
 
 def test_push_offers_to_write_a_missing_card(

@@ -125,6 +125,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "verify nowhere": (1, NO_MODEL),
     "vocab file.txt": (2, "Missing option '--output' / '-o'."),
     "vocab none.txt -o words": (1, "there is no file none.txt."),
+    "vocab file.txt -o none/words": (1, "there is no folder none to write words in."),
     "vocab none-*.txt -o words": (1, "none-*.txt matches no file."),
     "vocab file.txt -o words --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
     "pretrain file.txt -o lm": (2, "give --vocabulary (and --config) for a new model, or --model to adapt one."),
