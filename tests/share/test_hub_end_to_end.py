@@ -219,7 +219,7 @@ from typer.testing import CliRunner
 from elmo_hf.cli import app
 
 for name in ("org/elmo", sys.argv[1]):
-    print(CliRunner().invoke(app, ["info", name]).output, end="")
+    print(CliRunner().invoke(app, ["info", name]).stdout, end="")
 for arguments in (["embed", "org/bert", "s.txt", "-o", "v.npz"], ["info", "org/bert"]):
     print(CliRunner().invoke(app, arguments).stderr)
 print([path.name for path in Path(sys.argv[2]).glob("*/snapshots/*/*.safetensors")])
