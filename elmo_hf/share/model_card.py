@@ -107,18 +107,18 @@ class TrainingRun:
         results: final scores on the evaluation set, by name.
         history: one table row for each evaluation.
         base_model: Hub name of the model that training started from, or None.
-        started_from: what it started from if that is not on the Hub: a folder's name, or `tiny`.
         dataset: a description of the training data, or None.
         model_index: the results in the Hub's form.
+        started_from: what it started from if that is not on the Hub: a folder's name, or `tiny`.
     """
 
     hyperparameters: Mapping[str, str]
     results: Mapping[str, str]
     history: Sequence[Mapping[str, str]] = ()
     base_model: str | None = None
-    started_from: str | None = None
     dataset: str | None = None
     model_index: list[EvalResult] = field(default_factory=list)
+    started_from: str | None = None
 
 
 def render_card(
