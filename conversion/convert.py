@@ -11,21 +11,20 @@ second. On the way back the softmax becomes softmax.hdf5.
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from elmo_hf.files import new_folder, sha256_of_file
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.loading import CLASSES, load_complete
+from elmo_hf.loading import CLASSES, load_complete, load_tokenizer
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.model_names import model_folder
 from elmo_hf.share.model_card import Conversion, Facts, render_card
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 from .check import check_folder
 from .checkpoint import Checkpoint, Given
@@ -55,6 +54,7 @@ def convert_source(
     given: Given,
     *,
     check: bool = False,
+    labels: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> float | None:
     """Converts a SOURCE of any known format to a folder that `AutoModel.from_pretrained` loads.
@@ -64,6 +64,7 @@ def convert_source(
         destination: the new folder; it must not exist.
         given: the files and settings that the user gave beside it.
         check: whether to compare the written folder with the witness.
+        labels: what the user says about the weights, for the card (`card_labels`).
         tell: receives a message about the format, and one about each part of the source that the folder lacks.
 
     Returns:
@@ -80,7 +81,7 @@ def convert_source(
         checkpoint = found.read(source, given)
         for note in checkpoint.notes:
             tell(f"Note: {note}")
-        return write_folder(checkpoint, destination, source_name=path.resolve().name, check=check)
+        return write_folder(checkpoint, destination, source_name=path.resolve().name, check=check, labels=labels)
 
 
 def allennlp_to_folder(
@@ -91,6 +92,7 @@ def allennlp_to_folder(
     word_splitter: str = "ptb",
     check: bool = False,
     facts: Facts | None = None,
+    labels: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = logger.warning,
 ) -> float | None:
     """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
@@ -102,6 +104,7 @@ def allennlp_to_folder(
         word_splitter: how the folder's tokenizer splits raw text.
         check: whether to compare the written folder with the witness.
         facts: published facts about the weights, for the card.
+        labels: what the user says about the weights, for the card (`card_labels`).
         tell: receives a message about each part of the checkpoint that the folder lacks.
 
     Returns:
@@ -114,7 +117,7 @@ def allennlp_to_folder(
     checkpoint = read_allennlp(files, word_splitter)
     for note in checkpoint.notes:
         tell(note)
-    return write_folder(checkpoint, destination, source_name=source_name, check=check, facts=facts)
+    return write_folder(checkpoint, destination, source_name=source_name, check=check, facts=facts, labels=labels)
 
 
 def write_folder(
@@ -124,6 +127,7 @@ def write_folder(
     source_name: str,
     check: bool = False,
     facts: Facts | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> float | None:
     """Writes a reader's checkpoint as a folder that `AutoModel.from_pretrained` loads.
 
@@ -144,6 +148,7 @@ def write_folder(
             facts=facts,
             conversion=Conversion(source_name, digests, difference),
             word_splitter=checkpoint.tokenizer.word_splitter,
+            **labels or {},
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
@@ -208,7 +213,7 @@ def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
 def _vocabulary(source: Path) -> list[str] | None:
     """The words that the softmax predicts, if the folder names them; each must fit into a line of its own."""
     try:
-        words = ElmoTokenizer.from_pretrained(model_folder(source)).predicted_words
+        words = load_tokenizer(source).predicted_words
     except (OSError, ValueError) as error:
         raise ConversionError(f"the tokenizer of {source} cannot be read: {error}") from error
     for number, word in enumerate(words or (), start=1):

@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 
 from .checkpoint import Checkpoint, Given
 from .errors import ConversionError
+from .hdf5 import is_hdf5
 from .readers.allennlp import holds_tensorflow_checkpoint, read_allennlp_source
 from .readers.manylangs import read_manylangs
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
@@ -70,7 +71,12 @@ FORMATS = (
         read_allennlp_source,
         EVERYTHING,
     ),
-    Format("options and weights of AllenNLP, bilm-tf or simple_elmo", _has("*.hdf5"), read_allennlp_source, EVERYTHING),
+    Format(
+        "options and weights of AllenNLP, bilm-tf or simple_elmo",
+        lambda source: any(map(is_hdf5, source.files)),
+        read_allennlp_source,
+        EVERYTHING,
+    ),
     Format(
         "a folder for transformers",
         _has("config.json", "*.safetensors"),

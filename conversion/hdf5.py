@@ -27,6 +27,11 @@ DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError, z
 FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32}
 
 
+def is_hdf5(name: str) -> bool:
+    """Whether a file's name is that of an hdf5 file."""
+    return name.endswith((".hdf5", ".h5"))
+
+
 def read_hdf5(path: Path) -> dict[str, np.ndarray]:
     """Reads every array of an hdf5 file by its full name.
 

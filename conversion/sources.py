@@ -61,6 +61,11 @@ class Source:
     is_archive: bool = False
 
     @property
+    def is_file(self) -> bool:
+        """Whether it is one file that is no archive."""
+        return not self.is_archive and self.path.is_file()
+
+    @property
     def top(self) -> dict[str, Path]:
         """The files outside any folder."""
         return {name: path for name, path in self.files.items() if "/" not in name}

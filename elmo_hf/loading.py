@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 
 from .language_model.pretraining import ElmoForPreTraining
 from .model.configuration_elmo import AUTO_MAP, ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from .model_names import TINY_FOLDER, check_name, model_folder
+from .model_names import TINY_FOLDER, check_name, kind_of_model, model_folder, refuse_other_kinds
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
@@ -41,6 +42,7 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     except SafetensorError as error:
         raise ValueError(f"a .safetensors file of {source} is damaged: {error}.") from error
     except (OSError, RuntimeError, ValueError) as error:
+        _refuse_other_kinds_on_the_hub(source)
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
     missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
     if missing:
@@ -49,6 +51,49 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     if strange:
         raise ValueError(f"{source} holds {_list(strange)}, which the model of its config.json does not have.")
     return model.eval()
+
+
+def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
+    """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
+    return ElmoTokenizer.from_pretrained(model_folder(source), **kwargs)
+
+
+def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
+    """Loads language models with their softmax, and the tokenizer that knows the words of the softmax.
+
+    Raises:
+        ValueError: if the folder cannot be loaded, or if the softmax or its words are missing; says how to get them.
+    """
+    _require_softmax(source)
+    tokenizer = load_tokenizer(source)
+    if tokenizer.num_word_classes is None:
+        raise ValueError(
+            f"{source} has a softmax, but no words.txt says which words it predicts. Convert its source again with "
+            "`--vocabulary FILE`, one word a line."
+        )
+    return load_complete(source, ElmoForPreTraining), tokenizer
+
+
+def _require_softmax(source: str | Path) -> None:
+    check_name(source)
+    try:
+        config = ElmoConfig.from_pretrained(model_folder(source))
+    except (OSError, ValueError) as error:
+        _refuse_other_kinds_on_the_hub(source)
+        raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
+    if config.num_softmax_words is None and not config.share_embedding_softmax:
+        raise ValueError(
+            f"{source} has no softmax over words, so it embeds text and cannot score it. Convert its source again with "
+            "`--softmax FILE --vocabulary FILE` if a softmax was published, or learn one on a text: "
+            f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
+        )
+
+
+def _refuse_other_kinds_on_the_hub(source: str | Path) -> None:
+    """Raises ValueError if the config that was just downloaded is another model's; asks no network."""
+    config = None if Path(source).exists() else try_to_load_from_cache(str(source), "config.json")
+    if isinstance(config, str):
+        refuse_other_kinds(source, kind_of_model(Path(config)) or "elmo")
 
 
 def _list(names: list[str]) -> str:
@@ -64,28 +109,29 @@ def _strange(unexpected: Iterable[str], model_class: str, saved_classes: Sequenc
 
 
 def load_for_pretraining(
-    source: str | Path, vocabulary: Path | None, **fields: Any
+    source: str | Path, vocabulary: Path | None, word_splitter: str | None = None, **fields: Any
 ) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
     """Loads a model for further training, with its own softmax or with a new one over other words.
 
     Args:
         source: a folder, a Hub name, or `"tiny"`.
         vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words.
+        word_splitter: how the tokenizer splits raw text, as the corpus is split; None keeps the folder's.
         **fields: of `ElmoConfig`, replacing the folder's.
 
     Raises:
         ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a model with word
             input, whose own vocabulary is fixed.
     """
-    source = model_folder(source)
+    splitting = {} if word_splitter is None else {"word_splitter": word_splitter}
     if vocabulary is None:
         # Training needs single precision, even if the model was saved in half.
         model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
-        return model, ElmoTokenizer.from_pretrained(source)
+        return model, load_tokenizer(source, **splitting)
     encoder = load_complete(source)
     if encoder.config.token_encoder == "word_embedding":
         raise ValueError(f"{source} reads words by its own vocabulary, which its softmax shares; give no other.")
-    tokenizer = ElmoTokenizer.from_pretrained(source, words_file=str(vocabulary))
+    tokenizer = load_tokenizer(source, words_file=str(vocabulary), **splitting)
     config = ElmoConfig(**encoder.config.to_diff_dict() | {"num_softmax_words": tokenizer.num_word_classes} | fields)
     model = ElmoForPreTraining(config)
     model.elmo.load_state_dict(encoder.state_dict())

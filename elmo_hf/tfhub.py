@@ -3,8 +3,8 @@
     import tensorflow_hub as hub                         ->   from elmo_hf import tfhub as hub
     hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
 
-The module is named by a folder or Hub name, for instance of the published ELMo of the same size and training text
-(`elmo-hf convert --model original elmo-original`); Google's own files cannot be read. Tensors are torch's.
+The module is named by a folder, a Hub name or `tiny`, for instance of the published ELMo of the same size and training
+text (`elmo-hf convert --model original elmo-original`); Google's own files cannot be read. Tensors are torch's.
 
     default   a list of B sentences, split on blanks
     tokens    {"tokens": B lists of words, padded to one length, "sequence_len": the B true lengths}
@@ -29,10 +29,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .loading import load_complete
+from .loading import load_complete, load_tokenizer
 from .model.pooling import masked_mean
 from .stateful import StatefulElmo
-from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Module(nn.Module):
@@ -48,7 +47,7 @@ class Module(nn.Module):
         """Loads a model.
 
         Args:
-            spec: a folder or Hub name.
+            spec: a folder, a Hub name, or `"tiny"`.
             trainable: whether the scalar mix trains.
 
         Raises:
@@ -64,7 +63,7 @@ class Module(nn.Module):
         model.requires_grad_(False)
         model.scalar_mixes.requires_grad_(trainable)
         self.elmo = StatefulElmo(model)
-        self.tokenizer = ElmoTokenizer.from_pretrained(spec)
+        self.tokenizer = load_tokenizer(spec)
         self.signatures: dict[str, Callable[..., dict[str, Tensor]]] = {
             "default": self._embed_sentences,
             "tokens": self._embed_tokens,

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # From the ground up: a room may import the rooms of the floors below its own. See docs/architecture.md.
 FLOORS = [
-    {"files", "guarded_file", "model_names", "sentences"},
+    {"extras", "files", "guarded_file", "model_names", "sentences"},
     {"hub_code"},
     {"scan"},
     {"model"},

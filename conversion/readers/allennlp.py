@@ -25,7 +25,7 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 from ..checkpoint import Checkpoint, Given
 from ..errors import ConversionError, listed
 from ..files import check_lines, check_names, files_in, read_options
-from ..hdf5 import hdf5_names, read_hdf5
+from ..hdf5 import hdf5_names, is_hdf5, read_hdf5
 from ..rules import import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
@@ -77,6 +77,8 @@ class AllenNlpFiles:
     def among(cls, files: Mapping[str, Path], where: Path, options: Path | None = None) -> "AllenNlpFiles":
         """Finds the files by their names: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
 
+        `.h5` counts as `.hdf5`.
+
         Args:
             files: paths by name, all in one folder.
             where: the folder or archive, for messages.
@@ -86,7 +88,7 @@ class AllenNlpFiles:
             ConversionError: if there is not exactly one options file and one file of weights.
         """
         found = [options] if options is not None else _preferred(files, "*options*.json", "options.json")
-        arrays = _named(files, "*.hdf5")
+        arrays = [files[name] for name in sorted(files) if is_hdf5(name)]
         softmax = [path for path in arrays if "softmax" in path.name]
         weights = [path for path in arrays if path not in softmax]
         vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
@@ -148,7 +150,7 @@ class AllenNlpFiles:
 def holds_tensorflow_checkpoint(names: Mapping[str, Path]) -> bool:
     """Whether files of these names are bilm-tf's save directory; if there is an hdf5 file, only an index counts."""
     has_trace = "checkpoint" in names or bool(_named(names, "*.ckpt*"))
-    return bool(_named(names, "*.index")) or (has_trace and not _named(names, "*.hdf5"))
+    return bool(_named(names, "*.index")) or (has_trace and not any(map(is_hdf5, names)))
 
 
 def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
@@ -158,12 +160,22 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
         ConversionError: if it cannot be converted.
     """
     top = source.top
-    weights = [name for name in top if name.endswith(".hdf5")]
+    weights = [name for name in top if is_hdf5(name)]
     if len(weights) == 1 and hdf5_names(top[weights[0]]) == {"embedding"}:
         raise ConversionError(
             f"{top[weights[0]]} is bilm-tf's dump of token vectors, without the biLM that reads them: give the model's "
             "own options and weights, and this file as `--token-embeddings FILE` with its `--vocabulary FILE`."
         )
+    notes: tuple[str, ...] = ()
+    if source.is_file:
+        beside = {} if given.options is not None else _beside(source.path)
+        if given.options is None and not beside:
+            raise ConversionError(
+                f"{source.path} is one file of a checkpoint, and there is no options file beside it: put "
+                f"`options.json` there, or give `--options FILE --weights {source.path}`."
+            )
+        notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name[-5:] == ".json")
+        top = top | beside
     found = AllenNlpFiles.among(top, source.path, given.options)
     files = replace(
         found,
@@ -172,7 +184,8 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
         token_embeddings=given.token_embeddings,
     )
     checkpoint = read_allennlp(files, given.word_splitter or "ptb")
-    return replace(checkpoint, sources=source.to_digest(*checkpoint.sources.values()))
+    sources = source.to_digest(*checkpoint.sources.values())
+    return replace(checkpoint, sources=sources, notes=notes + checkpoint.notes)
 
 
 def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoint:
@@ -267,6 +280,14 @@ def _notes(config: ElmoConfig, files: AllenNlpFiles) -> tuple[str, ...]:
             "line).",
         )
     return ()
+
+
+def _beside(weights: Path) -> dict[str, Path]:
+    """The options and the vocabulary in the folder of a file of weights, whose name theirs may repeat."""
+    files = {path.name: path for path in weights.parent.iterdir() if path.suffix in (".json", ".txt")}
+    own = f"{weights.stem.replace('weights', 'options')}.json"
+    options = [files[own]] if own in files else _preferred(files, "*options*.json", "options.json")
+    return {path.name: path for path in [*options, *_preferred(files, "*vocab*.txt", "vocab.txt")] if options}
 
 
 def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:

@@ -3,12 +3,13 @@
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..files import refuse_existing
 from ..model_names import check_name
+from .arguments import Language, Licence, Model, SourceOfWeights, Splitter
 from .errors import fail, say
 
 
@@ -19,13 +20,6 @@ class Format(str, Enum):
     allennlp = "allennlp"
 
 
-class Splitter(str, Enum):
-    """How raw text is split."""
-
-    ptb = "ptb"
-    whitespace = "whitespace"
-
-
 SPLITTER_HELP = (
     "How the tokenizer splits raw text: as the Treebank (default), or on white space (default for ELMoForManyLangs)."
 )
@@ -34,7 +28,8 @@ SPLITTER_HELP = (
 def convert(
     paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Source folder, and the new folder.")],
     options: Annotated[
-        Path | None, typer.Option(help="AllenNLP's options file, if SOURCE lacks it, or with --weights.")
+        Path | None,
+        typer.Option(metavar="FILE", help="AllenNLP's options file, if SOURCE lacks it, or with --weights."),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="AllenNLP's hdf5 file, or a TensorFlow checkpoint's .index, in place of SOURCE.")
@@ -53,24 +48,30 @@ def convert(
     check: Annotated[
         bool, typer.Option("--check", help="Embed sentences before and after; print the largest difference.")
     ] = False,
+    licence: Licence = None,
+    language: Language = None,
+    source_of_weights: SourceOfWeights = None,
 ) -> None:
     """Convert a checkpoint.
 
-    SOURCE is a folder, a file, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf (its TensorFlow
-    checkpoints too), simple_elmo or ELMoForManyLangs, or a trained AllenNLP model with ELMo inside; the format is
-    recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With a softmax,
-    found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such a
-    repository and DEST gets AllenNLP's files, bit for bit those that it was made from.
+    SOURCE is a folder, a file with its options beside it, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf
+    (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, or a trained AllenNLP model with ELMo inside; the
+    format is recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With
+    a softmax, found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such
+    a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that it was made from.
     """
     from elmo_hf.conversion.errors import ConversionError
+    from elmo_hf.share.card_labels import card_labels
 
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
     splitter = None if word_splitter is None else word_splitter.value
     _check_form(len(paths), options, weights, model)
-    if to is Format.allennlp and (source is None or check or splitter or any(files.values())):
+    given = [check, splitter, *files.values(), licence, language, source_of_weights]
+    if to is Format.allennlp and (source is None or any(given)):
         raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
     try:
+        labels = card_labels(licence, language or [], source_of_weights)
         refuse_existing(destination)
         if to is Format.allennlp:
             assert source is not None
@@ -78,19 +79,17 @@ def convert(
             return
         _check_sources(source, files | {"weights": weights}, model)
         if source is not None:
-            _convert_source(source, destination, files, splitter, check)
+            _convert_source(source, destination, files, splitter, check, labels)
         else:
-            _convert_files(destination, files, weights, model, splitter, check)
-    except (ConversionError, OSError) as error:
+            _convert_files(destination, files, weights, model, splitter, check, labels)
+    except (ConversionError, ValueError, OSError) as error:
         fail(error)
 
 
-def verify(
-    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder or a Hub name of converted weights.")],
-) -> None:
-    """Compare FOLDER with numbers that were published for the official weights.
+def verify(model: Model) -> None:
+    """Compare MODEL with numbers that were published for the official weights.
 
-    They are known for small, original and 5.5B; FOLDER is compared with the models of its sizes. Exits with 0 on a
+    They are known for small, original and 5.5B; MODEL is compared with the models of its sizes. Exits with 0 on a
     match.
     """
     try:
@@ -99,11 +98,10 @@ def verify(
         fail(error)
     from elmo_hf.conversion.verify import candidates, table
     from elmo_hf.conversion.verify import verify as compare
-    from elmo_hf.loading import load_complete
-    from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+    from elmo_hf.loading import load_complete, load_tokenizer
 
     try:
-        loaded, tokenizer = load_complete(model), ElmoTokenizer.from_pretrained(model)
+        loaded, tokenizer = load_complete(model), load_tokenizer(model)
         names = candidates(loaded.config)
     except (ValueError, OSError) as error:
         fail(error)
@@ -155,14 +153,19 @@ def _write_back(source: Path, destination: Path) -> None:
 
 
 def _convert_source(
-    source: Path, destination: Path, files: dict[str, Path | None], splitter: str | None, check: bool
+    source: Path,
+    destination: Path,
+    files: dict[str, Path | None],
+    splitter: str | None,
+    check: bool,
+    labels: dict[str, Any],
 ) -> None:
     """From a checkpoint of any format to a Hub repository."""
     from elmo_hf.conversion.checkpoint import Given
     from elmo_hf.conversion.convert import convert_source
 
     given = Given(**files, word_splitter=splitter)
-    _report(destination, convert_source(source, destination, given, check=check, tell=say))
+    _report(destination, convert_source(source, destination, given, check=check, labels=labels, tell=say))
 
 
 def _convert_files(
@@ -172,6 +175,7 @@ def _convert_files(
     model: str | None,
     splitter: str | None,
     check: bool,
+    labels: dict[str, Any],
 ) -> None:
     """From AllenNLP's two files, or a published model, to a Hub repository."""
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
@@ -191,6 +195,7 @@ def _convert_files(
         source_name=name,
         word_splitter=splitter or "ptb",
         check=check,
+        labels=labels,
         facts=None if model is None else facts_of(model),
         tell=lambda note: say(f"Note: {note}"),
     )

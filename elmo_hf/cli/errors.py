@@ -1,12 +1,13 @@
 """What commands print, and how they end when something is wrong or when they are stopped."""
 
+import logging
 from collections.abc import Callable
 from functools import wraps
-from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import typer
 
+from ..extras import require
 from ..share.foreign_text import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
@@ -24,11 +25,18 @@ def fail(error: Exception) -> NoReturn:
     raise typer.Exit(1)
 
 
-def need(*packages: str) -> None:
-    """Ends the command if packages are not installed."""
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        fail(ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[train]'"))
+def need(extra: str, *packages: str) -> None:
+    """Ends the command if packages of an extra are not installed."""
+    try:
+        require(extra, *packages)
+    except ImportError as error:
+        fail(error)
+
+
+def quiet_imports() -> None:
+    """Silences what torchao and torch log when transformers imports torchao, whether a command needs it or not."""
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def when_stopped(sentence: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

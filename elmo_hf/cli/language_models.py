@@ -11,12 +11,12 @@ from ..embedding.arguments import check_table
 from ..files import new_file
 from ..model_names import check_name
 from ..sentences import check_encoding
-from ..training.corpus_files import corpus_files
+from ..training.corpus_files import corpus_files, refuse_finished
+from .arguments import Encoding, Model, Splitter
 from .errors import fail, need, say, when_stopped
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
-    from ..language_model.pretraining import ElmoForPreTraining
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
     from ..training.trainer import ElmoPretrainer, PretrainingArguments
 
@@ -24,13 +24,6 @@ Corpora = Annotated[
     list[str],
     typer.Argument(metavar="CORPUS...", help="Text, .jsonl or .conllu, .gz too: files, patterns, or Hub datasets."),
 ]
-
-
-class SplitWords(str, Enum):
-    """How the sentences of a corpus are split into words."""
-
-    whitespace = "whitespace"
-    ptb = "ptb"
 
 
 class SoftmaxKind(str, Enum):
@@ -44,17 +37,15 @@ class SoftmaxKind(str, Enum):
 ResetProbability = Annotated[
     float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
 ]
-Words = Annotated[SplitWords, typer.Option(help="How sentences are split into words.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.")]
 
 
 @when_stopped("Stopped. Nothing was written.")
 def vocab(
     corpora: Corpora,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The vocabulary file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="The vocabulary file to write.")],
     size: Annotated[int | None, typer.Option(help="Most words, <S> </S> <UNK> included; default: all.", min=4)] = None,
     min_count: Annotated[int, typer.Option(help="Least occurrences of a word.", min=1)] = 1,
-    words: Words = SplitWords.whitespace,
+    words: Annotated[Splitter, typer.Option(help="How sentences are split into words.")] = Splitter.whitespace,
     encoding: Encoding = "utf-8",
 ) -> None:
     """Count the words of CORPUS and write the most frequent ones, one a line, <S> </S> <UNK> first.
@@ -62,6 +53,8 @@ def vocab(
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
     _check_corpora(corpora, encoding)
+    if not output.parent.is_dir():
+        fail(FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in."))
     from tqdm import tqdm
 
     from elmo_hf.training.corpora import SPECIAL_WORDS, count_words, make_vocabulary, read_corpora
@@ -85,14 +78,19 @@ def vocab(
 @when_stopped("Stopped at once. The same command goes on from the last checkpoint, if there is one.")
 def pretrain(
     corpora: Corpora,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the run and of the finished model.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="OUT", help="The folder of the run and of the finished model.")
+    ],
     vocabulary: Annotated[Path | None, typer.Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
     held_out: Annotated[list[str] | None, typer.Option(help="Text that chooses the best checkpoint.")] = None,
     config: Annotated[
         Path | None, typer.Option(help="JSON with fields of ElmoConfig; default: the original model.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Start from this model: a folder, or a Hub name.")] = None,
-    words: Words = SplitWords.whitespace,
+    model: Annotated[str | None, typer.Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
+    words: Annotated[
+        Splitter | None,
+        typer.Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
+    ] = None,
     encoding: Encoding = "utf-8",
     softmax: Annotated[SoftmaxKind | None, typer.Option(help="In place of the config's.")] = None,
     samples: Annotated[int | None, typer.Option(help="Words drawn for a sampled softmax.", min=1)] = None,
@@ -115,7 +113,7 @@ def pretrain(
     stopped or killed; on a CPU the result is the same bit for bit. Under `accelerate launch` or `torchrun` each process
     trains rows of its own.
     """
-    need("accelerate", "matplotlib", "tensorboard")
+    need("train", "accelerate", "matplotlib", "tensorboard")
     if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
@@ -127,8 +125,8 @@ def pretrain(
     texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
     try:
         fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
-        reading = {"word_splitter": words.value, "encoding": encoding}
-        trainer = _train(texts, reading, output, model, vocabulary, fields, settings)
+        splitter = None if words is None else words.value
+        trainer = _train(texts, splitter, encoding, output, model, vocabulary, fields, settings)
     except (ValueError, OSError) as error:
         fail(error)
     if trainer.is_world_process_zero():
@@ -138,22 +136,24 @@ def pretrain(
 
 @when_stopped("Stopped. Nothing was written.")
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a Hub name, with its softmax.")],
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="Text, .jsonl or .conllu, plain or .gz.")],
-    words: Words = SplitWords.whitespace,
+    model: Model,
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Text, .jsonl or .conllu, plain or .gz.")],
+    words: Annotated[
+        Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL splits them.")
+    ] = None,
     encoding: Encoding = "utf-8",
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
-        Path | None, typer.Option(help="Write each word's surprisal in bits to this .tsv or .parquet file.")
+        Path | None, typer.Option(help="Write each word's surprisal in bits to this new .tsv or .parquet file.")
     ] = None,
     carry_state: Annotated[
         bool, typer.Option("--carry-state", help="With --per-word: carry the state; default: from zero.")
     ] = False,
 ) -> None:
-    """Perplexity of FILE, one sentence a line: forward, backward and their geometric mean, by the exact softmax.
+    """Perplexity of INPUT, one sentence a line: forward, backward and their geometric mean, by the exact softmax.
 
     From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
-    sentence, as in bilm-tf's test.
+    sentence, as in bilm-tf's test. MODEL needs its softmax; `elmo-hf info` says whether it has one.
     """
     try:
         if per_word is not None:
@@ -163,22 +163,28 @@ def score(
         source.stat()
     except (ValueError, OSError) as error:
         fail(error)
+    import torch
     from tqdm import tqdm
 
     from elmo_hf.embedding.word_tables import write_table
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
+    from elmo_hf.loading import load_language_models
     from elmo_hf.sentences import read_sentences
     from elmo_hf.training.corpora import split_sentences
 
     try:
-        language_model, tokenizer = _load_to_score(model)
-        split = split_sentences(read_sentences(source, encoding=encoding), words.value)
+        language_model, tokenizer = load_language_models(model)
+        if torch.cuda.is_available():
+            language_model = language_model.cuda()
+        splitter = tokenizer.word_splitter if words is None else words.value
+        split = split_sentences(read_sentences(source, encoding=encoding), splitter)
         sentences = {index: sentence for index, sentence in enumerate(split) if sentence}
         corpus = Corpus.from_sentences(list(sentences.values()), tokenizer)
         if len(corpus) == 0:
             raise ValueError(f"{source} has no sentences.")
-        with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
+        total = corpus.num_predictions + _num_carried(corpus, rows)
+        with tqdm(total=total, unit=" words") as bar:
             zero = score_from_zero(language_model, corpus, bar.update)
             carried = score_carried(language_model, corpus, rows, bar.update)
         if per_word is not None:
@@ -200,7 +206,7 @@ def _check_corpora(sources: list[str], encoding: str) -> None:
     except ValueError as error:
         fail(error)
     if has_datasets:
-        need("datasets")
+        need("train", "datasets")
 
 
 def _read_config(path: Path | None) -> dict[str, Any]:
@@ -217,7 +223,8 @@ def _read_config(path: Path | None) -> dict[str, Any]:
 
 def _train(
     texts: dict[str, list[str]],
-    reading: dict[str, str],
+    splitter: str | None,
+    encoding: str,
     output: Path,
     model: str | None,
     vocabulary: Path | None,
@@ -229,6 +236,7 @@ def _train(
         check_name(model)
     if vocabulary is not None:
         vocabulary.stat()
+    refuse_finished(output)
     from transformers import set_seed
 
     from elmo_hf.loading import load_for_pretraining
@@ -238,17 +246,18 @@ def _train(
     args = _arguments(output, has_held_out="held-out text" in texts, settings=settings)
     set_seed(args.seed)
     if model is not None:
-        lm, tokenizer = load_for_pretraining(model, vocabulary, **fields)
+        lm, tokenizer = load_for_pretraining(model, vocabulary, splitter, **fields)
     else:
         assert vocabulary is not None
-        lm, tokenizer = new_language_model(vocabulary, **fields)
+        lm, tokenizer = new_language_model(vocabulary, splitter or Splitter.whitespace.value, **fields)
+    reading = {"word_splitter": tokenizer.word_splitter, "encoding": encoding}
     corpora = {
         name: _read_corpus(name, sources, reading, tokenizer, is_quiet=args.process_index > 0)
         for name, sources in texts.items()
     }
     for name, corpus in corpora.items() if args.process_index == 0 else ():
         say(f"{name}: {_summary(corpus, tokenizer)}")
-    return run(lm, tokenizer, corpora["training text"], corpora.get("held-out text"), args)
+    return run(lm, tokenizer, corpora["training text"], corpora.get("held-out text"), args, started_from=model)
 
 
 def _arguments(output: Path, has_held_out: bool, settings: dict[str, Any]) -> "PretrainingArguments":
@@ -293,16 +302,13 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
         say(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
 
 
-def _load_to_score(name: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
-    import torch
+def _num_carried(corpus: "Corpus", rows: int) -> int:
+    """How many predictions are scored with the state carried: those of the steps that all rows have."""
+    from elmo_hf.language_model.streams import Stream
 
-    from elmo_hf.language_model.pretraining import ElmoForPreTraining
-    from elmo_hf.loading import load_complete, model_folder
-    from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
-
-    model = load_complete(name, ElmoForPreTraining)
-    tokenizer = ElmoTokenizer.from_pretrained(model_folder(name))
-    return model.cuda() if torch.cuda.is_available() else model, tokenizer
+    stream = Stream(corpus, min(rows, len(corpus)), is_backward=False)
+    stream.skip(corpus.num_predictions)
+    return min(rows, len(corpus)) * stream.step
 
 
 def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:

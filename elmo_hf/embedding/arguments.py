@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..files import remove_leftovers
 
-SUFFIXES = (".hdf5", ".safetensors", ".npz", ".parquet")
+SUFFIXES = (".hdf5", ".h5", ".safetensors", ".npz", ".parquet")
 TABLE_SUFFIXES = (".tsv", ".parquet")
 # The most positions of a batch, padding included.
 BATCH_WORDS = 2048
@@ -31,20 +31,26 @@ def check_paths(source: Path | None, output: Path) -> None:
         FileExistsError: if `output` exists.
         FileNotFoundError: if there is no file `source`.
     """
-    if output.exists():
-        remove_leftovers(output)
-        raise FileExistsError(f"{output} exists already; remove it or choose another name.")
+    _refuse_existing(output)
     if source is not None and not source.is_file():
         raise FileNotFoundError(f"there is no file {source}.")
 
 
 def check_table(path: Path) -> None:
-    """Checks the name of a table of surprisals.
+    """Checks the name of a new table of surprisals; removes what a killed run left beside a complete one.
 
     Raises:
+        FileExistsError: if the file exists.
         ValueError: if the suffix is not in `TABLE_SUFFIXES`, or the folder is missing.
     """
     if path.suffix not in TABLE_SUFFIXES:
         raise ValueError(f"{path} must end in {' or '.join(TABLE_SUFFIXES)}.")
     if not path.parent.is_dir():
         raise ValueError(f"{path} cannot be written: there is no folder {path.parent}.")
+    _refuse_existing(path)
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        remove_leftovers(path)
+        raise FileExistsError(f"{path} exists already; remove it or choose another name.")

@@ -8,10 +8,11 @@ neither accelerate nor a launcher.
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
+
+from ..extras import require
 
 if TYPE_CHECKING:
     from accelerate import PartialState
@@ -47,15 +48,14 @@ class Processes:
             on_cpu: whether they compute on CPUs even if there are GPUs.
 
         Raises:
-            ValueError: if there are several processes, and accelerate is not installed.
+            ImportError: if there are several processes, and accelerate is not installed.
         """
         # A cluster may set WORLD_SIZE where nothing was launched; launchers set LOCAL_RANK too.
         names = [*MPI_SIZES, "WORLD_SIZE"] if "LOCAL_RANK" in os.environ else MPI_SIZES
         count = max(int(os.environ.get(name, "1")) for name in names)
         if count == 1:
             return cls()
-        if find_spec("accelerate") is None:
-            raise ValueError(f"{count} processes need accelerate, not installed here: pip install 'elmo-hf[train]'.")
+        require("train", "accelerate")
         from accelerate import PartialState
 
         # Without `cpu=True`, accelerate does not connect processes that have no GPUs.

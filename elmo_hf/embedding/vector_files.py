@@ -89,6 +89,7 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
 
 WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
     ".hdf5": write_hdf5,
+    ".h5": write_hdf5,
     ".safetensors": write_safetensors,
     ".npz": write_npz,
     ".parquet": write_parquet,

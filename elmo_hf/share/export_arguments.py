@@ -1,8 +1,8 @@
 """Checks of an export that need no model; a light module, so that the command line refuses at once."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
+from ..extras import require
 from ..files import remove_leftovers
 
 # The packages that each suffix needs beside torch.
@@ -26,9 +26,7 @@ def check_output(path: Path) -> None:
         if file.exists():
             remove_leftovers(path)
             raise FileExistsError(f"{file} exists already; remove it or choose another name.")
-    missing = [package for package in PACKAGES[path.suffix] if find_spec(package) is None]
-    if missing:
-        raise ImportError(f"this needs {', '.join(missing)}, not installed here: pip install 'elmo-hf[export]'")
+    require("export", *PACKAGES[path.suffix])
 
 
 def weights_file(path: Path) -> Path:

@@ -2,7 +2,8 @@
 
 A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
 was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section; if the
-facts are missing, the card says so. The template escapes every text that the authors of this package did not write.
+facts are missing, the card asks for them. The template escapes every text that the authors of this package did not
+write. `saved_card.py` changes cards that exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,17 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ElmoConfig
+from .card_labels import ADDRESS
 from .foreign_text import code_span, markdown, printable, string_literal
 
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
+# The pipeline for each Auto class.
+TASKS = {
+    "AutoModelForTokenClassification": "token-classification",
+    "AutoModelForSequenceClassification": "text-classification",
+    "AutoModelForQuestionAnswering": "question-answering",
+}
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
 
@@ -101,6 +109,7 @@ class TrainingRun:
         base_model: Hub name of the model that training started from, or None.
         dataset: a description of the training data, or None.
         model_index: the results in the Hub's form.
+        started_from: what it started from if that is not on the Hub: a folder's name, or `tiny`.
     """
 
     hyperparameters: Mapping[str, str]
@@ -109,6 +118,7 @@ class TrainingRun:
     base_model: str | None = None
     dataset: str | None = None
     model_index: list[EvalResult] = field(default_factory=list)
+    started_from: str | None = None
 
 
 def render_card(
@@ -140,8 +150,9 @@ def render_card(
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
+    data = _metadata(name, task, facts, run, labels)
     card = ModelCard.from_template(
-        _metadata(name, task, facts, run, labels),
+        data,
         template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
         name=name,
         version=metadata.version("elmo-hf"),
@@ -152,6 +163,7 @@ def render_card(
         auto_class=auto_class,
         task=task,
         facts=facts,
+        provenance=provenance(data.to_dict()),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
         command=command,
         conversion=conversion,
@@ -176,6 +188,35 @@ def _metadata(
     if run is not None and run.model_index:
         fields |= {"model_name": printable(name), "eval_results": run.model_index}
     return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
+
+
+def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
+    """The Auto class that loads a class; `AutoModel` for a user's own class."""
+    return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
+
+
+def provenance(metadata: Mapping[str, Any]) -> str:
+    """What a card without published facts says of licence, language and source: a table, and what is missing."""
+    models = [f"https://huggingface.co/{name}" for name in _as_list(metadata.get("base_model"))]
+    sources = models or _as_list(metadata.get("source"))
+    found = {
+        "licence": markdown(metadata.get("license") or ""),
+        "language": markdown(", ".join(map(str, _as_list(metadata.get("language"))))),
+        "source": ", ".join(f"<{each}>" if ADDRESS.fullmatch(str(each)) else markdown(each) for each in sources),
+    }
+    rows = [f"| {name} | {value} |" for name, value in found.items() if value]
+    missing = [name for name, value in found.items() if not value]
+    parts = ["\n".join(["| | |", "|---|---|", *rows])] if rows else []
+    if missing:
+        parts.append(
+            f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
+            "`elmo-hf card FOLDER --license mit --language en --source https://...`."
+        )
+    return "\n\n".join(parts)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value] if value else []
 
 
 def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:

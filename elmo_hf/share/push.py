@@ -1,4 +1,7 @@
-"""Pushes a folder to the Hub: the whole folder in one commit, or nothing.
+"""Pushes a folder to the Hub: all but the card in one commit, or nothing; then the card.
+
+The card's snippet pins the first commit, whose files never change: so nothing is downloaded again when the card is
+edited. A push that changes nothing but the card leaves the pin as it is.
 
 The folder is checked before anything is sent. Without its code or tokenizer a repository opens only where this package
 is installed; without some of its weights it opens with random numbers. `huggingface_hub` does the sending: large files
@@ -6,10 +9,11 @@ go first, by their SHA-256; failed requests are tried again; a second push sends
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitInfo, HfApi, constants
+from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 from transformers.dynamic_module_utils import get_relative_import_files
 
@@ -21,6 +25,7 @@ from ..model.saved_json import read_json
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .destination import check_name_and_token
 from .former_code import FORMER_FILES, update_code
+from .saved_card import CARD, pin_card, pinned_revision
 
 # The classes that each config may name.
 CLASSES = {
@@ -32,18 +37,29 @@ CLASSES = {
 IGNORED = ["checkpoint-*", "_*", ".*"]
 
 
-def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo:
-    """Makes the content of a folder one commit of a Hub repository, which is created if needed.
+@dataclass(frozen=True)
+class Pushed:
+    """A repository after a push.
 
-    Code of an earlier version is replaced in the folder first, and its files are deleted from the repository.
+    Attributes:
+        url: its address.
+        revision: the commit with the folder's weights and code, which `revision` and `code_revision` pin.
+    """
+
+    url: str
+    revision: str
+
+
+def push_folder(folder: Path, name: str, *, private: bool = False) -> Pushed:
+    """Makes the content of a folder a commit of a Hub repository, which is created if needed, and its card another.
+
+    Code of an earlier version is replaced in the folder first, and its files are deleted from the repository. The
+    card in the folder gets the name and the commit of the repository.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
         name: `org/name`.
         private: makes a new repository private; otherwise the organisation's default applies.
-
-    Returns:
-        the commit; its `oid` is what `revision` and `code_revision` pin.
 
     Raises:
         ValueError: if the folder is incomplete or the name is invalid; nothing is sent then.
@@ -53,16 +69,9 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
     check_name_and_token(name)
     check_folder(folder)
     update_code(folder)
-    api = HfApi()
     try:
-        api.create_repo(name, private=private or None, exist_ok=True)
-        return api.upload_folder(
-            repo_id=name,
-            folder_path=folder,
-            commit_message="Upload ELMo model",
-            ignore_patterns=IGNORED,
-            delete_patterns=sorted(FORMER_FILES - {path.name for path in folder.iterdir()}),
-        )
+        HfApi().create_repo(name, private=private or None, exist_ok=True)
+        return _upload(folder, name)
     except OfflineModeIsEnabled as error:
         raise ConnectionError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.") from error
     except HfHubHTTPError as error:
@@ -76,6 +85,29 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
         raise _broken_off(name, error) from error
 
 
+def _upload(folder: Path, name: str) -> Pushed:
+    """Uploads the folder, then its card, which names the commit before."""
+    api, card = HfApi(), folder / CARD
+    before = api.model_info(name).sha
+    commit = api.upload_folder(
+        repo_id=name,
+        folder_path=folder,
+        commit_message="Upload ELMo model",
+        ignore_patterns=[*IGNORED, CARD],
+        delete_patterns=sorted(FORMER_FILES - {path.name for path in folder.iterdir()}),
+    )
+    pinned = pinned_revision(card.read_text(encoding="utf-8"), name)
+    revision = pinned if pinned and commit.oid == before else commit.oid
+    pin_card(card, name, revision)
+    api.upload_folder(
+        repo_id=name,
+        folder_path=folder,
+        commit_message=f"Card of the model in {revision[:8]}",
+        allow_patterns=CARD,
+    )
+    return Pushed(str(commit.repo_url), revision)
+
+
 def check_folder(folder: Path) -> None:
     """Checks that a folder has everything that loading it elsewhere needs.
 
@@ -87,12 +119,16 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"there is no folder {folder}.")
     load_complete(folder)
     _check_code_names(folder)
-    missing = [name for name in ("tokenizer_config.json", "README.md") if not (folder / name).is_file()]
+    missing = [name for name in ("tokenizer_config.json", CARD) if not (folder / name).is_file()]
     missing += sorted(_absent_code(folder))
+    if missing == [CARD]:
+        raise ValueError(
+            f"{folder} lacks {CARD}, the model card. Write it: `elmo-hf card {folder} --license NAME --language CODE`."
+        )
     if missing:
         raise ValueError(
             f"{folder} lacks {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
-            "`tokenizer.save_pretrained` the tokenizer; README.md is the model card, which `elmo-hf convert` writes."
+            f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder}` the model card {CARD}."
         )
     ElmoTokenizer.from_pretrained(folder)
 

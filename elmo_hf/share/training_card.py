@@ -13,14 +13,9 @@ from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
 from ..files import new_file
-from .model_card import FEATURE_EXTRACTION, TrainingRun, render_card
-
-# The pipeline for each Auto class.
-TASKS = {
-    "AutoModelForTokenClassification": "token-classification",
-    "AutoModelForSequenceClassification": "text-classification",
-    "AutoModelForQuestionAnswering": "question-answering",
-}
+from ..model_names import TINY
+from .card_labels import HUB_NAME
+from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, auto_class_of, render_card
 
 
 class ElmoTrainer(Trainer):
@@ -33,15 +28,16 @@ class ElmoTrainer(Trainer):
             model_name: None uses the name of the folder.
             **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
                 `dataset`, `dataset_tags` and `dataset_args`. The last two are Hub names and configurations; with them
-                the scores are in the metadata too.
+                the scores are in the metadata too. `finetuned_from` may be a folder or `"tiny"` as well.
         """
         if not self.is_world_process_zero():
             return
         summary = TrainingSummary.from_trainer(self, model_name=model_name, **labels)
         config = self.model.config
-        auto_class = _auto_class(type(self.model).__name__, config.auto_map)
+        auto_class = auto_class_of(type(self.model).__name__, config.auto_map)
         task = summary.tasks or TASKS.get(auto_class, FEATURE_EXTRACTION)
-        base_model = summary.finetuned_from or None
+        start = str(summary.finetuned_from or "")
+        base_model = start if HUB_NAME.fullmatch(start) and not Path(start).exists() else None
         card = render_card(
             summary.model_name,
             config=config,
@@ -53,6 +49,7 @@ class ElmoTrainer(Trainer):
                 results=_readable(summary.eval_results or {}),
                 history=[_readable(row) for row in summary.eval_lines or ()],
                 base_model=base_model,
+                started_from=None if base_model else start if start == TINY else Path(start).name or None,
                 dataset=", ".join(_as_list(summary.dataset)) or None,
                 model_index=_model_index(summary, task),
             ),
@@ -61,6 +58,7 @@ class ElmoTrainer(Trainer):
             license=summary.license,
             base_model=base_model,
             datasets=_as_list(summary.dataset_tags) or None,
+            word_splitter=getattr(self.processing_class, "word_splitter", "ptb"),
         )
         path = Path(self.args.output_dir) / "README.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,11 +71,6 @@ def _readable(row: dict[str, Any]) -> dict[str, str]:
     return {
         key: f"{value:.5g}" if isinstance(value, float) else " ".join(str(value).split()) for key, value in row.items()
     }
-
-
-def _auto_class(class_name: str, auto_map: dict[str, str]) -> str:
-    """The Auto class that loads a class; `AutoModel` for a user's own class."""
-    return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
 
 
 def _model_index(summary: TrainingSummary, task: str) -> list[EvalResult]:

@@ -1,4 +1,4 @@
-"""Which files a corpus refers to; a light module, so that the command line refuses a missing corpus at once."""
+"""Which files a run reads and may write; a light module, so that the command line refuses wrong ones at once."""
 
 import re
 from glob import glob, has_magic
@@ -27,3 +27,9 @@ def corpus_files(source: str) -> list[str]:
     if not is_name and not Path(source).is_dir():
         raise ValueError(f"there is no file {source}.")
     return []
+
+
+def refuse_finished(folder: Path) -> None:
+    """Raises ValueError if a folder holds a finished model."""
+    if (folder / "config.json").exists():
+        raise ValueError(f"{folder} holds a finished model; choose another folder.")

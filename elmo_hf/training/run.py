@@ -27,6 +27,7 @@ from ..share.foreign_text import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import StopCallback
 from .checkpoint import last_complete_checkpoint
+from .corpus_files import refuse_finished
 from .interruption import Interrupted, StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
@@ -62,11 +63,14 @@ DECISIVE = (
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
 
 
-def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
+def new_language_model(
+    vocabulary: Path, word_splitter: str = "ptb", **fields: Any
+) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
     """A model with random weights and its tokenizer.
 
     Args:
         vocabulary: the file with the words of the softmax and, with word input, of the word embedding.
+        word_splitter: how the tokenizer splits raw text, `"whitespace"` or `"ptb"`: as the corpus is split.
         **fields: fields of `ElmoConfig`; the file determines the vocabulary's size.
 
     Raises:
@@ -78,10 +82,10 @@ def new_language_model(vocabulary: Path, **fields: Any) -> tuple[ElmoForPreTrain
     is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
     if is_characters:
         tokenizer = ElmoTokenizer(
-            max_word_length=fields.get("max_word_length", 50), word_splitter="ptb", words_file=str(vocabulary)
+            max_word_length=fields.get("max_word_length", 50), word_splitter=word_splitter, words_file=str(vocabulary)
         )
     else:
-        tokenizer = ElmoTokenizer(fields["token_encoder"], vocab_file=str(vocabulary))
+        tokenizer = ElmoTokenizer(fields["token_encoder"], word_splitter=word_splitter, vocab_file=str(vocabulary))
     num_words = len(tokenizer.predicted_words or [])
     fields["num_softmax_words"] = num_words
     if not is_characters:
@@ -95,6 +99,7 @@ def pretrain(
     train: Corpus,
     held_out: Corpus | None,
     args: PretrainingArguments,
+    started_from: str | None = None,
 ) -> ElmoPretrainer:
     """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
 
@@ -106,6 +111,7 @@ def pretrain(
         train: the corpus.
         held_out: text scored at each checkpoint to choose the best one. None keeps the last checkpoint.
         args: settings.
+        started_from: for the card, the model whose weights `model` has: a folder, a Hub name, or `"tiny"`.
 
     Returns:
         the trainer, whose `state.log_history` has every loss and perplexity.
@@ -127,7 +133,7 @@ def pretrain(
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
     with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
-        return _pretrain(model, tokenizer, train, held_out, args, partial)
+        return _pretrain(model, tokenizer, train, held_out, args, started_from, partial)
 
 
 def _pretrain(
@@ -136,12 +142,12 @@ def _pretrain(
     train: Corpus,
     held_out: Corpus | None,
     args: PretrainingArguments,
+    started_from: str | None,
     partial: Path,
 ) -> ElmoPretrainer:
     """What `pretrain` does while no other run works in the folder; the first process may write to `partial`."""
     output = Path(args.output_dir)
-    if (output / "config.json").exists():
-        raise ValueError(f"{output} holds a finished model; choose another folder.")
+    refuse_finished(output)
     description = _description(model, train, held_out, args)
     trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
     trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
@@ -155,7 +161,7 @@ def _pretrain(
         trainer.evaluate()  # no schedule asked for scores during training
     if trainer.is_world_process_zero():
         _write_log(trainer, output)
-        trainer.create_model_card(model_name=output.resolve().name)
+        trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
         _write_model(trainer.model, tokenizer, partial, output)
     return trainer
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 from checkpoints import FIXTURES, SAVES, TINY_LM, VOCABULARY, read_datasets, write_datasets
-from commands import assert_fails, read_hdf5, run
+from commands import assert_fails, run
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion import published
@@ -22,16 +23,35 @@ EXPORT_FORM = "--to allennlp takes SOURCE and DEST and no other option."
 FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone."
 
 
-def test_the_examples_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sentences.txt").write_text("The ferry left.\n\nIt isn't late.\n")
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "fixtures").symlink_to(FIXTURES)
+@pytest.mark.parametrize(
+    ("verb", "written"),
+    [
+        ("convert", {"files", "my-elmo"}),
+        ("embed", {"text.txt", "vectors.hdf5"}),
+        ("export", {"elmo.pt2"}),
+        ("vocab", {"text.txt", "words.txt"}),
+        ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
+        ("score", {"text.txt", "surprisal.tsv"}),
+        ("info", set()),
+        ("card", {"files", "my-elmo"}),
+    ],
+)
+def test_the_examples_of_every_help_run_in_an_empty_folder(
+    verb: str, written: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of push and verify need a Hub and a download."""
     monkeypatch.chdir(tmp_path)
-    for verb in ("convert", "embed"):
-        example = " ".join(run(verb, "--help").stdout.split()).split("Example: elmo-hf ")[1]
-        result = run(*example.split())
-        assert result.exit_code == 0, result.output
-    assert [vectors.shape for vectors in read_hdf5(tmp_path / "vectors.hdf5")] == [(4, 16), (0, 16), (5, 16)]
+    for line in run(verb, "--help").stdout.split("Example:\n")[1].splitlines():
+        program, *arguments = shlex.split(line)
+        if program == "echo":
+            text, arrow, name = arguments
+            assert arrow == ">"
+            Path(name).write_text(f"{text}\n", encoding="utf-8")
+        else:
+            assert program == "elmo-hf"
+            result = run(*arguments)
+            assert result.exit_code == 0, result.output
+    assert {path.name for path in tmp_path.iterdir()} == written
 
 
 def test_help_lists_every_verb() -> None:
@@ -46,6 +66,8 @@ def test_help_lists_every_verb() -> None:
         "vocab",
         "pretrain",
         "score",
+        "info",
+        "card",
     ]
 
 
@@ -75,6 +97,41 @@ def test_convert_makes_a_folder_of_two_files(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert ElmoModel.from_pretrained(tmp_path / "to").config.cell_size == 32
     assert "# to" in (tmp_path / "to" / "README.md").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ("options.json", "weights.hdf5"),
+        ("options.json", "any.h5"),
+        ("elmo_small_options.json", "elmo_small_weights.hdf5"),
+    ],
+)
+def test_convert_looks_for_the_options_beside_a_file_of_weights(options: str, weights: str, tmp_path: Path) -> None:
+    (tmp_path / options).write_bytes((BASE / "options.json").read_bytes())
+    (tmp_path / weights).write_bytes((BASE / "weights.hdf5").read_bytes())
+    if weights != "any.h5":
+        (tmp_path / "another_options.json").write_text("{}")
+        (tmp_path / "another_weights.hdf5").touch()
+    result = run("convert", tmp_path / weights, tmp_path / "to")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1] == f"Note: the options are {options}, beside {weights}."
+    assert ElmoModel.from_pretrained(tmp_path / "to").config.cell_size == 32
+
+
+def test_convert_says_what_a_file_of_weights_alone_lacks(tmp_path: Path) -> None:
+    (tmp_path / "weights.hdf5").write_bytes((BASE / "weights.hdf5").read_bytes())
+    message = (
+        f"{tmp_path / 'weights.hdf5'} is one file of a checkpoint, and there is no options file beside it: put "
+        f"`options.json` there, or give `--options FILE --weights {tmp_path / 'weights.hdf5'}`."
+    )
+    assert_fails(run("convert", tmp_path / "weights.hdf5", tmp_path / "to"), 1, message)
+
+
+def test_convert_takes_h5_for_hdf5(tmp_path: Path) -> None:
+    shutil.copytree(BASE, tmp_path / "from")
+    (tmp_path / "from" / "weights.hdf5").rename(tmp_path / "from" / "weights.h5")
+    assert run("convert", tmp_path / "from", tmp_path / "to").exit_code == 0
 
 
 def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +274,9 @@ def test_convert_leaves_an_existing_destination(tmp_path: Path) -> None:
 
 def test_convert_names_what_cannot_be_exported(tmp_path: Path) -> None:
     result = run("convert", BASE, tmp_path / "to", "--to", "allennlp")
-    assert_fails(result, 1, "base_2l_relu cannot be loaded as an ELMo model:")
+    assert_fails(
+        result, 1, f"{BASE} is not converted yet: it holds weights.hdf5. Run `elmo-hf convert {BASE} NEW` first"
+    )
 
 
 def test_convert_names_a_missing_vocabulary(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import assert_fails
+from commands import assert_fails, run
 from language_models import state_of, words_file
 from newcomer import pretrain
 from pretraining_runs import VOCABULARY
@@ -38,6 +38,26 @@ def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path,
     thawed = state_of(tmp_path / "thawed")
     assert not any(np.array_equal(thawed[f"elmo.{name}"], before[name]) for name in compared)
     assert ElmoTokenizer.from_pretrained(tmp_path / "thawed").predicted_words == VOCABULARY
+
+
+@pytest.mark.parametrize(("words", "splitter"), [((), "ptb"), (("--words", "whitespace"), "whitespace")])
+def test_an_adapted_model_says_what_it_started_from_and_keeps_its_splitter_unless_told(
+    words: tuple[str, ...], splitter: str, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("It isn't late.\n" * 9)
+    steps = ("--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
+    result = run("pretrain", tmp_path / "text.txt", "-o", tmp_path / "lm", "--model", "tiny", *words, *steps)
+    assert result.exit_code == 0, result.output
+    assert ElmoTokenizer.from_pretrained(tmp_path / "lm").word_splitter == splitter
+    card = (tmp_path / "lm" / "README.md").read_text(encoding="utf-8")
+    assert "\ntrained from `tiny`, the small English model in the package `elmo-hf`, with `elmo-hf` " in card
+    assert "base_model" not in card
+
+
+def test_a_card_names_the_folder_that_a_run_started_from(pretrained: Path, work: Path, tmp_path: Path) -> None:
+    assert pretrain(work, tmp_path / "next", "--model", pretrained).exit_code == 0
+    card = (tmp_path / "next" / "README.md").read_text(encoding="utf-8")
+    assert "\ntrained from the model in the folder `lm` with `elmo-hf` " in card
 
 
 def test_a_half_precision_model_is_adapted_in_single_precision(tiny_folder: Path, work: Path, tmp_path: Path) -> None:

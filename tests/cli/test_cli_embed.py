@@ -11,9 +11,9 @@ from commands import assert_fails, read_hdf5, run
 from safetensors.numpy import load_file, save_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.cli.app import Dtype, Layers
-from elmo_hf.cli.app import embed as embed_command
-from elmo_hf.cli.conversion import Splitter
+from elmo_hf.cli.arguments import Splitter
+from elmo_hf.cli.embedding import Dtype, Layers
+from elmo_hf.cli.embedding import embed as embed_command
 from elmo_hf.embedding.arguments import SUFFIXES
 from elmo_hf.embedding.embed import BATCH_WORDS, DTYPES, LAYERS
 from elmo_hf.embedding.vector_files import WRITERS
@@ -43,6 +43,12 @@ def test_embed_writes_a_file_of_vectors(tiny_folder: Path, corpus: Path, tmp_pat
     assert [vectors.shape for vectors in found] == [(3, 4, 16), (3, 0, 16), (3, 5, 16)]
     for vectors, sentence in zip(found, ("The ferry left.", "", "It isn't late."), strict=True):
         np.testing.assert_allclose(vectors, layers_of(tiny_folder, sentence), rtol=0, atol=1e-6)
+
+
+def test_embed_writes_h5_as_hdf5(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    for name in ("vectors.h5", "vectors.hdf5"):
+        assert run("embed", tiny_folder, corpus, "-o", tmp_path / name).exit_code == 0
+    assert (tmp_path / "vectors.h5").read_bytes() == (tmp_path / "vectors.hdf5").read_bytes()
 
 
 def test_embed_reads_standard_input(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
@@ -106,7 +112,7 @@ def test_embed_needs_an_output(tiny_folder: Path, corpus: Path) -> None:
 
 
 def test_embed_names_an_unknown_suffix(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
-    text = "the output's suffix must be one of .hdf5, .safetensors, .npz, .parquet, found 'vectors.txt'."
+    text = "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'vectors.txt'."
     assert_fails(run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.txt"), 1, text)
 
 
@@ -159,6 +165,6 @@ def test_embed_names_a_folder_that_is_not_there(corpus: Path, tmp_path: Path) ->
 def test_choices_of_the_command_line_are_those_of_the_package() -> None:
     assert [layer.value for layer in Layers] == list(LAYERS)
     assert [dtype.value for dtype in Dtype] == list(DTYPES)
-    assert [splitter.value for splitter in Splitter] == list(WORD_SPLITTERS)
+    assert {splitter.value for splitter in Splitter} == {*WORD_SPLITTERS}
     assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
     assert list(SUFFIXES) == list(WRITERS)

@@ -182,6 +182,7 @@ def test_score_writes_the_surprisal_of_each_word(
     [
         (("lm", "none.txt"), "none.txt"),
         (("none", "corpus.txt"), "none"),
+        (("lm", "corpus.txt", "--per-word", "old.tsv"), "old.tsv exists already; remove it or choose another name."),
         (("lm", "corpus.txt", "--per-word", "t.csv"), "t.csv must end in .tsv or .parquet."),
         (("lm", "corpus.txt", "--per-word", "no/t.tsv"), "no/t.tsv cannot be written: there is no folder no."),
         (("lm", "blank.txt"), "blank.txt has no sentences."),
@@ -197,11 +198,18 @@ def test_score_says_what_is_wrong(
 ) -> None:
     monkeypatch.chdir(work)
     (work / "blank.txt").write_text("\n \n")
+    (work / "old.tsv").write_text("precious")
     assert_fails(run("score", *arguments), 1, message)
+    assert (work / "old.tsv").read_text() == "precious"
 
 
-def test_score_refuses_a_folder_without_a_softmax(tiny_folder: Path, work: Path) -> None:
-    assert_fails(run("score", tiny_folder, work / "corpus.txt"), 1, "a language model needs `num_softmax_words`")
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_the_bar_of_score_ends_where_it_should(rows: int, pretrained: tuple[Path, Result], work: Path) -> None:
+    result = run("score", pretrained[0], work / "corpus.txt", "--rows", rows)
+    count, total = re.findall(r"(\d+)/(\d+) \[", result.stderr)[-1]
+    assert count == total
+    scored = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) of [\d,]+ predictions", result.stdout)]
+    assert int(total) == sum(scored)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +248,34 @@ def test_pretrain_makes_a_word_model(is_shared: bool, work: Path, tmp_path: Path
     assert ("softmax.weight" in state) != is_shared
     assert ElmoTokenizer.from_pretrained(tmp_path / "lm").predicted_words == VOCABULARY
     assert run("score", tmp_path / "lm", work / "held-out.txt").exit_code == 0
+
+
+@pytest.mark.parametrize(("words", "splitter"), [((), "whitespace"), (("--words", "ptb"), "ptb")])
+@pytest.mark.parametrize("token_encoder", ["char_cnn", "word_embedding"])
+def test_raw_text_is_split_as_in_training_ever_after(
+    words: tuple[str, ...], splitter: str, token_encoder: str, tmp_path: Path
+) -> None:
+    sentence, text, model = "Il est aujourd'hui là, n'est-ce pas?", tmp_path / "raw.txt", tmp_path / "lm"
+    text.write_text(f"{sentence}\n" * 9, encoding="utf-8")
+    sizes = {"projection_size": 7, "cell_size": 8} if token_encoder == "word_embedding" else FIELDS
+    (tmp_path / "config.json").write_text(json.dumps(sizes | {"token_encoder": token_encoder}))
+    assert run("vocab", text, "-o", tmp_path / "words.txt", *words).exit_code == 0
+    options = ("--vocabulary", tmp_path / "words.txt", "--config", tmp_path / "config.json", "--max-steps", 1)
+    result = run("pretrain", text, "-o", model, *options, *words, "--rows", 1, "--unroll-steps", 2)
+    assert result.exit_code == 0, result.output
+    (trained,) = re.findall(r"^training text: (.*)$", result.stdout, re.MULTILINE)
+    assert trained.endswith(" 0.00% unknown.")
+    tokenizer = ElmoTokenizer.from_pretrained(model)
+    assert tokenizer.word_splitter == splitter
+    scored = run("score", model, text, "--per-word", tmp_path / "t.tsv")
+    assert scored.stdout.splitlines()[0] == trained
+    with (tmp_path / "t.tsv").open(encoding="utf-8", newline="") as file:
+        read = [row["word"] for row in csv.DictReader(file, delimiter="\t") if row["sentence"] == "0"]
+    assert read[1:-1] == tokenizer.tokenize(sentence)
+    assert ("aujourd'hui" in read) == (splitter == "whitespace")
+    assert run("embed", model, text, "-o", tmp_path / "v.hdf5").exit_code == 0
+    assert read_hdf5(tmp_path / "v.hdf5")[0].shape[1] == len(read) - 2
+    assert f'(`word_splitter="{splitter}"`)' in (model / "README.md").read_text(encoding="utf-8")
 
 
 def test_pretrain_starts_from_the_seed(work: Path, tmp_path: Path) -> None:
@@ -358,5 +394,6 @@ def test_a_missing_package_is_named_with_what_installs_it(
     monkeypatch.setitem(sys.modules, package, None)
     options = ("--vocabulary", "words.txt") if verb == "pretrain" else ()
     result = run(verb, source, "-o", tmp_path / "out", *options)
-    assert_fails(result, 1, f"this needs {package}, not installed here: pip install 'elmo-hf[train]'")
+    hint = f"pip install {package}, or the whole extra: pip install 'elmo-hf[train]' (in a clone, '.[train]')"
+    assert_fails(result, 1, f"this needs {package}, not installed here: {hint}")
     assert list(tmp_path.iterdir()) == []

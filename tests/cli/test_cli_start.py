@@ -2,8 +2,10 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -39,15 +41,16 @@ print(json.dumps(results))
 """
 HELP = {
     "": "Commands:",
-    "convert": "Example: elmo-hf convert tests/fixtures/base_2l_relu tiny-elmo --check",
-    "embed": "Example: elmo-hf embed tiny-elmo sentences.txt -o vectors.hdf5 --layers average",
-    "export": "Example: elmo-hf export tiny elmo.onnx",
-    "push": "Example: elmo-hf push elmo-small my-org/elmo-small --private",
-    "verify": "Example: elmo-hf verify elmo-small",
-    "vocab": "Example: elmo-hf vocab corpus.txt -o words.txt --size 50000",
-    "pretrain": "Example: elmo-hf pretrain corpus.txt -o my-elmo --vocabulary words.txt --config config.json "
-    "--held-out held-out.txt",
-    "score": "Example: elmo-hf score my-elmo text.txt --per-word surprisal.tsv",
+    "convert": "Usage: elmo-hf convert [SOURCE] DEST [OPTIONS]",
+    "embed": "Usage: elmo-hf embed MODEL INPUT -o OUT [OPTIONS]",
+    "export": "Usage: elmo-hf export MODEL OUT [OPTIONS]",
+    "push": "Usage: elmo-hf push FOLDER ORG/NAME [OPTIONS]",
+    "verify": "Usage: elmo-hf verify MODEL [OPTIONS]",
+    "vocab": "Usage: elmo-hf vocab CORPUS... -o OUT [OPTIONS]",
+    "pretrain": "Usage: elmo-hf pretrain CORPUS... -o OUT [OPTIONS]",
+    "score": "Usage: elmo-hf score MODEL INPUT [OPTIONS]",
+    "info": "Usage: elmo-hf info MODEL [OPTIONS]",
+    "card": "Usage: elmo-hf card FOLDER [OPTIONS]",
 }
 NO_MODEL = "there is no folder nowhere, and a Hub name looks like org/name."
 EXISTS = "there exists already; remove it or choose another"
@@ -69,11 +72,45 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert --options file.txt --weights none new": (1, "there is no weights file none."),
     "convert folder new --vocabulary none": (1, "there is no vocabulary file none."),
     "convert folder new --softmax none": (1, "there is no softmax file none."),
+    "convert folder new --license M!T": (
+        1,
+        "a licence is the Hub's name of it, such as mit or apache-2.0, found 'M!T'.",
+    ),
+    "convert folder new --language english": (
+        1,
+        "a language is a code of ISO 639, such as en or eu, found 'english'.",
+    ),
+    "convert folder new --source here": (
+        1,
+        "a source is an address (https://...) or a Hub name (org/name), found 'here'.",
+    ),
+    "convert folder new --to allennlp --license mit": (2, "--to allennlp takes SOURCE and DEST and no other option."),
+    "convert --to allennlp bert new": (1, "bert holds a model of type 'bert'; this is no ELMo."),
+    "embed bert file.txt -o v.npz": (1, "bert holds a model of type 'bert'; this is no ELMo."),
+    "embed files file.txt -o v.npz": (
+        1,
+        "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW` first and give the folder "
+        "NEW.",
+    ),
+    "score files/weights.hdf5 file.txt": (1, "files/weights.hdf5 is not converted yet. Run `elmo-hf convert"),
+    "export files elmo.pt2": (1, "files is not converted yet: it holds weights.hdf5."),
+    "verify files": (1, "files is not converted yet: it holds weights.hdf5."),
+    "pretrain file.txt -o lm --model files": (1, "files is not converted yet: it holds weights.hdf5."),
+    "info bert": (1, "bert holds a model of type 'bert'; this is no ELMo."),
+    "info nowhere": (1, NO_MODEL),
+    "card nowhere": (1, "there is no folder nowhere."),
+    "card tiny": (
+        1,
+        "there is no folder tiny. `tiny` is in the package; save it first: tiny_model().save_pretrained('my-tiny').",
+    ),
+    "card bert": (1, "bert holds a model of type 'bert'; this is no ELMo."),
+    "card files": (1, "files is not converted yet: it holds weights.hdf5."),
+    "card folder --language English": (1, "a language is a code of ISO 639, such as en or eu, found 'English'."),
     "embed tiny file.txt": (2, "Missing option '--output' / '-o'."),
     "embed tiny file.txt -o v.npz --layers second": (2, "Invalid value for '--layers'"),
     "embed tiny file.txt -o v.csv": (
         1,
-        "the output's suffix must be one of .hdf5, .safetensors, .npz, .parquet, found 'v.csv'.",
+        "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'v.csv'.",
     ),
     "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
     "embed tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
@@ -88,12 +125,14 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "verify nowhere": (1, NO_MODEL),
     "vocab file.txt": (2, "Missing option '--output' / '-o'."),
     "vocab none.txt -o words": (1, "there is no file none.txt."),
+    "vocab file.txt -o none/words": (1, "there is no folder none to write words in."),
     "vocab none-*.txt -o words": (1, "none-*.txt matches no file."),
     "vocab file.txt -o words --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
     "pretrain file.txt -o lm": (2, "give --vocabulary (and --config) for a new model, or --model to adapt one."),
     "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model tiny --held-out none.txt": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model nowhere": (1, NO_MODEL),
+    "pretrain file.txt -o bert --model tiny": (1, "bert holds a finished model; choose another folder."),
     "pretrain file.txt -o lm --vocabulary none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
@@ -101,6 +140,10 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "score nowhere file.txt": (1, NO_MODEL),
     "score tiny file.txt --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
     "score tiny file.txt --per-word t.csv": (1, "t.csv must end in .tsv or .parquet."),
+    "score tiny file.txt --per-word there.tsv": (
+        1,
+        "there.tsv exists already; remove it or choose another name.",
+    ),
     "score tiny file.txt --per-word no/t.tsv": (1, "no/t.tsv cannot be written: there is no folder no."),
 }
 
@@ -109,12 +152,13 @@ REFUSALS: dict[str, tuple[int, str]] = {
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Exit code, standard output and standard error of every command."""
     work = tmp_path_factory.mktemp("work")
-    for folder in ("folder", "there"):
+    for folder in ("folder", "there", "bert", "files"):
         (work / folder).mkdir()
-    for file in ("file.txt", "there/file", "there.npz", "there.pt2"):
+    (work / "bert" / "config.json").write_text('{"model_type": "bert", "hidden_size": 5}')
+    for file in ("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv", "files/weights.hdf5"):
         (work / file).write_text("text\n")
     before = sorted(work.rglob("*"))
-    commands = [*(f"{verb} --help".strip() for verb in HELP), *REFUSALS]
+    commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", *REFUSALS]
     completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([command.split() for command in commands])],
         cwd=work,
@@ -133,6 +177,12 @@ def test_help_imports_nothing_heavy(verb: str, results: dict[str, Any]) -> None:
     code, output, errors = results[f"{verb} --help".strip()]
     assert (code, errors) == (0, "")
     assert HELP[verb] in output
+
+
+def test_the_version_comes_with_those_of_torch_and_transformers(results: dict[str, Any]) -> None:
+    names = ("elmo-hf", "torch", "transformers")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in names)
+    assert results["--version"] == [0, f"{versions}, Python {platform.python_version()}", ""]
 
 
 @pytest.mark.parametrize("command", REFUSALS)

@@ -1,6 +1,7 @@
 """Exported files give the model's numbers, for any number of texts and words, by name, and stand there whole or not."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from typer.testing import CliRunner, Result
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 from elmo_hf.loading import TINY_FOLDER, load_complete
-from elmo_hf.share import export, export_arguments
+from elmo_hf.share import export
 from elmo_hf.share.export import example_inputs, export_model, load_for_export
 
 # What ONNX Runtime's float32 may differ by in models as small as these.
@@ -246,9 +247,11 @@ def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_arguments, "find_spec", lambda name: None)
+    for package in ("onnx", "onnxscript"):
+        monkeypatch.setitem(sys.modules, package, None)
     result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
-    assert_fails(result, "this needs onnx, onnxscript, not installed here: pip install 'elmo-hf[export]'")
+    hint = "pip install onnx onnxscript, or the whole extra: pip install 'elmo-hf[export]' (in a clone, '.[export]')"
+    assert_fails(result, f"this needs onnx, onnxscript, not installed here: {hint}")
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -212,6 +212,40 @@ def versioned(hub: LoopbackHub, folder: Path, version: int) -> dict[str, StoredF
     return stored
 
 
+INFO = """
+import sys
+from pathlib import Path
+from typer.testing import CliRunner
+from elmo_hf.cli import app
+
+for name in ("org/elmo", sys.argv[1]):
+    print(CliRunner().invoke(app, ["info", name]).stdout, end="")
+for arguments in (["embed", "org/bert", "s.txt", "-o", "v.npz"], ["info", "org/bert"]):
+    print(CliRunner().invoke(app, arguments).stderr)
+print([path.name for path in Path(sys.argv[2]).glob("*/snapshots/*/*.safetensors")])
+"""
+
+
+def test_info_of_a_model_on_the_hub_downloads_no_weights_and_another_kind_is_named(
+    hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
+) -> None:
+    hub.repositories["org/elmo"] = Repository(is_private=False)
+    hub.repositories["org/elmo"].commit("main", versioned(hub, tiny_folder, 1))
+    hub.repositories["org/bert"] = Repository(is_private=False)
+    bert = {"config.json": StoredFile(b'{"model_type": "bert", "hidden_size": 5}', is_lfs=False)}
+    hub.repositories["org/bert"].commit("main", bert)
+    (tmp_path / "s.txt").write_text("Yes .\n", encoding="utf-8")
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{INFO}"
+    *lines, weights = run_online(code, hub, tmp_path, tiny_folder, tmp_path / "hub").splitlines()
+    assert weights == "[]", lines
+    refusals = [line for line in lines if line.startswith("Error")]
+    assert refusals == ["Error: org/bert holds a model of type 'bert'; this is no ELMo."] * 2
+    count = next(index for index, line in enumerate(lines) if line.startswith("can ")) + 1
+    there, here = lines[:count], lines[count : 2 * count]
+    assert there[0].split() == ["model", "org/elmo"]
+    assert there[1:-1] == here[1:-1]
+
+
 PRIVATE = """
 import sys
 from transformers import AutoModel

@@ -127,8 +127,8 @@ def test_the_many_languages_are_44() -> None:
 
 def test_a_card_without_facts_asks_for_them() -> None:
     text = render_card("mine", command="elmo-hf convert mine-source mine")
-    assert "Fill them in before you share this folder." in text
-    assert "## Licence" not in text
+    assert "Not given: licence, language, source. Fill them in before you share this folder:" in text
+    assert "## Licence, language, source" in text.splitlines()
     assert "Fill them in" not in render_card("mine", command="x", facts=CARDS["small"].facts)
 
 

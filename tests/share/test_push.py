@@ -64,6 +64,12 @@ def former_folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def tiny_folder(tiny_folder: Path, tmp_path: Path) -> Path:
+    """A copy, because a push writes into the card."""
+    return shutil.copytree(tiny_folder, tmp_path / "tiny")
+
+
 def push(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["push", *map(str, arguments)])
 
@@ -79,15 +85,72 @@ def test_a_folder_becomes_one_commit_and_the_message_says_how_to_pin_it(online: 
     assert result.exit_code == 0, result.output
     repository = online.repositories["org/elmo"]
     assert not repository.is_private
-    assert len(repository.commits) == 2
+    assert len(repository.commits) == 3
     pushed = online.files("org/elmo")
     del pushed[".gitattributes"]
     assert pushed == {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
-    oid = repository.branches["main"]
+    oid = [*repository.commits][1]
     assert result.stdout.splitlines() == [
         f"Wrote {online.url}/org/elmo, commit {oid}.",
         f"Load it: AutoModel.from_pretrained('org/elmo', revision='{oid}', trust_remote_code=True)",
     ]
+
+
+def test_the_card_pins_the_commit_of_weights_and_code_and_no_edit_of_it_changes_the_pin(
+    online: LoopbackHub, tiny_folder: Path
+) -> None:
+    card, path = tiny_folder / "README.md", tiny_folder / "model.safetensors"
+    assert card.read_text(encoding="utf-8").count('from_pretrained("tiny", trust_remote_code=True)') == 2
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    repository = online.repositories["org/elmo"]
+    _, weights, head = repository.commits
+    pinned = f'from_pretrained("org/elmo", revision="{weights}", trust_remote_code=True)'
+    assert card.read_text(encoding="utf-8").count(pinned) == 2
+    assert "README.md" not in repository.commits[weights]
+    assert repository.branches["main"] == head
+
+    card.write_text(card.read_text(encoding="utf-8") + "\nOur own words.\n", encoding="utf-8")
+    result = push(tiny_folder, "org/elmo")
+    assert f"Load it: AutoModel.from_pretrained('org/elmo', revision='{weights}', " in result.stdout
+    assert len(repository.commits) == 4
+    assert online.files("org/elmo")["README.md"] == card.read_bytes()
+    assert card.read_text(encoding="utf-8").count(pinned) == 2
+
+    save_file({name: tensor + 1 for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    revision = [*repository.commits][4]
+    text = online.files("org/elmo")["README.md"].decode()
+    assert text.count(f'from_pretrained("org/elmo", revision="{revision}", trust_remote_code=True)') == 2
+
+
+def test_a_push_to_another_repository_pins_that_one(online: LoopbackHub, tiny_folder: Path) -> None:
+    for name in ("org/elmo", "org/other"):
+        assert push(tiny_folder, name).exit_code == 0
+    revision = [*online.repositories["org/other"].commits][1]
+    text = online.files("org/other")["README.md"].decode()
+    assert text.count(f'from_pretrained("org/other", revision="{revision}", trust_remote_code=True)') == 2
+
+
+def test_a_card_with_another_snippet_stays_as_it_is(online: LoopbackHub, tiny_folder: Path) -> None:
+    text = 'model = AutoModel.from_pretrained("bert")\n'
+    (tiny_folder / "README.md").write_text(text, encoding="utf-8")
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    assert online.files("org/elmo")["README.md"] == text.encode()
+
+
+def test_a_push_that_ends_before_the_card_is_completed_by_the_next(
+    online: LoopbackHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(*arguments: object) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo_hf.share.push.pin_card", break_off)
+        assert_refused(push(tiny_folder, "org/elmo"), "killed")
+    assert "README.md" not in online.files("org/elmo")
+    assert push(tiny_folder, "org/elmo").exit_code == 0
+    revision = [*online.repositories["org/elmo"].commits][1]
+    assert f'revision="{revision}"' in online.files("org/elmo")["README.md"].decode()
 
 
 def test_large_files_go_to_the_lfs_store_in_parts_and_others_with_the_commit(
@@ -135,7 +198,7 @@ def test_pushing_the_same_again_makes_no_commit(online: LoopbackHub, tiny_folder
     first, second = push(tiny_folder, "org/elmo"), push(tiny_folder, "org/elmo")
     assert second.exit_code == 0
     assert first.stdout == second.stdout
-    assert online.requests("POST", "/commit/") == 1
+    assert online.requests("POST", "/commit/") == 2
 
 
 def test_checkpoints_and_hidden_files_stay_at_home(online: LoopbackHub, tiny_folder: Path, tmp_path: Path) -> None:
@@ -189,9 +252,7 @@ def test_a_name_that_is_none_is_refused(name: str, online: LoopbackHub, tiny_fol
     assert online.repositories == {}
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "tokenizer_config.json", "modeling_elmo.py", "scan_elmo.py", "configuration_elmo.py"]
-)
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "modeling_elmo.py", "scan_elmo.py", "configuration_elmo.py"])
 def test_a_folder_that_would_not_load_elsewhere_is_refused_with_what_it_lacks(
     name: str, online: LoopbackHub, tiny_folder: Path, tmp_path: Path
 ) -> None:

@@ -1,0 +1,141 @@
+"""The commands about saved models: `elmo-hf info`, `elmo-hf card`, `elmo-hf export` and `elmo-hf push`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..model_names import TINY, check_name
+from .arguments import Language, Licence, Model, SourceOfWeights
+from .errors import fail, say, when_stopped
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
+
+
+def info(model: Model) -> None:
+    """Say what MODEL is and what it can do.
+
+    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. No weights are read; of
+    a model on the Hub, none are downloaded.
+    """
+    try:
+        check_name(model)
+    except ValueError as error:
+        fail(error)
+    from elmo_hf.share.model_info import describe
+
+    try:
+        rows = describe(model)
+    except ValueError as error:
+        fail(error)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        say(f"{name:<{width}}  {value}")
+
+
+def card(
+    folder: Folder,
+    licence: Licence = None,
+    language: Language = None,
+    source: SourceOfWeights = None,
+) -> None:
+    """Write the model card of FOLDER, or change it.
+
+    A folder without README.md gets one: sizes, snippet, limits, and what the options say. A card that is there keeps
+    its text; the options change its metadata and its section about licence, language and source. To have the whole
+    card written anew, delete README.md first.
+    """
+    from elmo_hf.share.card_labels import card_labels
+
+    try:
+        labels = card_labels(licence, language or [], source)
+        _check_folder(folder)
+    except (ValueError, OSError) as error:
+        fail(error)
+    from elmo_hf.files import new_file
+    from elmo_hf.share.model_info import new_card
+    from elmo_hf.share.saved_card import CARD, card_metadata, label_card
+
+    path = folder / CARD
+    try:
+        if path.exists():
+            label_card(path, labels)
+        else:
+            text = new_card(folder, labels)
+            with new_file(path) as partial:
+                partial.write_text(text, encoding="utf-8")
+        metadata = card_metadata(path.read_text(encoding="utf-8"), str(path))
+    except (ValueError, OSError) as error:
+        fail(error)
+    say(f"Wrote {path}.")
+    options = {"license": "--license", "language": "--language"}
+    missing = [option for name, option in options.items() if not metadata.get(name)]
+    if missing:
+        say(f"The Hub asks for more: give {' and '.join(missing)}.")
+
+
+@when_stopped("Stopped. Nothing was written.")
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],
+    state: Annotated[bool, typer.Option("--state", help="Let the LSTMs' state go in and out.")] = False,
+) -> None:
+    """Write MODEL as one file that runs without this package, for any number of texts and words.
+
+    A model for a task is written with its head, any other one as its biLM. Inputs and outputs have names. Before the
+    file gets its name, it is run and its outputs are compared with the model's.
+    """
+    from elmo_hf.share.export_arguments import check_output
+
+    try:
+        check_output(output)
+        check_name(model)
+    except (ImportError, ValueError, OSError) as error:
+        fail(error)
+    from elmo_hf.share.export import export_model, load_for_export
+
+    try:
+        difference = export_model(load_for_export(model), output, has_state=state)
+    except (ImportError, ValueError, OSError) as error:
+        fail(error)
+    if difference is None:
+        say("Not compared with the model: onnxruntime is not installed.")
+    else:
+        say(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
+    say(f"Wrote {output}.")
+
+
+def push(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
+    private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
+) -> None:
+    """Make the content of FOLDER one commit of a Hub repository, and its card a second one.
+
+    Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has
+    everything that loading it elsewhere needs. The card's snippet, in FOLDER too, then names the first commit, so that
+    nothing is downloaded again when the card is edited. If an upload breaks off, give the same command again.
+    """
+    from elmo_hf.share.destination import check_name_and_token
+
+    try:
+        check_name_and_token(name)
+        _check_folder(folder)
+    except (ValueError, OSError) as error:
+        fail(error)
+    from elmo_hf.share.push import push_folder
+
+    try:
+        pushed = push_folder(folder, name, private=private)
+    except (ValueError, OSError) as error:
+        fail(error)
+    say(f"Wrote {pushed.url}, commit {pushed.revision}.")
+    say(f"Load it: AutoModel.from_pretrained({name!r}, revision={pushed.revision!r}, trust_remote_code=True)")
+
+
+def _check_folder(folder: Path) -> None:
+    """Checks that a folder of the user's own is there, and that it is an ELMo's."""
+    if not folder.is_dir():
+        hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
+        raise FileNotFoundError(f"there is no folder {folder}.{hint if str(folder) == TINY else ''}")
+    check_name(folder)

@@ -1,0 +1,206 @@
+"""What a saved model is and what it can do, from its config, tokenizer, card and the headers of its weights.
+
+No weights are read, and of a model on the Hub none are downloaded.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
+
+from ..loading import load_tokenizer
+from ..model.configuration_elmo import ElmoConfig
+from ..model.weight_files import read_header
+from ..model_names import check_name, kind_of_model, model_folder, refuse_other_kinds
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .model_card import FEATURE_EXTRACTION, TASKS, architecture, auto_class_of, render_card, word_limit
+from .saved_card import CARD, card_metadata
+
+SMALL_FILES = ["*.json", "*.txt", CARD]
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
+MARKDOWN_ESCAPE = re.compile(r"\\(\W)")
+HEADS = {
+    "ElmoForSequenceClassification": "classify texts",
+    "ElmoForTokenClassification": "label words",
+    "ElmoForQuestionAnswering": "answer questions",
+}
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A saved model without its weights.
+
+    Attributes:
+        config: its config.
+        tokenizer: its tokenizer, or None if it has none.
+        tensors: shape and type of each of its weights, by name.
+        card: the text of its card; empty without one.
+        metadata: of the card.
+    """
+
+    config: ElmoConfig
+    tokenizer: ElmoTokenizer | None
+    tensors: dict[str, tuple[tuple[int, ...], str]]
+    card: str
+    metadata: dict[str, Any]
+
+    @property
+    def num_parameters(self) -> int:
+        """The numbers in its files."""
+        return sum(math.prod(shape) for shape, _ in self.tensors.values())
+
+    @property
+    def class_name(self) -> str:
+        """The class that was saved."""
+        return ", ".join(self.config.architectures or []) or "ElmoModel"
+
+
+def look_at(source: str | Path) -> SavedModel:
+    """Reads what describes a model.
+
+    Args:
+        source: a folder, a Hub name, or `"tiny"`.
+
+    Raises:
+        ValueError: if it is no ELMo model, a file is damaged, or the Hub is out of reach.
+    """
+    check_name(source)
+    path = Path(model_folder(source))
+    try:
+        folder = path if path.is_dir() else Path(snapshot_download(str(source), allow_patterns=SMALL_FILES))
+        refuse_other_kinds(source, kind_of_model(folder / "config.json") or "elmo")
+        config = ElmoConfig.from_pretrained(folder)
+        files = sorted(folder.glob("*.safetensors"))
+        tensors = {name: tensor for file in files for name, tensor in read_header(str(file)).items()}
+        if not path.is_dir():
+            tensors = _headers_on_the_hub(str(source))
+    except (HTTPError, NotASafetensorsRepoError, OSError, SafetensorsParsingError) as error:
+        raise ValueError(f"{source} cannot be looked at: {error}") from error
+    if not tensors:
+        raise ValueError(f"{source} has no weights: there is no .safetensors file in it.")
+    tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
+    card = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
+    return SavedModel(config, tokenizer, tensors, card, card_metadata(card, f"{source}/{CARD}"))
+
+
+def describe(source: str | Path) -> list[tuple[str, str]]:
+    """The facts about a model as rows of a name and a value.
+
+    Args:
+        source: a folder, a Hub name, or `"tiny"`.
+
+    Raises:
+        ValueError: as `look_at` does.
+    """
+    model = look_at(source)
+    config, metadata = model.config, model.metadata
+    sizes = [row for row in architecture(config, model.num_parameters) if row[0] != "softmax"]
+    types = sorted({DTYPES.get(kind, kind) for _, kind in model.tensors.values()})
+    layers = config.num_hidden_layers + 1
+    return [
+        ("model", str(source)),
+        ("class", model.class_name),
+        *sizes,
+        ("saved as", ", ".join(types)),
+        ("vectors", f"{config.hidden_size} numbers for each word, in {layers} layers (0 is the word by itself)"),
+        ("mixes", _mixes(model)),
+        ("softmax", _softmax(model)),
+        ("tokenizer", _tokenizer(model)),
+        ("source", _source(model)),
+        ("licence", metadata.get("license") or "not said"),
+        ("language", _listed(metadata.get("language")) or "not said"),
+        ("can", "; ".join(_abilities(model, str(source)))),
+    ]
+
+
+def new_card(folder: Path, labels: dict[str, Any]) -> str:
+    """A card for a saved folder that has none.
+
+    Args:
+        folder: a folder with weights; its name is the card's title.
+        labels: as `card_labels` gives them.
+
+    Raises:
+        ValueError: as `look_at` does.
+    """
+    model = look_at(folder)
+    auto_class = auto_class_of(model.class_name, model.config.auto_map)
+    return render_card(
+        folder.resolve().name,
+        config=model.config,
+        num_parameters=model.num_parameters,
+        auto_class=auto_class,
+        task=TASKS.get(auto_class, FEATURE_EXTRACTION),
+        word_splitter="ptb" if model.tokenizer is None else model.tokenizer.word_splitter,
+        **labels,
+    )
+
+
+def _headers_on_the_hub(name: str) -> dict[str, tuple[tuple[int, ...], str]]:
+    files = HfApi().get_safetensors_metadata(name).files_metadata.values()
+    return {key: (tuple(info.shape), info.dtype) for file in files for key, info in file.tensors.items()}
+
+
+def _mixes(model: SavedModel) -> str:
+    count, kind = model.config.num_output_representations, model.config.layer_mix
+    are_saved = any("_mixes." in name for name in model.tensors)
+    weights = model.config.scalar_mix_weights
+    origin = f"weights {_listed(weights)} of the config" if weights else "saved" if are_saved else "equal weights"
+    return f"{count} {kind}, {origin}"
+
+
+def _softmax(model: SavedModel) -> str:
+    config = model.config
+    if not _has_softmax(model):
+        return "none"
+    words = "its words are known" if _knows_words(model) else "words.txt is missing"
+    return f"{config.num_softmax_words or config.vocab_size - 1:,} words, {config.softmax} in training; {words}"
+
+
+def _tokenizer(model: SavedModel) -> str:
+    if model.tokenizer is None:
+        return "none"
+    limit = word_limit(model.config, None)
+    reads = "words looked up whole" if limit is None else f"words of up to {limit}"
+    return f"splits {SPLITTERS[model.tokenizer.word_splitter]}; {reads}"
+
+
+def _source(model: SavedModel) -> str:
+    told = re.search(r"^converted from (.+) by `elmo-hf`", model.card, re.MULTILINE)
+    named = (
+        model.metadata.get("base_model")
+        or model.metadata.get("source")
+        or (told and MARKDOWN_ESCAPE.sub(r"\1", told[1]))
+    )
+    return _listed(named) or "not said"
+
+
+def _abilities(model: SavedModel, name: str) -> list[str]:
+    """What the commands and classes can do with the model."""
+    abilities = ["embed", "export"]
+    head = HEADS.get(model.class_name)
+    if _has_softmax(model) and _knows_words(model):
+        abilities += ["score", f"pretrain --model {name}"]
+    elif model.config.token_encoder == "char_cnn":
+        abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
+    if head is not None:
+        labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in head else ""
+        abilities.append(f"{head}{labels}")
+    return abilities
+
+
+def _has_softmax(model: SavedModel) -> bool:
+    return model.config.num_softmax_words is not None or model.config.share_embedding_softmax
+
+
+def _knows_words(model: SavedModel) -> bool:
+    return model.tokenizer is not None and model.tokenizer.num_word_classes is not None
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")

@@ -1,0 +1,97 @@
+"""Changes cards that exist: what a user says about the weights, and the commit that the snippet loads.
+
+Both change only what the template of this package wrote (`model_card.py`): the metadata, the section about licence,
+language and source, and the calls that load the folder. All else of a card, which its author may have edited, stays.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from ..files import new_file
+from .foreign_text import string_literal
+from .model_card import FEATURE_EXTRACTION, TAGS, provenance
+
+CARD = "README.md"
+HEADER = re.compile(r"\A\s*---\r?\n(.*?\r?\n)??---[ \t]*\r?\n", re.DOTALL)
+TITLE = "## Licence, language, source"
+SECTION = re.compile(rf"^{TITLE}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+LOADING = re.compile(
+    r'(?P<call>from_pretrained\(|pipeline\("[a-z-]+", model=)(?P<name>"(?:[^"\\\n]|\\.)*")'
+    r'(?:, revision="(?P<revision>\w+)")?, trust_remote_code=True\)'
+)
+
+
+def card_metadata(card: str, where: str) -> dict[str, Any]:
+    """The metadata of a card; empty if it has none.
+
+    Args:
+        card: its text.
+        where: its path, for the error.
+
+    Raises:
+        ValueError: if the metadata is damaged.
+    """
+    header = HEADER.match(card)
+    try:
+        metadata = yaml.safe_load(header[1] or "") if header else None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{where}: the metadata between the lines --- is not YAML: {error}") from error
+    if not isinstance(metadata, dict | None):
+        raise ValueError(f"{where}: the metadata between the lines --- must be names with values.")
+    return metadata or {}
+
+
+def label_card(path: Path, labels: Mapping[str, Any]) -> None:
+    """Writes labels into a card, and completes the rest of its metadata.
+
+    Args:
+        path: the card.
+        labels: as `card_labels` gives them.
+
+    Raises:
+        ValueError: if the metadata of the card is damaged.
+    """
+    card = path.read_text(encoding="utf-8")
+    defaults = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": TAGS}
+    metadata = defaults | card_metadata(card, str(path)) | dict(labels)
+    body = SECTION.sub(lambda _: f"{TITLE}\n\n{provenance(metadata)}\n\n", HEADER.sub("", card))
+    header = yaml.safe_dump(metadata, allow_unicode=True)
+    _write(path, f"---\n{header}---\n\n{body.lstrip()}")
+
+
+def pinned_revision(card: str, name: str) -> str | None:
+    """The commit of the Hub repository `name` that the card's snippet loads; None if it loads no certain one."""
+    call = LOADING.search(card)
+    return call["revision"] if call and call["name"] == string_literal(name) else None
+
+
+def pin_card(path: Path, name: str, revision: str) -> None:
+    """Lets the card's snippet load one commit of a Hub repository.
+
+    The files of a commit never change, so nothing is downloaded again when the card is edited.
+
+    Args:
+        path: the card; one whose snippet is another stays as it is.
+        name: `org/name`.
+        revision: the commit.
+    """
+    card = path.read_text(encoding="utf-8")
+    first = LOADING.search(card)
+    if first is None:
+        return
+
+    def pinned(call: re.Match[str]) -> str:
+        if call["name"] != first["name"]:
+            return call[0]
+        return f'{call["call"]}{string_literal(name)}, revision="{revision}", trust_remote_code=True)'
+
+    _write(path, LOADING.sub(pinned, card))
+
+
+def _write(path: Path, card: str) -> None:
+    with new_file(path) as partial:
+        partial.write_text(card, encoding="utf-8")
