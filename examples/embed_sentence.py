@@ -1,4 +1,4 @@
-"""Embed two sentences and compare the word "bank" in both, layer by layer.
+"""Embed two sentences, and compare the word "bank" in both, layer by layer.
 
 python examples/embed_sentence.py            # the small model that comes with the package
 python examples/embed_sentence.py FOLDER     # a folder from `elmo-hf convert` or `elmo-hf pretrain`, or a Hub name
@@ -22,12 +22,16 @@ inputs = tokenizer(sentences, padding=True, return_tensors="pt")
 with torch.no_grad():
     outputs = model(**inputs, output_hidden_states=True)
 
-vectors = outputs.elmo_representations[0]
-print(f"{'word':>10}  ELMo vector, {vectors.shape[-1]} numbers")
-for word, vector in zip(inputs.tokens(0), vectors[0], strict=True):
-    print(f"{word:>10}  {' '.join(f'{number:6.2f}' for number in vector[:6].tolist())} ...")
+texts, positions, size = outputs.last_hidden_state.shape
+print(f"last_hidden_state  {texts} texts x {positions} positions x {size} numbers: the ELMo vector of each word")
+print(f"pooler_output      {texts} texts x {size} numbers: the mean over the words of each text")
+print("Positions of the second text:", " ".join(inputs.tokens(1)))
 
-places = [inputs.tokens(row).index("bank") for row in (0, 1)]
-for name, layer in zip(("token", "layer 1", "layer 2"), outputs.hidden_states, strict=False):
-    similarity = torch.cosine_similarity(layer[0, places[0]], layer[1, places[1]], dim=0)
-    print(f"similarity of the two banks, {name:>7}: {similarity:.3f}")
+layers = [("the word alone", outputs.hidden_states[0])]
+layers += [(f"biLM layer {number}", layer) for number, layer in enumerate(outputs.hidden_states) if number > 0]
+layers += [("ELMo, their mix", outputs.last_hidden_state)]
+first, second = (inputs.tokens(row).index("bank") for row in (0, 1))
+print('\nHow alike are the two vectors of "bank"? (cosine: 1 for the same direction, 0 for unrelated ones)')
+for name, layer in layers:
+    print(f"  {name:16} {torch.cosine_similarity(layer[0, first], layer[1, second], dim=0):.2f}")
+print("The word alone has one vector. The biLM reads the sentence too, so each bank gets a vector of its own.")
