@@ -1,4 +1,4 @@
-"""Embed two sentences, and compare the word "bank" in both, layer by layer.
+"""Embed three sentences, and compare the word "left" in them, layer by layer.
 
 python examples/embed_sentence.py            # the small model that comes with the package
 python examples/embed_sentence.py FOLDER     # a folder from `elmo-hf convert` or `elmo-hf pretrain`, or a Hub name
@@ -17,7 +17,7 @@ if len(sys.argv) > 1:
 else:
     tokenizer, model = tiny_tokenizer(), tiny_model()
 
-sentences = ["We sat on the bank of the river.", "The bank doesn't open on Sundays."]
+sentences = ["He turned to the left.", "He wore the ring on his left hand.", "She didn't know why he left the room."]
 inputs = tokenizer(sentences, padding=True, return_tensors="pt")
 with torch.no_grad():
     outputs = model(**inputs, output_hidden_states=True)
@@ -25,13 +25,16 @@ with torch.no_grad():
 texts, positions, size = outputs.last_hidden_state.shape
 print(f"last_hidden_state  {texts} texts x {positions} positions x {size} numbers: the ELMo vector of each word")
 print(f"pooler_output      {texts} texts x {size} numbers: the mean over the words of each text")
-print("Positions of the second text:", " ".join(inputs.tokens(1)))
+print("positions of the third text:", " ".join(inputs.tokens(2)))
 
 layers = [("the word alone", outputs.hidden_states[0])]
 layers += [(f"biLM layer {number}", layer) for number, layer in enumerate(outputs.hidden_states) if number > 0]
 layers += [("ELMo, their mix", outputs.last_hidden_state)]
-first, second = (inputs.tokens(row).index("bank") for row in (0, 1))
-print('\nHow alike are the two vectors of "bank"? (cosine: 1 for the same direction, 0 for unrelated ones)')
+side, hand, went = (inputs.tokens(row).index("left") for row in range(3))
+print('\nHow near is "left" in the first text to "left" in the others? (cosine: 1 is the same direction, 0 unrelated)')
+print(f"{'':16}  his left hand  he left the room")
 for name, layer in layers:
-    print(f"  {name:16} {torch.cosine_similarity(layer[0, first], layer[1, second], dim=0):.2f}")
-print("The word alone has one vector. The biLM reads the sentence too, so each bank gets a vector of its own.")
+    first, second, third = layer[0, side], layer[1, hand], layer[2, went]
+    near, far = (torch.cosine_similarity(first, other, dim=0) for other in (second, third))
+    print(f"{name:16}  {near:13.2f}  {far:16.2f}")
+print("The word alone has one vector. The biLM reads the sentence too, so a direction and a verb get different ones.")

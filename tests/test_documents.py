@@ -200,7 +200,7 @@ def test_the_site_can_be_built(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    assert "The ELMo vector" in (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
+    assert "elmo_hf.ElmoModel" in (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(
