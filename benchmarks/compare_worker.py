@@ -29,11 +29,11 @@ def main(package: Path, folder: Path, threads: int) -> None:
 
     def embed(batches: list[Any]) -> list[Tensor]:
         with torch.no_grad():
-            return [model(**batch.inputs).elmo_representations[0] for batch in batches]
+            return [model(**batch.inputs).last_hidden_state for batch in batches]
 
     def fine_tune(batches: list[Any]) -> list[Tensor]:
         model.zero_grad()
-        sum(model(**batch.inputs).elmo_representations[0].square().sum() for batch in batches).backward()
+        sum(model(**batch.inputs).last_hidden_state.square().sum() for batch in batches).backward()
         return [model.bilm.layers[0].backward_lstm.recurrent_linear.weight.grad]
 
     def pretrain(batches: list[Any]) -> list[Tensor]:

@@ -61,7 +61,7 @@ def finished(run: Callable[[], object], device: torch.device) -> Contestant:
 
 def mixes_of(model: ElmoModel, batches: list[Batch]) -> list[Tensor]:
     """The mix `(B, T, 2P)` of each batch."""
-    return [model(**batch.inputs).elmo_representations[0] for batch in batches]
+    return [model(**batch.inputs).last_hidden_state for batch in batches]
 
 
 @torch.no_grad()
@@ -144,7 +144,7 @@ def training(model: ElmoModel, batches: list[Batch], rounds: int, device: torch.
             ours = deepcopy(model).to(dtype).train()
             loop = LoopElmo(ours).to(device, dtype)
             passes = {
-                "ours": lambda ours=ours: pass_over(ours, lambda batch: ours(**batch.inputs).elmo_representations[0]),
+                "ours": lambda ours=ours: pass_over(ours, lambda batch: ours(**batch.inputs).last_hidden_state),
                 "loop": lambda loop=loop: pass_over(loop, lambda batch: loop(batch.input_ids).mix),
             }
             if name == "float32":

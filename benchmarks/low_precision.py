@@ -66,7 +66,7 @@ def in_torch(model: nn.Module) -> Run:
         with torch.inference_mode():
             output = model(**inputs, output_hidden_states=True)
         layers = {f"layer {number}": layer.float() for number, layer in enumerate(output.hidden_states)}
-        return layers | {"mix": output.elmo_representations[0].float()}
+        return layers | {"mix": output.last_hidden_state.float()}
 
     return run
 
@@ -81,9 +81,7 @@ def in_onnx_runtime(path: Path) -> Run:
     layers = [output.name for output in session.get_outputs() if output.name.startswith("hidden_states.")]
 
     def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        found = session.run(
-            [*layers, "elmo_representations.0"], {name: value.numpy() for name, value in inputs.items()}
-        )
+        found = session.run([*layers, "last_hidden_state"], {name: value.numpy() for name, value in inputs.items()})
         names = [*(f"layer {number}" for number in range(len(layers))), "mix"]
         return {name: torch.from_numpy(value) for name, value in zip(names, found, strict=True)}
 

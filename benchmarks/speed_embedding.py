@@ -93,7 +93,7 @@ def each(batches: Sequence, embed: Callable) -> Callable[[], None]:
 def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[str, Contestant]:
     """Our model and the loop, after a check that they give the same mixes."""
     for batch in batches:
-        check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).elmo_representations[0])
+        check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).last_hidden_state)
     return {
         "ours": timed(each(batches, lambda batch: model(**batch.inputs))),
         "loop": timed(each(batches, lambda batch: loop(batch.input_ids))),
@@ -137,7 +137,7 @@ def with_allennlp(model: ElmoModel, peer: AllenNlp, batches: list[Batch], folder
     peer.embed(files, folder / "mixes.npz")
     mixes = np.load(folder / "mixes.npz")
     for number, batch in enumerate(batches):
-        ours = model(**batch.inputs).elmo_representations[0]
+        ours = model(**batch.inputs).last_hidden_state
         is_word = (batch.attention_mask > 0) & ~model.boundaries(batch.input_ids)
         theirs = torch.from_numpy(mixes[f"arr_{number}"])
         check_equal("AllenNLP", theirs[is_word[:, 1:-1]], ours[is_word])

@@ -103,7 +103,7 @@ def embed_once(folder: Path, sentences: Path, threads: int) -> None:
     model = ElmoModel.from_pretrained(folder).eval()
     output = model(**batch.inputs)
     peak = peak_memory() - before
-    tensors = [output.last_hidden_state, output.pooler_output, output.token_embeddings]
+    tensors = [output.pooler_output, output.token_embeddings]
     tensors += [*output.elmo_representations, *output.state]
     sizes = {
         "weights": sum(parameter.nbytes for parameter in model.parameters()) / MIB,

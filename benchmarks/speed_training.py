@@ -67,7 +67,7 @@ def fine_tuning(sentences: Path, rounds: int, small: bool) -> None:
 
     def ours() -> Tensor:
         model.zero_grad()
-        return backward(model(**batch.inputs).elmo_representations[0])
+        return backward(model(**batch.inputs).last_hidden_state)
 
     def theirs() -> Tensor:
         loop.zero_grad()

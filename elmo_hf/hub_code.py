@@ -62,6 +62,7 @@ TABLE = {
     ),
     "modeling_elmo": (
         "model.pipeline_elmo",
+        "model.pooling",
         "model.scalar_mix",
         "model.token_encoder",
         "model.word_cache",

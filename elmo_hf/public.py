@@ -15,6 +15,7 @@ from .loading import tiny_model, tiny_tokenizer
 from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
+from .pipelines import pipeline
 from .tasks.question_answering import ElmoForQuestionAnswering, extract_answers
 from .tasks.sequence_classification import ElmoForSequenceClassification
 from .tasks.token_classification import ElmoForTokenClassification
@@ -33,6 +34,7 @@ __all__ = [
     "ElmoPreTrainedModel",
     "ElmoTokenizer",
     "extract_answers",
+    "pipeline",
     "tiny_model",
     "tiny_tokenizer",
 ]

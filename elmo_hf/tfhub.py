@@ -30,7 +30,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .loading import load_complete
-from .model.modeling_elmo import masked_mean
+from .model.pooling import masked_mean
 from .stateful import StatefulElmo
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
@@ -117,7 +117,7 @@ class Module(nn.Module):
             return vectors[:, 1:-1].masked_fill(~mask.unsqueeze(-1), 0)
 
         layers = {f"lstm_outputs{index}": words(layer) for index, layer in enumerate(output.hidden_states) if index > 0}
-        elmo = words(output.elmo_representations[0])
+        elmo = words(output.last_hidden_state)
         return {
             "word_emb": words(output.token_embeddings),
             **layers,

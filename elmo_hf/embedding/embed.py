@@ -34,7 +34,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..files import named_if_full, only_writer, publish_last, sha256_of_model
-from ..model.modeling_elmo import ElmoModel, masked_mean
+from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence, read_sentences
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, check_paths, check_suffix
@@ -52,7 +52,7 @@ LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tenso
     "top": lambda model, layers, mask, is_text: layers[-1:],
     "mix": lambda model, layers, mask, is_text: [model.mix(layers, mask)[0]],
     "average": lambda model, layers, mask, is_text: [sum(layers[1:], layers[0]) / len(layers)],
-    "pooled": lambda model, layers, mask, is_text: [masked_mean(model.mix(layers, mask)[0], is_text)],
+    "pooled": lambda model, layers, mask, is_text: [model.pool(model.mix(layers, mask)[0], is_text)],
 }
 
 Window = list[tuple[int, Sentence]]

@@ -31,7 +31,7 @@ from transformers.utils.generic import can_return_tuple
 
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .corpus import Corpus, WordTokenizer
 from .scoring import DEFAULT_ROWS, Scores, score_carried, score_from_zero
 from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
@@ -41,7 +41,7 @@ STREAM_ARGUMENTS = ("forward_targets", "backward_targets", "forward_resets", "ba
 
 
 @dataclass
-class ElmoForPreTrainingOutput(ModelOutput):
+class ElmoForPreTrainingOutput(HasState, ModelOutput):
     """What `ElmoForPreTraining` returns; losses need labels or targets.
 
     Attributes:
@@ -50,10 +50,12 @@ class ElmoForPreTrainingOutput(ModelOutput):
             perplexity, the geometric mean of both directions'.
         sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; lower, and no
             perplexities.
-        state: the `BiLMState` after this batch, detached from the graph.
+        state_hidden: `(B, L, 2P)`, see `HasState`.
+        state_cell: `(B, L, 2H)`, see `HasState`.
         forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for
             sentences of the word at each position, for streams of each target; zero where nothing is predicted.
         forward_logits, backward_logits: if `output_logits=True`, `(B, T, V)` for the word after or before a position.
+        hidden_states: with `output_hidden_states=True`, the biLM's layers, as in `ElmoModelOutput`.
     """
 
     loss: Tensor | None = None
@@ -61,11 +63,13 @@ class ElmoForPreTrainingOutput(ModelOutput):
     backward_loss: Tensor | None = None
     sampled_forward_loss: Tensor | None = None
     sampled_backward_loss: Tensor | None = None
-    state: BiLMState | None = None
+    state_hidden: Tensor | None = None
+    state_cell: Tensor | None = None
     forward_log_probs: Tensor | None = None
     backward_log_probs: Tensor | None = None
     forward_logits: Tensor | None = None
     backward_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
 class ElmoForPreTraining(ElmoPreTrainedModel):
@@ -116,6 +120,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         candidates: tuple[Candidates, Candidates] | None = None,
         output_log_probs: bool = False,
         output_logits: bool = False,
+        output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
@@ -134,6 +139,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             candidates: for the sampled softmax, the words drawn for each direction; None draws them.
             output_log_probs: whether to return log-probabilities, from the exact softmax.
             output_logits: whether to return logits.
+            output_hidden_states: whether to return all layers; None: what the config says.
             return_dict: False for a plain tuple.
             **kwargs: ignored, as in every transformers model.
 
@@ -159,7 +165,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         if output_logits:
             logits = [self.softmax.logits(half, self._shared_weight) for half in hidden]
             output |= zip(("forward_logits", "backward_logits"), logits, strict=True)
-        return ElmoForPreTrainingOutput(state=next_state, **output)
+        return ElmoForPreTrainingOutput(
+            state_hidden=next_state.hidden.transpose(0, 1),
+            state_cell=next_state.cell.transpose(0, 1),
+            hidden_states=self.layers_wanted(layers, output_hidden_states),
+            **output,
+        )
 
     def score(
         self,

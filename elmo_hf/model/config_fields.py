@@ -6,7 +6,7 @@ transformers adds have their types checked before transformers uses them.
 
 import difflib
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeGuard
 
 from transformers import GenerationConfig
@@ -53,7 +53,7 @@ RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
 # The fields that only these classes read.
 _TASK = ("freeze_bilm", "task_encoder", "task_hidden_size", "classifier_dropout")
 READ_BY: dict[str, tuple[str, ...]] = {
-    "ElmoModel": (),
+    "ElmoModel": ("pooling",),
     "ElmoForSequenceClassification": (*_TASK, "pooling", "text_pairs"),
     "ElmoForTokenClassification": (*_TASK, "use_crf"),
     "ElmoForQuestionAnswering": _TASK,
@@ -186,12 +186,16 @@ def refuse_misspelt(owner: str, found: Collection[str], names: Collection[str]) 
             raise ValueError(f"{owner}: `{shown}` is probably meant to be `{nearest}`.")
 
 
-def check_effect(class_name: str, fields: Iterable[str]) -> None:
-    """Raises ValueError if a model of this package does not read a field that others do."""
+def check_effect(class_name: str, fields: dict[str, Any]) -> None:
+    """Raises ValueError if a model of this package does not read a field that others do, or not with this value."""
     for name in fields:
         readers = [reader for reader, names in READ_BY.items() if name in names]
         if readers and class_name in READ_BY and class_name not in readers:
             raise ValueError(f"`{name}` has no effect on {class_name}; it is for {', '.join(readers)}.")
+    if class_name == "ElmoModel" and fields.get("pooling") == "attention":
+        raise ValueError(
+            "`pooling` must be 'mean' or 'max' for ElmoModel, found 'attention', which a classifier learns."
+        )
 
 
 def shorten(value: object) -> str:

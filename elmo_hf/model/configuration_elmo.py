@@ -102,7 +102,7 @@ class ElmoConfig(PreTrainedConfig):
         task_encoder: before a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM (see `task_encoder.py`).
         task_hidden_size: width of each direction of the task's LSTM.
         classifier_dropout: dropout before a task's classifier, in training only.
-        pooling: how `ElmoForSequenceClassification` combines a text's words: `"mean"`, `"max"` or `"attention"`.
+        pooling: how one vector is made of a text's words: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
         num_softmax_words: V, words of the language models, with `<S>`, `</S>` and `<UNK>`; None: no language models.
@@ -121,7 +121,7 @@ class ElmoConfig(PreTrainedConfig):
     """
 
     model_type = "elmo"
-    keys_to_ignore_at_inference = ["state"]
+    keys_to_ignore_at_inference = ["state_hidden", "state_cell"]
 
     token_encoder: str = "char_cnn"
     alphabet: str = "bytes"

@@ -24,32 +24,60 @@ from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
 from .inputs import check_has_weights, check_range, checked_ids, require_tensor
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
+from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding
 from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 from .word_cache import WordCache, distinct_rows
 
 
+class HasState:
+    """An output with the state after a batch, detached from the graph, for the next call.
+
+    Stock pipelines take a batch apart by the first axis of each field. So the state's tensors, whose first axis is the
+    layer, are fields the other way round: `state_hidden` `(B, L, 2P)` and `state_cell` `(B, L, 2H)`.
+    """
+
+    state_hidden: Tensor | None
+    state_cell: Tensor | None
+
+    @property
+    def state(self) -> BiLMState | None:
+        """The state as a model takes it; views of the two fields."""
+        if self.state_hidden is None or self.state_cell is None:
+            return None
+        return BiLMState(self.state_hidden.transpose(0, 1), self.state_cell.transpose(0, 1))
+
+
 @dataclass
-class ElmoModelOutput(ModelOutput):
+class ElmoModelOutput(HasState, ModelOutput):
     """What `ElmoModel` returns; every output per word is zero on padding.
 
     Attributes:
-        last_hidden_state: `(B, T, 2P)`, the top biLM layer.
-        pooler_output: `(B, 2P)`, mean of the first representation over words, without `<S>`, `</S>` and padding; zero
-            for a text without words. With `inputs_embeds`, boundaries are not recognised and count as words.
-        elmo_representations: `num_output_representations` tensors `(B, T, 2P)`.
+        last_hidden_state: `(B, T, 2P)`, the ELMo vectors: the first scalar mix of all layers.
+        pooler_output: `(B, 2P)`, mean or maximum, by the config's `pooling`, of the ELMo vectors of a text's words,
+            without `<S>`, `</S>` and padding; zero for a text without words. With `inputs_embeds`, boundaries are not
+            recognised and count as words.
+        representations: `(B, R, T, 2P)`, all R = `num_output_representations` mixes; the first is `last_hidden_state`.
         token_embeddings: `(B, T, P)`, the context-free word vectors.
-        state: the `BiLMState` after this batch, for the next call; detached from the graph.
-        hidden_states: with `output_hidden_states=True`, L+1 tensors `(B, T, 2P)`; the first is the token vector twice.
+        state_hidden: `(B, L, 2P)`, see `HasState`.
+        state_cell: `(B, L, 2H)`, see `HasState`.
+        hidden_states: with `output_hidden_states=True`, L+1 tensors `(B, T, 2P)`: the token vector twice, then each
+            biLM layer.
     """
 
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
-    elmo_representations: tuple[Tensor, ...] | None = None
+    representations: Tensor | None = None
     token_embeddings: Tensor | None = None
-    state: BiLMState | None = None
+    state_hidden: Tensor | None = None
+    state_cell: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
+
+    @property
+    def elmo_representations(self) -> tuple[Tensor, ...] | None:
+        """The R mixes, `(B, T, 2P)` each, under AllenNLP's name."""
+        return None if self.representations is None else self.representations.unbind(1)
 
 
 class ElmoPreTrainedModel(PreTrainedModel):
@@ -112,6 +140,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
             check_weights(model, checkpoint_files, load_config.ignore_mismatched_sizes)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest)
 
+    def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
+        """An output's `hidden_states`: the layers, if the caller asks for them, or else the config does."""
+        return tuple(layers) if (self.config.output_hidden_states if is_asked is None else is_asked) else None
+
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
         """All scalar mixes of the model."""
         return [module for module in self.modules() if isinstance(module, ScalarMix)]
@@ -132,6 +164,16 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if kwargs.get("is_main_process", True):
             save_code(self, save_directory)
         super().save_pretrained(save_directory, **kwargs)
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
+        """The input embedding, whose size is fixed; raises ValueError for another size."""
+        if new_num_tokens not in (None, self.config.vocab_size):
+            raise ValueError(
+                f"an ELMo's input embedding keeps its `vocab_size` of {self.config.vocab_size}, found "
+                f"{new_num_tokens}: its ids are characters, or the words that it was trained with. `num_softmax_words` is the size of the "
+                "vocabulary that it predicts."
+            )
+        return self.get_input_embeddings()
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
@@ -201,7 +243,7 @@ class ElmoModel(ElmoPreTrainedModel):
             state: from the previous batch, or None to start from zeros.
             inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
                 if the model reads only characters.
-            output_hidden_states: whether to return all layers.
+            output_hidden_states: whether to return all layers; None: what the config says.
             return_dict: False for a plain tuple.
             **kwargs: ignored, as in every transformers model.
 
@@ -209,8 +251,6 @@ class ElmoModel(ElmoPreTrainedModel):
             ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape or type is wrong, or,
                 on a CPU, an id is out of range.
         """
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and inputs_embeds is None:
             input_ids = checked_ids(input_ids, self.config)
             token_embeddings, mask = self.embed_words(input_ids, attention_mask)
@@ -226,14 +266,16 @@ class ElmoModel(ElmoPreTrainedModel):
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
         layers, next_state = self.bilm(token_embeddings, mask, state)
-        representations = self.mix(layers, mask)
+        representations = torch.stack(self.mix(layers, mask), dim=1)
+        vectors = representations[:, 0]
         return ElmoModelOutput(
-            last_hidden_state=layers[-1],
-            pooler_output=masked_mean(representations[0], is_text),
-            elmo_representations=representations,
+            last_hidden_state=vectors,
+            pooler_output=self.pool(vectors, is_text),
+            representations=representations,
             token_embeddings=token_embeddings,
-            state=next_state,
-            hidden_states=tuple(layers) if output_hidden_states else None,
+            state_hidden=next_state.hidden.transpose(0, 1),
+            state_cell=next_state.cell.transpose(0, 1),
+            hidden_states=self.layers_wanted(layers, output_hidden_states),
         )
 
     def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -267,6 +309,13 @@ class ElmoModel(ElmoPreTrainedModel):
         """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""
         mixes = self.scalar_mixes if self.config.layer_mix == "scalar" else self.linear_mixes
         return tuple(self.dropout(mix(layers, mask)) for mix in mixes)
+
+    def pool(self, vectors: Tensor, is_text: Tensor) -> Tensor:
+        """One vector `(B, 2P)` a text, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.
+
+        "attention" is learned with a classifier, which has it; here it is the mean.
+        """
+        return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
 
     def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True where a word has any id above 0."""
@@ -322,14 +371,6 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
         expected, found = _shape(default), _shape(attention_mask)
         raise ValueError(f"`attention_mask` must have shape (batch, words) = {expected}, found {found}.")
     return attention_mask.to(default.device).bool()
-
-
-def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
-    """Mean of `vectors` `(B, T, D)` where `mask` `(B, T)` is True: `(B, D)`, zero if `mask` is all False."""
-    # In half precision a sum over a long text would overflow.
-    wide = torch.promote_types(vectors.dtype, torch.float32)
-    total = vectors.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=wide)
-    return (total / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(vectors.dtype)
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:

@@ -1,27 +1,25 @@
 """The pipelines of ELMo models, which a saved folder names in its config.
 
-Deliberate differences from the stock pipelines: feature extraction passes on only the top layer, because the stock one
-splits a batch by indexing every output with a text's index, which fails for a tuple of representations and for a state.
-Token classification takes a word's text from its offsets; the stock one decodes each entry of `input_ids` as one id,
-where ours is a row of character ids, and guesses from blanks whether it continues a word, where ours is a whole word.
+Deliberate difference from the stock pipelines: token classification takes a word's text from its offsets; the stock one
+decodes each entry of `input_ids` as one id, where ours is a row of character ids, and guesses from blanks whether it
+continues a word, where ours is a whole word.
 """
 
 from typing import Any
 
 import numpy as np
 from transformers import FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline
-from transformers.modeling_outputs import BaseModelOutput
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """Gives the top layer `(1, T, 2P)` of each text, for any `batch_size`."""
+    """Gives the ELMo vectors `(1, T, 2P)` of each text: the stock pipeline, under a name that a saved config can hold.
 
-    def _forward(self, model_inputs: dict[str, Any]) -> BaseModelOutput:
-        return BaseModelOutput(last_hidden_state=self.model(**model_inputs).last_hidden_state)
+    A folder whose config names one pipeline needs no task: `pipeline(model=folder, trust_remote_code=True)`.
+    """
 
 
 class ElmoTextClassificationPipeline(TextClassificationPipeline):
-    """Labels texts and text pairs: the stock pipeline, under a name that a saved config can hold."""
+    """Labels texts and text pairs: the stock pipeline, named like the one before."""
 
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):

@@ -71,12 +71,12 @@ class NamedTensors(nn.Module):
         outputs = self.model(input_ids, attention_mask, output_hidden_states=is_encoder, **options)
         named: Tensors = {}
         for name, value in outputs.items():
-            if isinstance(value, BiLMState):
-                named |= {"next_hidden": value.hidden, "next_cell": value.cell} if self.has_state else {}
-            elif isinstance(value, tuple):
+            if isinstance(value, tuple):
                 named |= {f"{name}.{index}": tensor for index, tensor in enumerate(value)}
-            else:
+            elif not name.startswith("state_"):
                 named[name] = value
+        if self.has_state:
+            named |= {"next_hidden": outputs.state.hidden, "next_cell": outputs.state.cell}
         return named
 
 

@@ -134,7 +134,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             loss=loss,
             start_logits=start_logits.contiguous(),
             end_logits=end_logits.contiguous(),
-            hidden_states=texts.layers if output_hidden_states else None,
+            hidden_states=self.layers_wanted(texts.layers, output_hidden_states),
         )
 
 

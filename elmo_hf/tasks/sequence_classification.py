@@ -22,8 +22,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import masked_mean
 from ..model.pipeline_elmo import ElmoTextClassificationPipeline
+from ..model.pooling import masked_max, masked_mean
 from .task_encoder import compare
 from .task_model import ElmoTaskModel
 
@@ -42,11 +42,10 @@ class Pooler(nn.Module):
         """Maps `(N, W, D)` with `mask` `(N, W)` to `(N, D)`, zero for a text without words."""
         if self.pooling == "mean":
             return masked_mean(vectors, mask)
-        mask = mask.unsqueeze(-1)
-        lowest = torch.finfo(vectors.dtype).min
         if self.pooling == "max":
-            return vectors.masked_fill(~mask, lowest).amax(dim=1).masked_fill(~mask.any(dim=1), 0)
-        weights = self.query(vectors).masked_fill(~mask, lowest).softmax(dim=1)
+            return masked_max(vectors, mask)
+        mask = mask.unsqueeze(-1)
+        weights = self.query(vectors).masked_fill(~mask, torch.finfo(vectors.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
 
 
@@ -89,5 +88,5 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config) + self.mix_penalty()
         return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=texts.layers if output_hidden_states else None
+            loss=loss, logits=logits, hidden_states=self.layers_wanted(texts.layers, output_hidden_states)
         )

@@ -77,7 +77,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         return TokenClassifierOutput(
             loss=loss,
             logits=texts.rows.put_back(emissions),
-            hidden_states=texts.layers if output_hidden_states else None,
+            hidden_states=self.layers_wanted(texts.layers, output_hidden_states),
         )
 
     def _loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, num_items: Tensor | int | None) -> Tensor:

@@ -27,7 +27,7 @@ def as_batch(
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """First and second texts of a call, as two lists of one length; missing second texts are None.
 
-    A batch may also hold tuples of two texts.
+    A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
 
     Raises:
         TypeError: if `text` is a batch and `text_pair` is one string.
@@ -35,8 +35,7 @@ def as_batch(
     """
     if not is_batched:
         return [text], [text_pair]
-    holds_tuples = text_pair is None and len(text) > 0 and isinstance(text[0], tuple) and len(text[0]) == 2
-    if holds_tuples and not (is_split_into_words and isinstance(text[0][0], str)):
+    if text_pair is None and len(text) > 0 and all(_is_pair(each, is_split_into_words) for each in text):
         text, text_pair = [first for first, _ in text], [second for _, second in text]
     if isinstance(text_pair, str):
         raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
@@ -46,6 +45,14 @@ def as_batch(
         for index in (index for index, each in enumerate(texts) if each is None):
             raise ValueError(f"a text must be a string or a list of words, found None at index {index}.")
     return text, [None] * len(text) if text_pair is None else text_pair
+
+
+def _is_pair(text: Any, is_split_into_words: bool) -> bool:
+    if not isinstance(text, (tuple, list)) or len(text) != 2:
+        return False
+    if is_split_into_words:
+        return isinstance(text, tuple) and not isinstance(text[0], str)
+    return isinstance(text, tuple) or all(isinstance(part, str) for part in text)
 
 
 def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreTokenizer) -> Words:

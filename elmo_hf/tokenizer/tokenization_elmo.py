@@ -21,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer, models
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
-from transformers.utils import TensorType, logging
+from transformers.utils import TensorType
 
 from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS, shorten
 from ..model.configuration_elmo import save_code
@@ -48,8 +48,6 @@ from .word_codec import (
 )
 from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter
-
-logger = logging.get_logger(__name__)
 
 
 def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kwargs: dict[str, Any]) -> dict[str, str]:
@@ -307,10 +305,13 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Names more single ids, if transformers asks; words are still encoded by their characters."""
+        """Lets transformers name the tokens that there are; raises ValueError for others."""
         unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         if unknown:
-            logger.warning(f"Added tokens change nothing in an ELMo's input ids, found {', '.join(unknown)}.")
+            raise ValueError(
+                f"no token can be added to an ELMo, found {shorten(unknown)}: its ids are characters, or the words "
+                "that the model was trained with."
+            )
         return super()._add_tokens(new_tokens, special_tokens)
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:

@@ -224,7 +224,7 @@ class ElmoPretrainer(ElmoTrainer):
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The loss of one window, from the state after the window before."""
         outputs = model(**inputs, state=self.bilm_state)
-        self.bilm_state = BiLMState(*outputs["state"])
+        self.bilm_state = outputs.state
         for name in LOSSES:
             if outputs.get(name) is not None:
                 self._losses.add(name, outputs[name])

@@ -221,7 +221,7 @@ def test_shared_softmax_scores_with_the_word_embedding(tmp_path: Path) -> None:
     _, arrays = files.read()
     with torch.no_grad():
         logits = model(**inputs, output_logits=True).forward_logits.numpy()
-        top = model.elmo(**inputs).last_hidden_state[..., :8].numpy()
+        top = model.elmo(**inputs, output_hidden_states=True).hidden_states[-1][..., :8].numpy()
     expected = top @ arrays["embedding"].T + arrays["softmax/b"]
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-6)
 

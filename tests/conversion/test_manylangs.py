@@ -102,9 +102,9 @@ from transformers import AutoModel, AutoTokenizer, pipeline
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
 model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
 with torch.no_grad():
-    output = model(**tokenizer("Hello wörld !", return_tensors="pt"))
+    output = model(**tokenizer("Hello wörld !", return_tensors="pt"), output_hidden_states=True)
 features = pipeline(model=sys.argv[1], trust_remote_code=True)("Hello wörld !", return_tensors=True)
-print(torch.allclose(features, output.last_hidden_state, atol=1e-6), *output.last_hidden_state[0, 2, :3].tolist())
+print(torch.allclose(features, output.last_hidden_state, atol=1e-6), *output.hidden_states[-1][0, 2, :3].tolist())
 """
     same, *found = run_python(code, tmp_path, folder).split()
     assert same == "True"

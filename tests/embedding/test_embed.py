@@ -143,7 +143,7 @@ def test_a_model_in_bfloat16_writes_float32(
     assert {array.dtype for array in found} == {np.dtype("float32")}
     inputs = tiny_tokenizer([SENTENCES[0]], return_tensors="pt")
     with torch.no_grad():
-        expected = mixed_model(**inputs).last_hidden_state[0, 1:-1]
+        expected = mixed_model(**inputs, output_hidden_states=True).hidden_states[-1][0, 1:-1]
     np.testing.assert_array_equal(found[0], expected.float().numpy())
 
 

@@ -32,6 +32,8 @@ def main() -> int:
         with contextlib.suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
             for outcome in run_batches(targets, batches, arguments.seed, arguments.jobs):
                 outcomes.append(outcome)
+                if outcome.kind in (DEFECT, BROKEN):
+                    sys.stderr.write(f"\r{outcome.target}:{outcome.index}: {outcome.kind}, {outcome.where}\n")
                 if len(outcomes) % 50 == 0 or len(outcomes) == total:
                     bad = sum(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes)
                     sys.stderr.write(f"\r{len(outcomes):,} of {total:,} inputs, {bad:,} defects")

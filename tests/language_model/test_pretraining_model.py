@@ -35,6 +35,10 @@ def test_state_dict_keys_are_those_of_the_bilm_and_the_softmax() -> None:
     }
 
 
+def encoder_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: inputs[name] for name in ("input_ids", "attention_mask")}
+
+
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_every_word_is_predicted_from_the_state_beside_it_and_losses_are_means(
@@ -43,7 +47,7 @@ def test_every_word_is_predicted_from_the_state_beside_it_and_losses_are_means(
     model = make()
     inputs = inputs_of(model, tmp_path, SENTENCES, side)
     output = model(**inputs, output_log_probs=True)
-    hidden = model.elmo(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+    hidden = model.elmo(**encoder_inputs(inputs), output_hidden_states=True).hidden_states[-1]
     expected = torch.zeros(2, *inputs["labels"].shape)
     losses: tuple[list[Tensor], list[Tensor]] = ([], [])
     for row, words in enumerate(SENTENCES):
@@ -106,7 +110,7 @@ def test_without_labels_there_are_no_losses(tmp_path: Path) -> None:
     inputs = inputs_of(model, tmp_path, SENTENCES)
     del inputs["labels"]
     output = model(**inputs, output_log_probs=True)
-    assert list(output) == ["state"]
+    assert list(output) == ["state_hidden", "state_cell"]
     expected = model.elmo(**inputs)
     assert_close(output.state, expected.state)
 
@@ -116,7 +120,9 @@ def test_a_tuple_comes_back_on_request(tmp_path: Path) -> None:
     inputs = inputs_of(model, tmp_path, SENTENCES)
     output = model(**inputs)
     as_tuple = model(**inputs, return_dict=False)
-    assert_close(as_tuple, (output.loss, output.forward_loss, output.backward_loss, output.state))
+    assert_close(
+        as_tuple, (output.loss, output.forward_loss, output.backward_loss, output.state_hidden, output.state_cell)
+    )
 
 
 def test_logits_are_for_the_word_after_and_the_word_before(tmp_path: Path) -> None:
@@ -275,7 +281,7 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
         "backward_log_probs",
     ]
     assert list(sampled) == names
-    hidden = model.elmo(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+    hidden = model.elmo(**encoder_inputs(inputs), output_hidden_states=True).hidden_states[-1]
     is_word, labels = inputs["attention_mask"].bool(), inputs["labels"]
     for name, before, after, candidates in (
         ("sampled_forward_loss", hidden[:, :-1, :P], labels[:, 1:], drawn[0]),
@@ -326,7 +332,8 @@ def test_a_shared_softmax_follows_an_embedding_that_was_replaced(tmp_path: Path)
     model = tiny_word_lm(share_embedding_softmax=True)
     model.set_input_embeddings(nn.Embedding(V + 1, P, padding_idx=0))
     output = model(**inputs_of(model, tmp_path, SENTENCES[:1]), output_logits=True)
-    hidden = model.elmo(inputs_of(model, tmp_path, SENTENCES[:1])["input_ids"]).last_hidden_state
+    inputs = encoder_inputs(inputs_of(model, tmp_path, SENTENCES[:1]))
+    hidden = model.elmo(**inputs, output_hidden_states=True).hidden_states[-1]
     expected = hidden[..., :P] @ model.elmo.token_encoder.embedding.weight[1:].t() + model.softmax.bias
     assert_close(output.forward_logits, expected)
 

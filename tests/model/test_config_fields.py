@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from transformers import AutoConfig
 
-from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoModel
 from elmo_hf.model import configuration_elmo
 from elmo_hf.model.config_fields import WHOLE
 
@@ -154,10 +154,12 @@ def test_a_folder_without_fields_is_not_the_original_model(content: str | None, 
 
 
 def test_a_field_without_effect_on_the_model_is_refused(folder: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"^`pooling` has no effect on ElmoModel; it is for ElmoForSequenceClass\w+\.$"
-    ):
-        ElmoModel.from_pretrained(folder, pooling="max")
+    message = r"^`pooling` has no effect on ElmoForTokenClassification; it is for ElmoModel, ElmoForSequenceClass\w+\.$"
+    with pytest.raises(ValueError, match=message):
+        ElmoForTokenClassification.from_pretrained(folder, pooling="max")
+    message = "^`pooling` must be 'mean' or 'max' for ElmoModel, found 'attention', which a classifier learns.$"
+    with pytest.raises(ValueError, match=message):
+        ElmoModel.from_pretrained(folder, pooling="attention")
     with pytest.raises(
         ValueError, match=r"^`use_crf` has no effect on ElmoForSequenceClassification; it is for ElmoForT"
     ):

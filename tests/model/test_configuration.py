@@ -324,7 +324,7 @@ def test_task_models_are_the_papers_by_default() -> None:
 
 
 def test_the_state_is_not_a_prediction() -> None:
-    assert ElmoConfig().keys_to_ignore_at_inference == ["state"]
+    assert ElmoConfig().keys_to_ignore_at_inference == ["state_hidden", "state_cell"]
 
 
 def test_a_config_without_language_models_has_their_defaults() -> None:

@@ -1,12 +1,14 @@
 """`ElmoModel` as users call it: shapes, inputs, invariances, state."""
 
+import re
+
 import pytest
 import torch
 from state_dict_keys import STATE_DICT_KEYS
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
 
-from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoModelOutput
-from elmo_hf.model.modeling_elmo import masked_mean
+from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoModelOutput
+from elmo_hf.model.pooling import masked_max, masked_mean
 
 
 def test_state_dict_keys_and_shapes_are_the_promised_ones(tiny_model: ElmoModel) -> None:
@@ -29,7 +31,9 @@ def test_outputs_have_the_promised_shapes_and_are_zero_on_padding(tiny_config: E
     assert isinstance(output, ElmoModelOutput)
     assert [tuple(layer.shape) for layer in output.hidden_states] == [(3, 4, 14)] * 3
     assert [tuple(mix.shape) for mix in output.elmo_representations] == [(3, 4, 14)] * 2
-    assert output.last_hidden_state is output.hidden_states[-1]
+    assert output.representations.shape == (3, 2, 4, 14)
+    assert torch.equal(output.last_hidden_state, output.elmo_representations[0])
+    assert (output.state_hidden.shape, output.state_cell.shape) == ((3, 2, 14), (3, 2, 18))
     assert output.token_embeddings.shape == (3, 4, 7)
     assert output.pooler_output.shape == (3, 14)
     assert output.state.hidden.shape == (2, 3, 14)
@@ -124,6 +128,7 @@ def test_equal_words_go_through_the_token_encoder_once(tiny_model: ElmoModel) ->
 
 def test_two_calls_with_state_equal_one_call_in_the_forward_direction(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [7, 7])["input_ids"]
+    tiny_model.scalar_mixes[0].set_weights([0.2, 0.3, 0.5])
     whole = tiny_model(inputs).last_hidden_state
     first = tiny_model(inputs[:, :3])
     second = tiny_model(inputs[:, 3:], state=first.state)
@@ -222,6 +227,46 @@ def test_errors_name_wrong_inputs(tiny_model: ElmoModel) -> None:
     words = ElmoModel(ElmoConfig(token_encoder="word_embedding", vocab_size=9, projection_size=4, cell_size=5))
     with pytest.raises(ValueError, match=r"`input_ids` must be word ids of shape \(batch, words\), found \(2, 4, 11\)"):
         words(inputs["input_ids"])
+
+
+def test_the_largest_features_of_words_are_pooled_if_the_config_says_so(tiny_config: ElmoConfig) -> None:
+    tiny_config.pooling = "max"
+    inputs = random_inputs(tiny_config, [5, 3, 2])
+    for row, length in enumerate((5, 3, 2)):
+        inputs["input_ids"][row, 0, :3] = torch.tensor([259, 257, 260])
+        inputs["input_ids"][row, length - 1, :3] = torch.tensor([259, 258, 260])
+    output = ElmoModel(tiny_config).eval()(**inputs)
+    expected = [output.last_hidden_state[0, 1:4].amax(dim=0), output.last_hidden_state[1, 1], torch.zeros(14)]
+    assert torch.equal(output.pooler_output, torch.stack(expected))
+
+
+def test_the_maximum_of_no_position_is_zero() -> None:
+    assert masked_max(torch.ones(2, 0, 3), torch.ones(2, 0, dtype=torch.bool)).tolist() == [[0, 0, 0]] * 2
+
+
+@pytest.mark.parametrize("pooling", ["mean", "attention"])
+def test_a_classifiers_attention_is_a_mean_without_the_classifier(tiny_config: ElmoConfig, pooling: str) -> None:
+    tiny_config.pooling = pooling
+    output = ElmoModel(tiny_config).eval()(**random_inputs(tiny_config, [3]))
+    assert torch.equal(output.pooler_output, output.last_hidden_state.mean(dim=1))
+
+
+def test_layers_come_back_if_the_config_asks_for_them(tiny_config: ElmoConfig) -> None:
+    inputs = random_inputs(tiny_config, [3, 2])
+    tiny_config.output_hidden_states, tiny_config.num_softmax_words = True, 5
+    model = ElmoForPreTraining(tiny_config).eval()
+    expected = model.elmo(**inputs, output_hidden_states=True).hidden_states
+    assert_outputs_close(model(**inputs).hidden_states, expected, 0)
+    assert model(**inputs, output_hidden_states=False).hidden_states is None
+
+
+def test_the_input_embedding_keeps_its_size(tiny_model: ElmoModel) -> None:
+    embedding = tiny_model.get_input_embeddings()
+    assert tiny_model.resize_token_embeddings() is embedding
+    assert tiny_model.resize_token_embeddings(262, mean_resizing=False) is embedding
+    message = "an ELMo's input embedding keeps its `vocab_size` of 262, found 10: its ids are characters, or the words"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        tiny_model.resize_token_embeddings(10)
 
 
 def test_pooling_uses_the_first_of_several_representations(tiny_config: ElmoConfig) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from torch import nn
-from transformers import TokenClassificationPipeline, pipeline
 from transformers.modeling_outputs import TokenClassifierOutput
 
-from elmo_hf import ElmoForTokenClassification, ElmoModel, ElmoTokenizer
-from elmo_hf.model.pipeline_elmo import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
+import elmo_hf
+from elmo_hf import ElmoForSequenceClassification, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
 
 
 @pytest.fixture
@@ -26,13 +26,7 @@ def test_token_classification_gives_each_word_one_label_and_its_place(
     tiny_folder: Path, labeller: ElmoForTokenClassification, is_split: bool
 ) -> None:
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
-    label = pipeline(
-        "token-classification",
-        model=labeller,
-        tokenizer=tokenizer,
-        pipeline_class=ElmoTokenClassificationPipeline,
-        ignore_labels=[],
-    )
+    label = elmo_hf.pipeline("ner", labeller, tokenizer, ignore_labels=[])
     entities = label([WORDS], is_split_into_words=True, delimiter=" ")[0] if is_split else label(TEXT)
     text = " ".join(WORDS) if is_split else TEXT
     assert [entity["word"] for entity in entities] == WORDS
@@ -54,13 +48,8 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
     monkeypatch.setattr(
         ElmoForTokenClassification, "forward", lambda *args, **kwargs: TokenClassifierOutput(logits=logits)
     )
-    label = pipeline(
-        "token-classification",
-        model=labeller,
-        tokenizer=ElmoTokenizer.from_pretrained(tiny_folder),
-        pipeline_class=ElmoTokenClassificationPipeline,
-        aggregation_strategy=strategy,
-    )
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
+    label = elmo_hf.pipeline("token-classification", labeller, tokenizer, aggregation_strategy=strategy)
     entities = label(TEXT)
     assert [TEXT[entity["start"] : entity["end"]] for entity in entities] == ["Ada Lovelace", ","]
     assert {entity["entity_group"] for entity in entities} == {"PER"}
@@ -70,25 +59,52 @@ def test_the_stock_token_classification_pipeline_still_fails(
     tiny_folder: Path, labeller: ElmoForTokenClassification
 ) -> None:
     """If the stock pipeline stops failing, `pipeline_elmo.py` is needed only for aggregation."""
-    label = pipeline(
-        "token-classification",
-        model=labeller,
-        tokenizer=ElmoTokenizer.from_pretrained(tiny_folder),
-        pipeline_class=TokenClassificationPipeline,
-    )
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
+    label = transformers.pipeline("token-classification", model=labeller, tokenizer=tokenizer)
     with pytest.raises((RuntimeError, ValueError, TypeError)):
         label(TEXT)
 
 
-def test_feature_extraction_gives_the_top_layer_of_each_text(tiny_folder: Path) -> None:
-    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
-    extract = pipeline(
-        "feature-extraction", model=model, tokenizer=tokenizer, pipeline_class=ElmoFeatureExtractionPipeline
-    )
-    texts = [TEXT, "Yes."]
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_stock_feature_extraction_gives_the_elmo_vectors_of_each_text(tiny_folder: Path, batch_size: int) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder, scalar_mix_weights=[0.2, 0.3, 0.5], num_output_representations=2)
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
+    extract = transformers.pipeline("feature-extraction", model=model, tokenizer=tokenizer)
+    texts = [TEXT, "Yes.", "No ."]
+    found = extract(texts, batch_size=batch_size, return_tensors=True)
+    for vectors, text, length in zip(found, texts, (9, 4, 4), strict=True):
+        with torch.no_grad():
+            layers = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+        expected = 0.2 * layers[0] + 0.3 * layers[1] + 0.5 * layers[2]
+        torch.testing.assert_close(vectors[:, :length], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_stock_zero_shot_classification_compares_a_text_with_each_hypothesis(
+    tiny_folder: Path, batch_size: int
+) -> None:
+    labels = {"contradiction": 0, "neutral": 1, "entailment": 2}
+    model = ElmoForSequenceClassification.from_pretrained(
+        tiny_folder, text_pairs=True, id2label={index: name for name, index in labels.items()}, label2id=labels
+    ).eval()
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
+    classify = transformers.pipeline("zero-shot-classification", model=model, tokenizer=tokenizer)
+    found = classify(TEXT, ["letters", "sea"], hypothesis_template="It is about {}.", batch_size=batch_size)
+    pairs = [(TEXT, "It is about letters."), (TEXT, "It is about sea.")]
     with torch.no_grad():
-        expected = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in texts]
-    for batch_size in (1, 2):
-        actual = extract(texts, batch_size=batch_size, return_tensors=True)
-        for one, other, length in zip(actual, expected, (9, 4), strict=True):
-            torch.testing.assert_close(one[:, :length], other, atol=1e-6, rtol=0)
+        logits = model(**tokenizer(pairs, padding=True, return_tensors="pt")).logits
+    expected = dict(zip(["letters", "sea"], logits[:, 2].softmax(0).tolist(), strict=True))
+    assert dict(zip(found["labels"], found["scores"], strict=True)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_pipeline_is_made_of_a_name_too() -> None:
+    model, tokenizer = elmo_hf.tiny_model(), elmo_hf.tiny_tokenizer()
+    with torch.no_grad():
+        expected = model(**tokenizer("Yes.", return_tensors="pt")).last_hidden_state
+    found = elmo_hf.pipeline("feature-extraction", "tiny")("Yes.", return_tensors=True)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+def test_a_name_that_is_nowhere_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^there is no folder nowhere, and a Hub name looks like org/name\.$"):
+        elmo_hf.pipeline("feature-extraction", "nowhere")

@@ -45,8 +45,8 @@ def test_a_frozen_mix_of_one_layer_is_that_layer_exactly(tiny_config: ElmoConfig
     tiny_config.scalar_mix_weights, tiny_config.scalar_mix_trainable = [0.0, 0.0, 1.0], False
     model = ElmoModel(tiny_config).eval()
     assert not any(parameter.requires_grad for parameter in model.scalar_mixes.parameters())
-    output = model(**random_inputs(tiny_config, [3, 2]))
-    assert torch.equal(output.elmo_representations[0], output.last_hidden_state)
+    output = model(**random_inputs(tiny_config, [3, 2]), output_hidden_states=True)
+    assert torch.equal(output.last_hidden_state, output.hidden_states[-1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -50,7 +50,7 @@ def assert_gives_the_models_numbers(path: Path, model: ElmoModel, has_state: boo
         expected = {
             "last_hidden_state": output.last_hidden_state,
             "pooler_output": output.pooler_output,
-            **{f"elmo_representations.{k}": tensor for k, tensor in enumerate(output.elmo_representations)},
+            "representations": output.representations,
             "token_embeddings": output.token_embeddings,
             **{f"hidden_states.{k}": tensor for k, tensor in enumerate(output.hidden_states)},
         }
@@ -82,15 +82,15 @@ def test_the_command_writes_a_graph_of_named_tensors_that_embeds_english(tmp_pat
     assert axes(session.get_outputs()) == {
         "last_hidden_state": ["batch", "words", size],
         "pooler_output": ["batch", size],
-        "elmo_representations.0": ["batch", "words", size],
+        "representations": ["batch", 1, "words", size],
         "token_embeddings": ["batch", "words", size // 2],
         **{f"hidden_states.{k}": ["batch", "words", size] for k in range(3)},
     }
     assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
     tokenizer = ElmoTokenizer.from_pretrained(TINY_FOLDER)
     inputs = dict(tokenizer(["The ferry left at noon.", "Yes"], padding=True, return_tensors="pt"))
-    expected = model(**inputs).elmo_representations[0].detach()
-    assert_outputs_close(run_onnx(tmp_path / "elmo.onnx", inputs)["elmo_representations.0"], expected, TOLERANCE)
+    expected = model(**inputs).last_hidden_state.detach()
+    assert_outputs_close(run_onnx(tmp_path / "elmo.onnx", inputs)["last_hidden_state"], expected, TOLERANCE)
 
 
 class Exported(NamedTuple):
@@ -142,7 +142,7 @@ def test_a_graph_with_state_goes_on_where_the_batch_before_ended(exported: Expor
         expected_state = expected.state
         state = {"hidden": found["next_hidden"], "cell": found["next_cell"]}
         assert_outputs_close(tuple(state.values()), tuple(expected.state), TOLERANCE)
-        assert_outputs_close(found["elmo_representations.1"], expected.elmo_representations[1].detach(), TOLERANCE)
+        assert_outputs_close(found["representations"], expected.representations.detach(), TOLERANCE)
 
 
 def test_models_that_read_words_beside_characters_can_be_exported(exported: Exported) -> None:

@@ -25,8 +25,8 @@ class MixTrainer(ElmoTrainer):
     def compute_loss(
         self, model: ElmoModel, inputs: dict[str, Tensor], return_outputs: bool = False, **kwargs: Any
     ) -> Any:
-        output = model(**inputs)
-        loss = (output.elmo_representations[0] - output.last_hidden_state.detach()).square().mean()
+        output = model(**inputs, output_hidden_states=True)
+        loss = (output.last_hidden_state - output.hidden_states[-1].detach()).square().mean()
         return (loss, {"pooled": output.pooler_output}) if return_outputs else loss
 
 

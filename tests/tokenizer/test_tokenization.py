@@ -43,6 +43,8 @@ CALLS: dict[str, tuple[Any, Any, dict[str, Any], str | list[str]]] = {
     "pairs_as_tuples": ([("a", "d e"), ("b", "")], None, {}, ["<S> a </S> <S> d e </S>", "<S> b </S> <S> </S>"]),
     "split_pair": (["a"], ["b", "c"], SPLIT, "<S> a </S> <S> b c </S>"),
     "split_pairs": ([["a"], ["b"]], [["d"], []], SPLIT, ["<S> a </S> <S> d </S>", "<S> b </S> <S> </S>"]),
+    "pairs_as_lists": ([["a", "d e"], ["b", ""]], None, {}, ["<S> a </S> <S> d e </S>", "<S> b </S> <S> </S>"]),
+    "lists_of_words": ([["a", "d"], ["b", "c"]], None, SPLIT, ["<S> a d </S>", "<S> b c </S>"]),
     "split_pairs_as_tuples": ([(["a", "b"], ["c"])], None, SPLIT, ["<S> a b </S> <S> c </S>"]),
     "two_words_are_no_pair": ([("a", "b")], None, SPLIT, ["<S> a b </S>"]),
     "empty_string": ("", None, {}, "<S> </S>"),

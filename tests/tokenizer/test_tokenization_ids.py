@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,19 +140,22 @@ def test_settings_that_would_do_nothing_are_refused(arguments: dict[str, Any], m
         ElmoTokenizer(**arguments)
 
 
-def test_added_tokens_get_single_ids_but_change_no_words_and_are_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokenizer = ElmoTokenizer(max_word_length=11)
-    before = tokenizer("a [M]")["input_ids"]
-    with caplog.at_level("WARNING"):
-        tokenizer.add_special_tokens({"mask_token": "[M]"})
-    assert "Added tokens change nothing in an ELMo's input ids, found [M]." in caplog.text
-    assert (tokenizer.mask_token_id, len(tokenizer)) == (262, 263)
-    tokenizer.save_pretrained(tmp_path)
-    reloaded = ElmoTokenizer.from_pretrained(tmp_path)
-    assert reloaded("a [M]")["input_ids"] == tokenizer("a [M]")["input_ids"] == before
-    assert reloaded.mask_token_id == 262
+@pytest.mark.parametrize("token_encoder", ["char_cnn", "word_embedding"])
+def test_no_token_can_be_added(token_encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("<S>\n</S>\n<UNK>\nthe\n")
+    vocabulary = {"vocab_file": str(tmp_path / "vocab.txt")} if token_encoder == "word_embedding" else {}
+    tokenizer = ElmoTokenizer(token_encoder, **vocabulary)
+    size = len(tokenizer)
+    message = "no token can be added to an ELMo, found ['[M]']: its ids are characters, or the words that the model was"
+    for add in (
+        lambda: tokenizer.add_tokens(["<S>", "[M]"]),
+        lambda: tokenizer.add_special_tokens({"mask_token": "[M]"}),
+        lambda: ElmoTokenizer(token_encoder, mask_token="[M]", **vocabulary),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            add()
+    tokenizer.add_tokens(["<S>", "</S>"])
+    assert len(tokenizer) == size
 
 
 def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> None:
