@@ -15,7 +15,7 @@ FLOORS = [
     {"model"},
     {"tokenizer"},
     {"tasks", "language_model"},
-    {"loading"},
+    {"loading", "pipelines"},
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},

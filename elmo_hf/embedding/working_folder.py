@@ -125,7 +125,7 @@ class WorkingFolder:
         facts = _read_sealed(facts_file)
         if (
             facts
-            and facts["of"] == self._job_and(digest)
+            and facts.get("of") == self._job_and(digest)
             and numbers.is_file()
             and facts["numbers"] == _checksum(numbers)
         ):

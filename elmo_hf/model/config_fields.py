@@ -114,12 +114,12 @@ def is_list(value: object) -> TypeGuard[Sequence]:
 def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:
     """Lists a mix's true weights; a `ValueError` if they are not `num_layers` numbers of at least 0 that sum to 1."""
     if not is_list(weights) or len(weights) != num_layers:
-        raise ValueError(f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {weights!r}.")
+        raise ValueError(f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {shorten(weights)}.")
     if not all(is_number(weight) and weight >= 0 for weight in weights):
-        raise ValueError(f"`{name}` must be numbers of at least 0, found {weights!r}.")
+        raise ValueError(f"`{name}` must be numbers of at least 0, found {shorten(weights)}.")
     if abs(sum(weights) - 1) > 1e-4:
         raise ValueError(
-            f"`{name}` are true weights and must sum to 1, found a sum of {sum(weights)} in {weights!r}; "
+            f"`{name}` are true weights and must sum to 1, found a sum of {sum(weights)} in {shorten(weights)}; "
             "AllenNLP's `scalar_mix_parameters` are logits, from before the softmax."
         )
     return [float(weight) for weight in weights]

@@ -301,7 +301,7 @@ class ElmoConfig(PreTrainedConfig):
             if pair[0] > self.max_word_length:
                 raise ValueError(
                     f"`char_filters` may be at most `max_word_length` = {self.max_word_length} characters wide, "
-                    f"found {pair!r} at index {index}."
+                    f"found {shorten(pair)} at index {index}."
                 )
         self.char_filters = [list(pair) for pair in filters]
 
@@ -367,7 +367,7 @@ class ElmoConfig(PreTrainedConfig):
         if len(limits) < 3 or not are_rising:
             raise ValueError(
                 "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
-                f"`num_softmax_words` = {self.num_softmax_words}, found {self.softmax_cutoffs!r}."
+                f"`num_softmax_words` = {self.num_softmax_words}, found {shorten(self.softmax_cutoffs)}."
             )
         if self.projection_size < 4 ** len(cutoffs):
             raise ValueError(

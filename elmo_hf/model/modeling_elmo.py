@@ -170,8 +170,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if new_num_tokens not in (None, self.config.vocab_size):
             raise ValueError(
                 f"an ELMo's input embedding keeps its `vocab_size` of {self.config.vocab_size}, found "
-                f"{new_num_tokens}: its ids are characters, or the words that it was trained with. `num_softmax_words` is the size of the "
-                "vocabulary that it predicts."
+                f"{new_num_tokens}: its ids are characters, or the words that it was trained with. "
+                "`num_softmax_words` is the size of the vocabulary that it predicts."
             )
         return self.get_input_embeddings()
 

@@ -108,7 +108,7 @@ def require_length(max_word_length: object) -> None:
     """Raises ValueError unless C is a whole number that a config may have too."""
     least, most = _LENGTHS
     if not is_whole(max_word_length, least):
-        raise ValueError(f"`max_word_length` must be a whole number of at least {least}, found {max_word_length!r}.")
+        raise ValueError(f"`max_word_length` must be a whole number of at least {least}, found {shorten(max_word_length)}.")
     if not is_whole(max_word_length, least, most):
         raise ValueError(f"`max_word_length` must be at most {most}, found {max_word_length}.")
 

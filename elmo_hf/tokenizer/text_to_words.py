@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers import pre_tokenizers
 from transformers.tokenization_utils_base import TruncationStrategy
 
+from ..model.config_fields import shorten
 from .word_encoding import Words
 
 
@@ -63,7 +64,7 @@ def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreT
     """
     if is_split_into_words:
         if isinstance(text, str) or not all(isinstance(word, str) for word in text):
-            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r}.")
+            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {shorten(text)}.")
         return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
     if not isinstance(text, str):
         raise ValueError(

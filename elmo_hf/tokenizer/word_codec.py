@@ -94,7 +94,7 @@ class VocabularyCodec:
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
         """Takes ids by word, with `<pad>` at 0; raises ValueError without `<pad>`, `<S>`, `</S>` or `<UNK>`."""
-        _require_words(vocabulary, "the vocabulary")
+        _require_words(vocabulary, "`vocab`")
         self.symbols = vocabulary
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 

@@ -14,6 +14,8 @@ from functools import cache
 
 from tokenizers import Regex, pre_tokenizers
 
+from ..model.config_fields import shorten
+
 WORD_SPLITTERS = ("ptb", "whitespace")
 
 _LETTER = r"[\p{L}\p{M}\p{N}_]"
@@ -58,4 +60,4 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
         return pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True)
     if name == "whitespace":
         return pre_tokenizers.WhitespaceSplit()
-    raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {name!r}.")
+    raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {shorten(name)}.")

@@ -166,3 +166,11 @@ def test_an_input_that_cannot_be_read_leaves_no_folder(
     with pytest.raises(ValueError, match=rf"^{source}, line 2: must be a string"):
         embed_file(mixed_model, tiny_tokenizer, source, tmp_path / "out.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+def test_a_chunks_facts_that_are_another_sealed_file_are_computed_again(
+    work: Path, whole: Path, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+) -> None:
+    (work / FACTS).write_bytes((work / "job.json").read_bytes())
+    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "out.npz")
+    assert (tmp_path / "out.npz").read_bytes() == whole.read_bytes()

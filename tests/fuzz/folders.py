@@ -32,7 +32,7 @@ from elmo_hf.loading import load_complete
 from .mutators import Files, mutate
 from .mutators.arrays import Evil, saved
 from .mutators.dice import Dice
-from .outcomes import Wrong
+from .outcomes import Refusal, Wrong
 from .target import INPUT, Target
 
 TOKENIZER_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "words.txt")
@@ -70,12 +70,19 @@ def opening_by_auto(name: str, files: Files) -> Target:
     def run(changed: Files) -> None:
         model = AutoModel.from_pretrained(INPUT).eval()
         tokenizer = AutoTokenizer.from_pretrained(INPUT)
+        if not isinstance(tokenizer, ElmoTokenizer) and tokenizer_class(changed) != tokenizer_class(files):
+            raise Refusal("`tokenizer_class` chose another class before any code of ours ran")
         if not isinstance(model, ElmoModel) or not isinstance(tokenizer, ElmoTokenizer):
             raise Wrong("the Auto classes made another class than ours")
         compare_config(model.config, changed)
         compare_outputs(model, tokenizer, changed == files, outputs)
 
     return Target(name, files, run, rewrite=rewrite_weights, is_foreign=True)
+
+
+def tokenizer_class(files: Files) -> Any:
+    """The class that AutoTokenizer makes, as a folder says."""
+    return json.loads(files["tokenizer_config.json"] or b"{}").get("tokenizer_class")
 
 
 def opening_tokenizer(name: str, files: Files) -> Target:

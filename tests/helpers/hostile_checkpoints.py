@@ -234,7 +234,7 @@ def blocks_of_one_place() -> bytes:
 
 
 NO_CHECKPOINT = "as no checkpoint does; it is not"
-HOSTILE: dict[str, tuple[Maker, str]] = {
+HOSTILE_CHECKPOINTS: dict[str, tuple[Maker, str]] = {
     "hdf5, one large chunk": (with_hdf5(one_large_chunk), f"would unpack to 3,774,873,600, {NO_CHECKPOINT} unpacked."),
     "hdf5, chunk longer than said": (
         with_hdf5(chunk_longer_than_said),

@@ -268,7 +268,7 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
     model = tiny_lm(softmax="sampled", lm_dropout=0.0)
     inputs = inputs_of(model, tmp_path, SENTENCES)
     full = model(**inputs)
-    assert list(full) == ["loss", "forward_loss", "backward_loss", "state"]
+    assert list(full) == ["loss", "forward_loss", "backward_loss", "state_hidden", "state_cell"]
     drawn = (Candidates(torch.tensor([3, 0, 14]), torch.tensor(4.0)), Candidates(torch.tensor([1, 9]), torch.tensor(2)))
     model.train()
     sampled = model(**inputs, candidates=drawn, output_log_probs=True)
@@ -276,7 +276,8 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
         "loss",
         "sampled_forward_loss",
         "sampled_backward_loss",
-        "state",
+        "state_hidden",
+        "state_cell",
         "forward_log_probs",
         "backward_log_probs",
     ]

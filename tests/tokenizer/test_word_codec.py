@@ -195,9 +195,9 @@ def test_a_number_decodes_to_its_word() -> None:
 
 
 def test_a_vocabulary_without_the_needed_words_names_them() -> None:
-    with pytest.raises(ValueError, match=r"the vocabulary lacks </S>, <UNK>; every vocabulary of an ELMo needs them\."):
+    with pytest.raises(ValueError, match=r"`vocab` lacks </S>, <UNK>; every vocabulary of an ELMo needs them\."):
         VocabularyCodec({"<pad>": 0, "<S>": 1, "the": 2})
-    with pytest.raises(ValueError, match=r"the vocabulary lacks <pad>;"):
+    with pytest.raises(ValueError, match=r"`vocab` lacks <pad>;"):
         VocabularyCodec({word: number for word, number in VOCABULARY.items() if word != "<pad>"})
 
 

@@ -154,3 +154,8 @@ def test_long_text_without_blanks_is_split_by_rules_that_do_not_look_further_the
     """Unbounded repetition would take half a minute for one of these."""
     words = make_word_splitter("ptb").pre_tokenize_str(unit * 20_000)
     assert "".join(word for word, _ in words) == unit * 20_000
+
+
+def test_a_long_wrong_name_is_shown_in_part() -> None:
+    with pytest.raises(ValueError, match=rf"found 'x{{199}} \.\.\.\.$"):
+        make_word_splitter("x" * 10_000)

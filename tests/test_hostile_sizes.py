@@ -1,20 +1,18 @@
 """Small files that ask for much memory or time: a clear error within 1 GiB and 20 seconds, and nothing written.
 
-`PYTHONPATH=tests/helpers python -m measured_conversions` prints what each of them takes.
+`PYTHONPATH=tests/helpers python -m measured_hostile` prints what each of them takes.
 """
 
 import os
 from pathlib import Path
 
 from fresh_process import run_forked
-from hostile_checkpoints import HOSTILE
-from measured_conversions import MAX_MIB
+from measured_hostile import HOSTILE, MAX_MIB
 
 MEASURE = """
 import sys
 from pathlib import Path
-from hostile_checkpoints import HOSTILE
-from measured_conversions import measure
+from measured_hostile import HOSTILE, measure
 
 for name in HOSTILE:
     print(name, *measure(name, Path(sys.argv[1])), sep="|")
@@ -22,7 +20,7 @@ for name in HOSTILE:
 
 
 def test_hostile_files_are_refused_within_the_limits(tmp_path: Path) -> None:
-    helpers = Path(__file__).parents[1] / "helpers"
+    helpers = Path(__file__).parent / "helpers"
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(helpers)}
     printed = run_forked(MEASURE, [str(tmp_path / "source")], tmp_path, environment)
     found = dict(line.split("|", maxsplit=1) for line in printed.splitlines() if "|" in line)

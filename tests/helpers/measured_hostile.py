@@ -1,14 +1,19 @@
-"""What the conversion of a hostile file takes: `PYTHONPATH=tests/helpers python -m measured_conversions` prints all."""
+"""What a hostile file or folder takes: `PYTHONPATH=tests/helpers python -m measured_hostile` prints all.
+
+`HOSTILE` has both: checkpoints are converted, folders of models opened.
+"""
 
 import os
 import resource
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from checkpoints import BASE
-from hostile_checkpoints import HOSTILE
+from hostile_checkpoints import HOSTILE_CHECKPOINTS
+from hostile_folders import HOSTILE_FOLDERS, open_folder
 
 from elmo_hf.conversion.checkpoint import Given
 from elmo_hf.conversion.convert import convert_source
@@ -16,19 +21,20 @@ from elmo_hf.conversion.errors import ConversionError
 
 MAX_MIB = 1024
 MAX_SECONDS = 20
+HOSTILE = HOSTILE_CHECKPOINTS | HOSTILE_FOLDERS
 
 
 def measure(name: str, folder: Path) -> tuple[int, float, str]:
-    """Converts one of them in a process of its own: MiB of memory above those at its start, seconds of work, message.
+    """Works on one of them in a process of its own: MiB of memory above those at its start, seconds of work, message.
 
     Work beyond `MAX_SECONDS`, or memory beyond twice `MAX_MIB`, ends the process; the message then says so.
     """
-    make, _ = HOSTILE[name]
     folder.mkdir()
-    source = make(folder)
+    source = HOSTILE[name][0](folder)
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        os.write(writing, "|".join(map(str, _convert(source, folder / "DEST"))).encode("utf-8", "replace"))
+        work = open_folder if name in HOSTILE_FOLDERS else convert
+        os.write(writing, "|".join(map(str, _run(work, source))).encode("utf-8", "replace"))
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as answers:
@@ -39,22 +45,30 @@ def measure(name: str, folder: Path) -> tuple[int, float, str]:
     return int(grown), float(seconds), message
 
 
-def _convert(source: Path, destination: Path) -> tuple[int, float, str]:
+def convert(source: Path) -> None:
+    """Converts a checkpoint; AssertionError if a refusal has written something."""
+    destination = (source if source.is_dir() else source.parent) / "DEST"
+    try:
+        convert_source(source, destination, Given(BASE / "options.json") if source.suffix == ".th" else Given())
+    except ConversionError:
+        assert not destination.exists()
+        raise
+
+
+def _run(work: Callable[[Path], None], source: Path) -> tuple[int, float, str]:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (2 * MAX_MIB << 20),) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     before = resource.getrusage(resource.RUSAGE_SELF)
     try:
-        convert_source(source, destination, Given(BASE / "options.json") if source.suffix == ".th" else Given())
-        message = "converted"
-    except ConversionError as error:
+        work(source)
+        message = "no error"
+    except (ConversionError, OSError, ValueError) as error:
         message = str(error)
     except BaseException as error:
         message = f"DEFECT {error!r}"
     after = resource.getrusage(resource.RUSAGE_SELF)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    if destination.exists():
-        message += ", and wrote something"
     return (after.ru_maxrss - before.ru_maxrss) >> 10, seconds, message
 
 
@@ -63,7 +77,7 @@ def main() -> None:
     for name in HOSTILE:
         with tempfile.TemporaryDirectory() as folder:
             grown, seconds, message = measure(name, Path(folder) / "source")
-        sys.stdout.write(f"{name}|{grown} MiB|{seconds:.1f} s|{message!r}\n")
+        sys.stdout.write(f"{name}|{grown} MiB|{seconds:.1f} s|{message[:150]!r}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,243 @@
+"""The Space of `examples/space`: its numbers, its drawings and, if Gradio is installed, its page through the API."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import RepoCard
+
+from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer, tiny_model, tiny_tokenizer
+
+SPACE = Path(__file__).parents[1] / "examples" / "space"
+sys.path.insert(0, str(SPACE))
+import computing  # noqa: E402
+import drawing  # noqa: E402
+
+CORPUS = ["The ferry left.", "She sat on the left of it, near the old ferry.", "Yes, left!"]
+LINES = ("The ferry left early.", "Left?")
+
+
+@pytest.fixture
+def name(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model without softmax, and a short corpus."""
+    monkeypatch.setattr(computing, "CORPUS", CORPUS)
+    return str(tiny_folder)
+
+
+def hidden_states(folder: str, lines: tuple[str, ...]) -> torch.Tensor:
+    """`(L+1, N, D)`, one sentence at a time, without the boundaries."""
+    model, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
+    rows = [model(**tokenizer(line, return_tensors="pt"), output_hidden_states=True).hidden_states for line in lines]
+    return torch.cat([torch.stack(row)[:, 0, 1:-1] for row in rows], dim=1).detach()
+
+
+def test_layers_are_the_hidden_states_of_each_sentence_alone(name: str) -> None:
+    found = computing.read_layers(name, LINES)
+    assert found.texts == [["The", "ferry", "left", "early", "."], ["Left", "?"]]
+    assert [found.word(index) for index in (0, 4, 5, 6)] == ["The", ".", "Left", "?"]
+    torch.testing.assert_close(torch.from_numpy(found.layers), hidden_states(name, LINES), atol=1e-6, rtol=0)
+
+
+def test_a_mix_is_a_weighted_sum_whose_weights_are_divided_by_their_sum() -> None:
+    layers = np.random.default_rng(0).normal(size=(3, 2, 5)).astype(np.float32)
+    np.testing.assert_array_equal(computing.mix(layers, [0, 0, 0.5]), layers[2])
+    np.testing.assert_allclose(computing.mix(layers, [1, 1, 2]), (layers[0] + layers[1] + 2 * layers[2]) / 4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [0.0, 0.3, 0.9]])
+def test_a_comparison_holds_the_nearest_words_of_every_view(name: str, weights: list[float]) -> None:
+    found = computing.compare(name, LINES, 2, weights)
+    texts, corpus = (hidden_states(name, lines) for lines in (LINES, tuple(CORPUS)))
+    share = torch.tensor(weights) / sum(weights)
+    mixed = [torch.cat([each, torch.einsum("l,lnd->nd", share, each)[None]]) for each in (texts, corpus)]
+    cosines = torch.cosine_similarity(mixed[0][:, 2:3], mixed[1], dim=-1)
+    torch.testing.assert_close(torch.from_numpy(found.similarities), cosines[:, found.words], atol=1e-5, rtol=0)
+    assert (np.diff(found.similarities[-1]) <= 0).all()
+    best = cosines.topk(computing.NUM_NEAREST).indices
+    assert {*best[1:].flatten().tolist()} <= {*found.words}
+    for near, row in zip(found.is_near[1:], best[1:].tolist(), strict=True):
+        assert {word for word, is_near in zip(found.words, near, strict=True) if is_near} == {*row}
+    assert {2, 8, 19} <= {*found.words}  # the three places of the clicked word
+
+
+def test_the_small_model_keeps_the_two_meanings_of_left_apart() -> None:
+    lines = ("They left the town at noon.", "He turned to the left.")
+    corpus = computing.read_layers("tiny", tuple(computing.CORPUS))
+    nearest = []
+    for word in (1, 11):
+        found = computing.compare("tiny", lines, word, [0, 0, 1])
+        text, place = corpus.places[found.words[0]]
+        assert corpus.word(found.words[0]) == "left"
+        nearest.append(" ".join(corpus.texts[text][: place + 1]))
+    assert nearest == ["He left", "The road turns to the left"]
+
+
+def test_a_map_keeps_distances_on_a_plane_and_is_turned_without_changing_them() -> None:
+    random = np.random.default_rng(0)
+    plane = random.normal(size=(6, 2))
+    points, variance = computing._plane(plane @ random.normal(size=(2, 7)))
+    assert variance == pytest.approx(1)
+    turned = computing._turned(points, plane)
+    for found in (points, turned):
+        np.testing.assert_allclose(found @ found.T, points @ points.T, atol=1e-9)
+    assert ((turned - plane) ** 2).sum() <= ((points - plane) ** 2).sum()
+    assert computing._plane(np.ones((4, 7)))[1] == 0
+
+
+def test_surprisals_are_the_models_own_score_and_unknown_words_are_told() -> None:
+    lines = ("The sailor smiled .", "Zyzzyva .")
+    scores = tiny_model(ElmoForPreTraining).score([line.split() for line in lines], tiny_tokenizer())
+    for index, found in enumerate(computing.read_surprisals("tiny", lines)):
+        for bits, expected in zip(found, scores.surprisals(index), strict=True):
+            np.testing.assert_array_equal(bits, expected)
+    assert computing.unknown_words("tiny", lines) == [[False] * 4, [True, False]]
+
+
+def test_the_first_word_is_long_and_frequent_in_the_corpus(name: str) -> None:
+    assert computing.first_word(name, ("So the ferry left .", "An elephant stayed .")) == 3
+    assert computing.first_word(name, ("a b c",)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (" \n\t", r"The text is empty\. Type at least one word\."),
+        ("x" * 2001, r"The text has 2,001 characters, this page reads 2,000 at most: shorten it\."),
+    ],
+)
+def test_texts_that_cannot_be_read_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        computing.read_lines(text)
+    assert computing.read_lines("x" * 2000) == ("x" * 2000,)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("", "There is no name of a model. Type one, such as tiny."),
+        (
+            "elsewhere",
+            "The model 'elsewhere' cannot be loaded: there is no folder elsewhere, and a Hub name looks",
+        ),
+        ("my-org/absent", "The model 'my-org/absent' cannot be loaded: "),
+        (str(SPACE), "has no config.json"),
+    ],
+)
+def test_models_that_cannot_be_loaded_are_told_in_one_line(model: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        computing.load(model)
+    assert "\n" not in str(error.value)
+
+
+def test_a_wrong_word_wrong_weights_and_a_model_without_softmax_are_told(name: str) -> None:
+    with pytest.raises(ValueError, match="The text has 7 words; there is no word 8"):
+        computing.compare(name, LINES, 7, [1, 1, 1])
+    with pytest.raises(ValueError, match=r"All weights of the mix are 0\. Move at least one slider"):
+        computing.compare(name, LINES, 0, [0, 0, 0])
+    with pytest.raises(ValueError, match="The model has 3 layers, found 2 weights"):
+        computing.compare(name, LINES, 0, [1, 1])
+    with pytest.raises(ValueError, match="has no softmax over words, so no surprisal: open one that has"):
+        computing.read_surprisals(name, LINES)
+
+
+def test_drawings_escape_words_and_say_what_equals_what() -> None:
+    corpus = computing.Layers([["<i>", "b"], ["<i>"]], [(0, 0), (0, 1), (1, 0)], np.zeros(0))
+    apart, equal = [[0, 0], [0, 1], [1, 0], [3, 3]], [[0, 0], [0, 0], [0, 0], [1, 0]]
+    points = np.array([equal, apart, apart])
+    cosines = np.array([[1, 1, 0.25], [0.75, 0.5, -0.5], [0.875, 0.75, -0.125]])
+    comparison = computing.Comparison([0, 2, 1], cosines, cosines > 0.6, points, [1.0, 0.5, 0.0])
+    maps = drawing.maps(comparison, "<i>", [True, True, False])
+    assert "<i>" not in maps
+    assert maps.count("<figure>") == 3
+    assert re.findall(r">(\d×)</text>", maps) == ["2×"]
+    assert "shows 50% of the variance" in maps
+    assert "all vectors are equal" in maps
+    table = drawing.table(comparison, corpus, [True, True, False])
+    assert "<i>" not in table
+    assert "<mark>&lt;i&gt;</mark> b" in table
+    rows = [re.findall(r">(-?\d\.\d\d)<", row) for row in table.split("</tr>")]
+    assert rows[1:4] == [["1.00", "0.75", "0.88"], ["1.00", "0.50", "0.75"], ["0.25", "-0.50", "-0.12"]]
+    assert table.count('class="cosine near"') == 5
+
+
+def test_coloured_text_has_bits_for_each_word_and_boundary() -> None:
+    bits = [(np.array([8.0, 20.0, 1.0]), np.array([2.0, 4.0, 0.0]))]
+    html = drawing.surprisal([["<i>", "b"]], bits, [[False, True]], 10_000)
+    forward, backward = html.split("</section>")[:2]
+    chip = r'<span class="word ?(\w*)" style="--share:([\d.]+)">([^<]*)<small>([\d.]+)</small>'
+    assert re.findall(chip, forward) == [
+        ("", "0.50", "&lt;i&gt;", "8.0"),
+        ("unknown", "1.00", "b", "20.0"),
+        ("boundary", "0.06", "end", "1.0"),
+    ]
+    assert [found[2:] for found in re.findall(chip, backward)] == [("start", "2.0"), ("&lt;i&gt;", "4.0"), ("b", "0.0")]
+    assert "here on average 2.0 bits, perplexity 4" in backward
+    assert "not among the model's 10,000 words" in html
+
+
+def test_the_card_of_the_space_names_files_that_exist() -> None:
+    card = RepoCard.load(SPACE / "README.md", ignore_metadata_errors=False)
+    metadata = card.data.to_dict()
+    assert (metadata["sdk"], metadata["license"]) == ("gradio", "apache-2.0")
+    assert (SPACE / metadata["app_file"]).is_file()
+    assert len(metadata["short_description"]) <= 60
+    assert f"{len(computing.CORPUS)} sentences" in card.text
+    assert len({*computing.CORPUS}) == len(computing.CORPUS)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of the running page."""
+    pytest.importorskip("gradio")
+    gradio_client = pytest.importorskip("gradio_client")
+    import app
+
+    _, address, _ = app.demo.launch(**app.LAUNCH, prevent_thread_lock=True, quiet=True)
+    yield gradio_client.Client(address, verbose=False)
+    app.demo.close(verbose=False)
+
+
+def test_the_page_answers_through_its_api(client: Any) -> None:
+    model, text, word, surprisal, *_ = client.predict(" tiny ", "He turned to the left.\nYes.", api_name="/read")
+    assert (model, word) == ("tiny", 4)
+    assert '<section class="forward">' in surprisal
+    words, maps, table = client.predict(model, text, word, 0, 0, 1, api_name="/nearest")
+    assert [(each["token"], each["class_or_confidence"]) for each in words[4:]] == [
+        ("left ", "clicked"),
+        (".\n", None),
+        ("Yes ", None),
+        (".\n", None),
+    ]
+    assert maps.count("<figure>") == 4
+    assert "The road turns to the <mark>left</mark> beyond the church" in table.split("</tr>")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "api_name", "message"),
+    [
+        (("tiny", " "), "/read", "The text is empty. Type at least one word."),
+        (("elsewhere", "Yes."), "/read", "there is no folder elsewhere"),
+        (("tiny", "Yes.", 0, 0, 0, 0), "/nearest", "All weights of the mix are 0."),
+        ((), "/nearest", "The text is empty."),
+    ],
+)
+def test_the_page_tells_of_bad_input(client: Any, arguments: tuple[Any, ...], api_name: str, message: str) -> None:
+    gradio_client = pytest.importorskip("gradio_client")
+    with pytest.raises(gradio_client.exceptions.AppError, match=re.escape(message)):
+        client.predict(*arguments, api_name=api_name)
+
+
+def test_a_model_without_softmax_or_with_too_many_layers_is_told(
+    client: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import app
+
+    assert "has no softmax over words" in app.read(name, "Yes.")[3]
+    monkeypatch.setattr(app, "MAX_LAYERS", 1)
+    with pytest.raises(Exception, match="has 2 layers; this page shows up to 1"):
+        app.read(name, "Yes.")
