@@ -1,4 +1,4 @@
-"""Embed two sentences and compare the word "bank" in both, layer by layer.
+"""Embed three sentences, and compare the word "left" in them, layer by layer.
 
 python examples/embed_sentence.py            # the small model that comes with the package
 python examples/embed_sentence.py FOLDER     # a folder from `elmo-hf convert` or `elmo-hf pretrain`, or a Hub name
@@ -17,17 +17,24 @@ if len(sys.argv) > 1:
 else:
     tokenizer, model = tiny_tokenizer(), tiny_model()
 
-sentences = ["We sat on the bank of the river.", "The bank doesn't open on Sundays."]
+sentences = ["He turned to the left.", "He wore the ring on his left hand.", "She didn't know why he left the room."]
 inputs = tokenizer(sentences, padding=True, return_tensors="pt")
 with torch.no_grad():
     outputs = model(**inputs, output_hidden_states=True)
 
-vectors = outputs.elmo_representations[0]
-print(f"{'word':>10}  ELMo vector, {vectors.shape[-1]} numbers")
-for word, vector in zip(inputs.tokens(0), vectors[0], strict=True):
-    print(f"{word:>10}  {' '.join(f'{number:6.2f}' for number in vector[:6].tolist())} ...")
+texts, positions, size = outputs.last_hidden_state.shape
+print(f"last_hidden_state  {texts} texts x {positions} positions x {size} numbers: the ELMo vector of each word")
+print(f"pooler_output      {texts} texts x {size} numbers: the mean over the words of each text")
+print("positions of the third text:", " ".join(inputs.tokens(2)))
 
-places = [inputs.tokens(row).index("bank") for row in (0, 1)]
-for name, layer in zip(("token", "layer 1", "layer 2"), outputs.hidden_states, strict=False):
-    similarity = torch.cosine_similarity(layer[0, places[0]], layer[1, places[1]], dim=0)
-    print(f"similarity of the two banks, {name:>7}: {similarity:.3f}")
+layers = [("the word alone", outputs.hidden_states[0])]
+layers += [(f"biLM layer {number}", layer) for number, layer in enumerate(outputs.hidden_states) if number > 0]
+layers += [("ELMo, their mix", outputs.last_hidden_state)]
+side, hand, went = (inputs.tokens(row).index("left") for row in range(3))
+print('\nHow near is "left" in the first text to "left" in the others? (cosine: 1 is the same direction, 0 unrelated)')
+print(f"{'':16}  his left hand  he left the room")
+for name, layer in layers:
+    first, second, third = layer[0, side], layer[1, hand], layer[2, went]
+    near, far = (torch.cosine_similarity(first, other, dim=0) for other in (second, third))
+    print(f"{name:16}  {near:13.2f}  {far:16.2f}")
+print("The word alone has one vector. The biLM reads the sentence too, so a direction and a verb get different ones.")

@@ -1,51 +1,64 @@
-"""Every Python block of the documents runs, and every command exists."""
+"""Every Python block of the documents runs, prints what the page shows, and every command exists."""
 
+import gzip
 import json
 import re
 import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from archives import manylangs_files, write_zip
 from checkpoints import BASE, run_online, run_python
 from loopback_hub import LoopbackHub
+from pages import ROOT, SCRIPT, START, blocks, commands, program, read, shown
+from pretraining_runs import FIELDS, make_sentences, write_text
 from typer.testing import CliRunner
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 
-DOCS = Path(__file__).parents[1] / "docs"
-# Runs the Python of several documents, each with names of its own, and prints what each printed, or its error.
-SCRIPT = """
-import contextlib, io, json, os, sys, traceback
-
-printed = {}
-for name, (folder, code) in json.load(open(sys.argv[1], encoding="utf-8")).items():
-    os.chdir(folder)
-    output = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(output):
-            exec(compile(code, name, "exec"), {"__name__": "__main__"})
-        printed[name] = output.getvalue()
-    except Exception:
-        printed[name] = traceback.format_exc()
-print(json.dumps(printed))
-"""
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+# Pages whose Python and commands run as printed in a clone, and print what the page shows; the libraries they need.
+AS_PRINTED = {
+    "README": [],
+    "commands": [],
+    "convert": [],
+    "embed": [],
+    "install": [],
+    "neighbours": ["sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas"],
+    "pretraining": [],
+    "scale": [],
+    "surprisal": [],
+    "vectors": [],
+}
+PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
 
 def furnish(folder: Path, model: Path) -> Path:
-    """Fills a folder in which one model has every name that the documents load."""
+    """Fills a folder with a clone's samples, and with what the documents name: one model has every name."""
     folder.mkdir(exist_ok=True)
+    for name in ("examples", "tests"):
+        (folder / name).symlink_to(ROOT / name)
     for name in ("elmo-original", "elmo-small", "elmo-en"):
         (folder / name).symlink_to(model)
     for name in ("options.json", "weights.hdf5"):
         (folder / name).symlink_to(BASE / name)
     (folder / "sentences.txt").write_text("The ferry left .\n\nYes .\n", encoding="utf-8")
     (folder / "text.conllu").write_text("1\tYes" + "\t_" * 8 + "\n\n", encoding="utf-8")
+    return folder
+
+
+def furnish_with_corpus(folder: Path, model: Path) -> Path:
+    """A furnished folder with a corpus and a config, so small that a run takes seconds."""
+    furnish(folder, model)
+    lines = "".join(" ".join(words) + "\n" for words in make_sentences(600))
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "part.txt.gz").write_bytes(gzip.compress(lines.encode()))
+    for seed, name in enumerate(("held-out.txt", "domain.txt"), start=2):
+        write_text(folder / name, make_sentences(600, seed))
+    (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
     return folder
 
 
@@ -56,30 +69,26 @@ def place(tiny_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """What the guides to migration, tasks and speed print, from one process; each has a folder of its own."""
+    """What the pages print, from one process; each has a folder of its own."""
     work = tmp_path_factory.mktemp("documents")
     one_layer = work / "one_layer"  # exporting takes a time for each layer
     sizes = {"projection_size": 8, "cell_size": 12, "char_embedding_size": 3, "char_filters": [[1, 4], [2, 5]]}
     ElmoModel(ElmoConfig(num_hidden_layers=1, num_highway_layers=1, **sizes)).save_pretrained(one_layer)
     ElmoTokenizer().save_pretrained(one_layer)
+    codes = {
+        "migration": migration_program(),
+        "tasks": tasks_program(),
+        "speed": speed_program(),
+        **{name: program(read(name)) for name, needed in AS_PRINTED.items() if all(map(find_spec, needed))},
+    }
+    codes["README"] += readme_commands()
+    codes["pretraining"] = codes["pretraining"].replace("--frozen-steps 1000", "--frozen-steps 2")
     programs = {}
-    for name, program, model in (
-        ("migration", migration_program(), tiny_folder),
-        ("tasks", tasks_program(), tiny_folder),
-        ("speed", speed_program(), one_layer),
-    ):
-        programs[name] = (str(furnish(work / name, model)), program)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(work / "speed")
-        command = next(line for line in "".join(blocks(read("speed"), "bash")).splitlines() if "export" in line)
-        result = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])
-        assert result.exit_code == 0, result.output
+    for name, code in codes.items():
+        model = one_layer if name == "speed" else tiny_folder
+        programs[name] = (str((furnish_with_corpus if name == "pretraining" else furnish)(work / name, model)), code)
     (work / "programs.json").write_text(json.dumps(programs), encoding="utf-8")
     return work, json.loads(run_python(SCRIPT, work, work / "programs.json").splitlines()[-1])
-
-
-def read(name: str) -> str:
-    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def migration_program() -> str:
@@ -103,10 +112,19 @@ def tasks_program() -> str:
     return "\n".join([*blocks(read("tasks"), "python"), shown])
 
 
+def readme_commands() -> str:
+    """The commands of the README's tables, but those that download or take long."""
+    verbs = {"convert", "embed", "score"}
+    found = [words for words in commands(read("README")) if "--model" not in words]
+    lines = [shlex.join(words) for words in found if words[1] in verbs and len(words) > 3]
+    return "".join(f"run_command({line!r}, False)\n" for line in lines)
+
+
 def speed_program() -> str:
+    command = next(line for line in "".join(blocks(read("speed"), "bash")).splitlines() if "export" in line)
     quantise, run = (block for block in blocks(read("speed"), "python") if "torchao" in block or "onnxruntime" in block)
     shown = "print(type(model.bilm.layers[0].forward_lstm.projection.weight).__name__, vectors.shape, pooled.shape)"
-    return f"{quantise}{run}{shown}"
+    return f"{START}run_command({command!r}, False)\n{quantise}{run}{shown}"
 
 
 def test_what_the_migration_guide_says_to_write_now_runs_and_has_the_documented_shapes(
@@ -145,14 +163,57 @@ def test_what_the_guide_to_speed_shows_of_quantising_and_exporting_runs(printed:
     assert printed[1]["speed"].splitlines()[-1] == "Int8Tensor (2, 8, 16) (2, 16)", printed[1]["speed"]
 
 
-@pytest.mark.parametrize("name", ["migration", "hub", "tasks", "speed"])
+@pytest.mark.parametrize("name", AS_PRINTED)
+def test_a_page_runs_and_prints_what_it_shows(name: str, printed: tuple[Path, dict[str, str]]) -> None:
+    for library in AS_PRINTED[name]:
+        pytest.importorskip(library)
+    assert printed[1][name] == shown(read(name))
+
+
+@pytest.mark.parametrize("name", ["README", *PAGES])
 def test_every_command_and_option_exists(name: str) -> None:
-    lines = [line for block in blocks(read(name), "bash") for line in block.splitlines()]
-    commands = [shlex.split(line, comments=True) for line in lines if line.startswith("elmo-hf")]
-    assert commands
-    for _, verb, *arguments in commands:
-        help_text = CliRunner().invoke(app, [verb, "--help"]).output
-        assert all(re.search(rf"(?<!\S){word}\b", help_text) for word in arguments if word.startswith("-")), arguments
+    for _, verb, *arguments in commands(read(name)):
+        result = CliRunner().invoke(app, [verb, *([] if verb.startswith("-") else ["--help"])])
+        assert result.exit_code == 0, (verb, result.output)
+        options = {word for word in arguments if re.fullmatch(r"--?[a-z].*", word)}
+        assert all(re.search(rf"(?<!\S){option}\b", result.output) for option in options), (verb, arguments)
+
+
+@pytest.mark.parametrize("name", ["README", *PAGES])
+def test_every_link_leads_to_a_page_and_its_heading(name: str) -> None:
+    folder = ROOT if name == "README" else ROOT / "docs"
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", read(name)):
+        path, _, anchor = target.partition("#")
+        page = folder / path if path else folder / f"{name}.md"
+        assert page.exists(), target
+        if anchor:
+            included = re.sub(r'^--8<-- "([\w/]+\.md)"$', lambda match: (ROOT / match[1]).read_text(), read(page.stem))
+            titles = re.findall(r"^#+ (.*)$", included, re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, target
+
+
+def test_the_site_has_every_page() -> None:
+    text = re.findall(r"^ +- .*: ([\w/]+)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(text) == PAGES
+
+
+def test_the_site_can_be_built(tmp_path: Path) -> None:
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings_handlers.python")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    assert "elmo_hf.ElmoModel" in (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(
+    hub: LoopbackHub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = read("tutorial").replace("my-org/", "org/")
+    monkeypatch.chdir(place)
+    output = run_online(program(text), hub, place / "home")
+    assert re.sub(r"^\s*\{'train_runtime.*\n", "", output, flags=re.MULTILINE) == shown(text)
+    assert "model.safetensors" in hub.files("org/sea-or-house")
 
 
 def test_the_python_of_the_hub_guide_runs_against_a_hub(

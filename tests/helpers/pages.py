@@ -1,0 +1,86 @@
+"""Pages of the documentation as programs: their Python, their commands, and what they show as printed."""
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# What a reader puts something in place of, or what needs a network.
+NOT_RUN = re.compile(r"# downloads|# needs the download|\b(SOURCE|SAVE_DIR|MODEL)\b")
+# What a program of a page begins with; the output of a command is printed where the page shows it.
+START = """
+import runpy, shlex, sys
+from typer.testing import CliRunner
+from elmo_hf.cli import app
+
+def run_command(line, is_shown):
+    program, *arguments = shlex.split(line, comments=True)
+    if program == "python":
+        sys.argv = arguments
+        return runpy.run_path(arguments[0], run_name="__main__")
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, (line, result.output)
+    if is_shown:
+        print(result.stdout, end="")
+
+"""
+# Runs programs of several pages, each with names and a folder of its own; prints what each printed, or its error.
+SCRIPT = """
+import contextlib, io, json, os, sys, traceback
+
+printed = {}
+for name, (folder, code) in json.load(open(sys.argv[1], encoding="utf-8")).items():
+    os.chdir(folder)
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            exec(compile(code, name, "exec"), {"__name__": "__main__"})
+        printed[name] = output.getvalue()
+    except Exception:
+        printed[name] = output.getvalue() + traceback.format_exc()
+print(json.dumps(printed))
+"""
+
+
+def read(name: str) -> str:
+    """A page, with what it takes from the README."""
+    text = (ROOT / f"{name}.md" if name == "README" else ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def section(match: re.Match[str]) -> str:
+        begin, end = (f"<!-- --8<-- [{edge}:{match[1]}] -->\n" for edge in ("start", "end"))
+        return readme.split(begin)[1].split(end)[0]
+
+    return re.sub(r'^--8<-- "README\.md:(\w+)"\n', section, text, flags=re.MULTILINE)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The blocks of one language."""
+    return [code for found, code in FENCE.findall(text) if found == language]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each `elmo-hf` command of a page, in its blocks and in its tables."""
+    lines = [line for block in blocks(text, "bash") for line in block.splitlines()]
+    lines += re.findall(r"`(elmo-hf [^`]*)`", FENCE.sub("", text))
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("elmo-hf ")]
+
+
+def program(text: str) -> str:
+    """A page's Python and commands in their order."""
+    fences = FENCE.findall(text)
+    parts = [START]
+    for (language, code), (after, _) in zip(fences, [*fences[1:], ("", "")], strict=True):
+        if language == "python":
+            parts.append(code)
+        elif language == "bash":
+            for line in code.splitlines():
+                if re.match(r"(elmo-hf|python examples/)", line) and not NOT_RUN.search(line):
+                    parts.append(f"run_command({line!r}, {after == 'text'})\n")
+    return "".join(parts)
+
+
+def shown(text: str) -> str:
+    """What a page says that its program prints."""
+    return "".join(blocks(text, "text"))
