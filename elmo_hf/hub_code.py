@@ -47,6 +47,7 @@ TABLE = {
     ),
     "scan_elmo": (
         "scan.path",
+        "scan.registered",
         "scan.operator",
         "scan.parameters",
         "scan.reading_order",
@@ -54,6 +55,7 @@ TABLE = {
         "scan.packed_steps",
         "scan.packed_gradient",
         "scan.packed",
+        "scan.layer_operator",
         "scan.triton_kernels",
         "scan.triton_steps",
         "scan.step_graphs",

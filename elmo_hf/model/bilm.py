@@ -19,6 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..scan.layer import BatchLayout, scan_layer
 from ..scan.parameters import Limits, Scanned
 from ..scan.path import may_take
+from ..scan.registered import is_exporting
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP
 
@@ -80,7 +81,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         lstms = (self.forward_lstm, self.backward_lstm)
         modules = [module for lstm in lstms for module in lstm.modules()]
         return (
-            not torch.compiler.is_compiling()
+            not (torch.compiler.is_compiling() and is_exporting())
             and (may_take("packed") or may_take("triton"))
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
             # torchao keeps the modules and replaces their tensors.
