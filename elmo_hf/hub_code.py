@@ -55,12 +55,12 @@ TABLE = {
         "scan.packed_steps",
         "scan.packed_gradient",
         "scan.packed",
-        "scan.layer_operator",
         "scan.triton_kernels",
         "scan.triton_steps",
         "scan.step_graphs",
         "scan.triton_scan",
         "scan.layer",
+        "scan.layer_operator",
     ),
     "modeling_elmo": (
         "model.pipeline_elmo",

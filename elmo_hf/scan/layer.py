@@ -11,12 +11,10 @@ import functools
 import torch
 from torch import Tensor
 
-from .layer_operator import scan_as_operator
 from .packed import scan_packed
 from .parameters import Limits, Scanned, Weights
 from .path import may_take
 from .reading_order import ReadingOrder, reading_order
-from .registered import calls_operators
 from .triton_scan import is_available, scan_triton
 
 
@@ -62,25 +60,10 @@ def scan_layer(
     outputs in text order, zero where the mask is False, and the state after the last word, shaped the same.
     """
     layout = layout.on(inputs.device)
-    if calls_operators():
-        scan = _scan_as_operator
-    else:
-        has_triton = may_take("triton") and is_available(inputs.device, weights[0].inputs.dtype)
-        scan = _scan_with_padding if has_triton else _scan_words
     with torch.autocast(inputs.device.type, enabled=False):
-        return scan(inputs, layout, hidden, cell, weights, limits)
-
-
-def _scan_words(
-    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> Scanned:
-    return scan_packed(inputs, layout.order, hidden, cell, weights, limits)
-
-
-def _scan_as_operator(
-    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> Scanned:
-    return scan_as_operator(inputs, layout.mask, layout.resets, hidden, cell, weights, limits)
+        if may_take("triton") and is_available(inputs.device, weights[0].inputs.dtype):
+            return _scan_with_padding(inputs, layout, hidden, cell, weights, limits)
+        return scan_packed(inputs, layout.order, hidden, cell, weights, limits)
 
 
 def _scan_with_padding(

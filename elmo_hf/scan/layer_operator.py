@@ -1,10 +1,10 @@
-"""The packed scan of a layer as one operator of compiled graphs, and its gradient as another.
+"""A layer as one operator of compiled graphs, and its gradient, by the packed scan, as another.
 
 Lengths of texts and the reading order exist only inside, so the graph serves every batch. What the forward pass leaves
 for the gradient is a result too, and a result's shape may depend on shapes alone: so there is room for all B T
-positions, of which the words use a part.
+positions, of which the words use a part. Without gradient the layer takes the same scan as outside a graph.
 
-Glossary: D = 2 directions, B batch, T positions, P projection, H cell.
+Glossary: B batch, T positions.
 """
 
 from typing import Any
@@ -12,15 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .layer import BatchLayout, scan_layer
 from .packed import LayerTrace, by_direction, gradients, new_trace, scan_words_only
 from .parameters import Limits, Scanned, Weights, needs_gradient
-from .reading_order import reading_order
 from .registered import register
 
+# `resets` is empty or has two tensors, `weights` are those of two directions without what is None. Results end in the
+# trace, which is empty unless `has_trace`.
 SCHEMA = """(
     Tensor inputs, Tensor mask, Tensor[] resets, Tensor hidden, Tensor cell, Tensor[] weights, float? cell_limit,
     float? projection_limit, bool has_trace
 ) -> (Tensor outputs, Tensor hidden, Tensor cell, Tensor gates, Tensor cells, Tensor vectors)"""
+# Gradients of inputs (empty unless `needs_inputs`), hidden, cell and weights.
 BACKWARD_SCHEMA = """(
     Tensor d_outputs, Tensor d_hidden, Tensor d_cell, Tensor mask, Tensor[] resets, Tensor hidden, Tensor[] weights,
     Tensor[] trace, float? cell_limit, float? projection_limit, bool needs_inputs
@@ -28,22 +31,19 @@ BACKWARD_SCHEMA = """(
 Tensors = list[Tensor]
 
 
-def scan_as_operator(
-    inputs: Tensor,
-    mask: Tensor,
-    resets: tuple[Tensor, Tensor] | None,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: list[Weights],
-    limits: Limits,
+def scan_layer_in_graph(
+    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    """Scans one layer; arguments and results are those of `scan_layer`."""
+    """Scans one layer as `scan_layer` does, by the operator."""
+    layout = layout.on(inputs.device)
     tensors = [tensor for parts in weights for tensor in parts if tensor is not None]
     has_trace = needs_gradient(inputs, hidden, cell, *tensors)
-    outputs, hidden, cell, *_ = _scan(inputs, mask, list(resets or ()), hidden, cell, tensors, *limits, has_trace)
+    arguments = (inputs, layout.mask, list(layout.resets or ()), hidden, cell, tensors, *limits, has_trace)
+    outputs, hidden, cell, *_ = _scan(*arguments)
     return outputs, hidden, cell
 
 
+@torch.no_grad()
 def _run(
     inputs: Tensor,
     mask: Tensor,
@@ -55,20 +55,20 @@ def _run(
     projection_limit: float | None,
     has_trace: bool,
 ) -> tuple[Tensor, ...]:
-    directions, order = by_direction(weights), reading_order(mask, tuple(resets) or None)
+    layout, directions, limits = _layout(mask, resets), by_direction(weights), Limits(cell_limit, projection_limit)
     trace = _new_trace(mask, cell, weights, has_trace)
-    limits = Limits(cell_limit, projection_limit)
-    results = scan_words_only(inputs, order, hidden, cell, directions, limits, trace if has_trace else None)
-    return *results, *trace
+    if has_trace:
+        results = scan_words_only(inputs, layout.order, hidden, cell, directions, limits, trace)
+    else:
+        results = scan_layer(inputs, layout, hidden, cell, directions, limits)
+    return *(result.contiguous() for result in results), *trace
 
 
-def _fake(inputs: Tensor, mask: Tensor, resets: Tensors, hidden: Tensor, cell: Tensor, weights: Tensors, *rest: Any):
+def _fake(
+    inputs: Tensor, mask: Tensor, resets: Tensors, hidden: Tensor, cell: Tensor, weights: Tensors, *options: Any
+) -> tuple[Tensor, ...]:
     results = [inputs.new_empty(tensor.shape) for tensor in (inputs, hidden, cell)]
-    return *results, *_new_trace(mask, cell, weights, has_trace=rest[-1])
-
-
-def _new_trace(mask: Tensor, cell: Tensor, weights: Tensors, has_trace: bool) -> LayerTrace:
-    return new_trace(cell, by_direction(weights), mask.numel() if has_trace else 0)
+    return *results, *_new_trace(mask, cell, weights, has_trace=options[-1])
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -78,12 +78,12 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor, *_: Tensor) -> tuple[Any, ...]:
-    trace, (mask, hidden), rest = ctx.saved_tensors[:3], ctx.saved_tensors[3:5], ctx.saved_tensors[5:]
-    resets, weights = list(rest[: ctx.num_resets]), list(rest[ctx.num_resets :])
+    gates, cells, vectors, mask, hidden, *rest = ctx.saved_tensors
+    resets, weights = rest[: ctx.num_resets], rest[ctx.num_resets :]
     needs_inputs = ctx.needs_input_grad[0]
     incoming = [d_result.contiguous() for d_result in (d_outputs, d_hidden, d_cell)]
     d_inputs, d_hidden, d_cell, *d_weights = _scan_back(
-        *incoming, mask, resets, hidden, weights, list(trace), *ctx.limits, needs_inputs
+        *incoming, mask, resets, hidden, weights, [gates, cells, vectors], *ctx.limits, needs_inputs
     )
     d_resets = [None] * len(resets)
     return d_inputs if needs_inputs else None, None, d_resets, d_hidden, d_cell, d_weights, None, None, None
@@ -102,18 +102,25 @@ def _run_back(
     projection_limit: float | None,
     needs_inputs: bool,
 ) -> Tensors:
-    order, limits = reading_order(mask, tuple(resets) or None), Limits(cell_limit, projection_limit)
-    d_results, directions = (d_outputs, d_hidden, d_cell), by_direction(weights)
+    order, directions = _layout(mask, resets).order, by_direction(weights)
+    limits, d_results = Limits(cell_limit, projection_limit), (d_outputs, d_hidden, d_cell)
     d_inputs, *found = gradients(d_results, order, LayerTrace(*trace), hidden, directions, limits, needs_inputs)
-    found = [gradient for gradient in found if gradient is not None]
-    return [d_outputs.new_empty(0) if d_inputs is None else d_inputs, *found]
+    d_inputs = d_outputs.new_empty(0) if d_inputs is None else d_inputs
+    return [d_inputs, *(gradient for gradient in found if gradient is not None)]
 
 
-def _fake_back(d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor, *rest: Any) -> Tensors:
-    *_, weights, _, _, _, needs_inputs = rest
-    shapes = [(d_outputs, d_outputs.shape if needs_inputs else (0,)), (d_hidden, d_hidden.shape), (d_cell, d_cell.shape)]
-    shapes += [(weight, weight.shape) for weight in weights]
-    return [like.new_empty(shape) for like, shape in shapes]
+def _fake_back(d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor, *others: Any) -> Tensors:
+    *_, weights, _, _, _, needs_inputs = others
+    d_inputs = d_outputs.new_empty(d_outputs.shape if needs_inputs else 0)
+    return [d_inputs, *(tensor.new_empty(tensor.shape) for tensor in (d_hidden, d_cell, *weights))]
+
+
+def _layout(mask: Tensor, resets: Tensors) -> BatchLayout:
+    return BatchLayout(mask, (resets[0], resets[1]) if resets else None)
+
+
+def _new_trace(mask: Tensor, cell: Tensor, weights: Tensors, has_trace: bool) -> LayerTrace:
+    return new_trace(cell, by_direction(weights), mask.numel() if has_trace else 0)
 
 
 # The version, 1, is part of the names: see `registered.py`.

@@ -91,8 +91,8 @@ class _PackedScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
-        *memories, hidden = ctx.saved_tensors[:4]
-        trace, weights = LayerTrace(*memories), by_direction(ctx.saved_tensors[4:])
+        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
+        trace, weights = LayerTrace(gates, cells, vectors), by_direction(parameters)
         needs_inputs = ctx.needs_input_grad[2]
         return None, None, *gradients(d_results, ctx.order, trace, hidden, weights, ctx.limits, needs_inputs)
 
@@ -163,7 +163,7 @@ def gradients(
     )
 
 
-def by_direction(tensors: Sequence[Tensor | None]) -> list[Weights]:
+def by_direction(tensors: Sequence[Any]) -> list[Weights]:
     """The weights of two directions, one after the other, with or without projections."""
     count = len(tensors) // 2
     return [Weights(*parts, *[None] * (4 - count)) for parts in (tensors[:count], tensors[count:])]
