@@ -47,6 +47,7 @@ TABLE = {
     ),
     "scan_elmo": (
         "scan.path",
+        "scan.registered",
         "scan.operator",
         "scan.parameters",
         "scan.reading_order",
@@ -59,6 +60,7 @@ TABLE = {
         "scan.step_graphs",
         "scan.triton_scan",
         "scan.layer",
+        "scan.layer_operator",
     ),
     "modeling_elmo": (
         "model.pipeline_elmo",

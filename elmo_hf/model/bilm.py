@@ -17,8 +17,10 @@ from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..scan.layer import BatchLayout, scan_layer
+from ..scan.layer_operator import scan_layer_in_graph
 from ..scan.parameters import Limits, Scanned
 from ..scan.path import may_take
+from ..scan.registered import calls_operators, is_exporting
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP
 
@@ -80,7 +82,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         lstms = (self.forward_lstm, self.backward_lstm)
         modules = [module for lstm in lstms for module in lstm.modules()]
         return (
-            not torch.compiler.is_compiling()
+            not is_exporting()
             and (may_take("packed") or may_take("triton"))
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
             # torchao keeps the modules and replaces their tensors.
@@ -92,7 +94,8 @@ class BiLMLayer(GradientCheckpointingLayer):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
         weights = [lstm.weights(dtype), self.backward_lstm.weights(dtype)]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
-        return scan_layer(inputs, layout, hidden, cell, weights, limits)
+        scan = scan_layer_in_graph if calls_operators() else scan_layer
+        return scan(inputs, layout, hidden, cell, weights, limits)
 
     def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Each direction by itself, by `LSTMP.forward`."""

@@ -60,27 +60,10 @@ def scan_layer(
     outputs in text order, zero where the mask is False, and the state after the last word, shaped the same.
     """
     layout = layout.on(inputs.device)
-    has_triton = may_take("triton") and is_available(inputs.device, weights[0].inputs.dtype)
-    scan = _scan_with_padding if has_triton else _scan_words
     with torch.autocast(inputs.device.type, enabled=False):
-        return scan(inputs, layout, hidden, cell, weights, limits)
-
-
-def _scan_words(
-    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> Scanned:
-    dtype, order = weights[0].inputs.dtype, layout.order
-    halves = zip(inputs.flatten(0, 1).chunk(2, dim=-1), order.places, strict=True)
-    words = torch.stack([half.index_select(0, places) for half, places in halves]).to(dtype)
-    hidden, cell = (state[order.texts].t().unflatten(0, (2, -1)) for state in (hidden, cell))
-    outputs, *last = scan_packed(words, order, hidden.to(dtype), cell, weights, limits)
-    if order.keeps_at_end is not None:
-        last = [state * order.keeps_at_end.unsqueeze(1) for state in last]
-    padding = inputs.new_zeros(layout.mask.numel(), outputs.shape[-1])
-    halves = zip(order.places, outputs.to(inputs.dtype), strict=True)
-    in_text_order = torch.cat([padding.index_copy(0, places, half) for places, half in halves], dim=-1)
-    hidden, cell = (state.flatten(0, 1).t()[order.ranks].to(inputs.dtype) for state in last)
-    return in_text_order.view_as(inputs), hidden, cell
+        if may_take("triton") and is_available(inputs.device, weights[0].inputs.dtype):
+            return _scan_with_padding(inputs, layout, hidden, cell, weights, limits)
+        return scan_packed(inputs, layout.order, hidden, cell, weights, limits)
 
 
 def _scan_with_padding(

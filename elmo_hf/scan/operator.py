@@ -1,9 +1,9 @@
-"""A loop over words as one operator of a compiled or exported graph, which then serves every length.
+"""A loop over words as one operator of an exported graph, which then serves every length.
 
     (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
 
-In eager mode it is a Python loop. `torch.compile` and `torch.export` would unroll that loop and make one graph for each
-length T; torch's scan operator holds the step once.
+In eager mode it is a Python loop. `torch.export` would unroll that loop and make one graph for each length T; torch's
+scan operator holds the step once. Compiled graphs have it too, where nothing of `registered.py` hides the loop.
 """
 
 from collections.abc import Callable

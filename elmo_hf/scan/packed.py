@@ -21,11 +21,12 @@ Words are columns: z of a step is (4H, b_t), and W h is a product of large weigh
 Memory for the gradient: 6H + 3P numbers per word, direction and layer (gates, cells, and vectors of width P), and
 about 12H more during the backward pass. Without gradient only the output grows with the length of the text.
 
-Glossary: D = 2 directions, B batch, b_t texts that have a word at step t, N words, P projection, H cell.
+Glossary: D = 2 directions, B batch, T positions, b_t texts that have a word at step t, N words, P projection, H cell.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,70 +42,169 @@ from .reading_order import ReadingOrder
 JOINT_BYTES = 1 << 22
 
 
+class LayerTrace(NamedTuple):
+    """What a layer leaves for its gradient, in memory for M words, of which the first N are used."""
+
+    gates: Tensor  # (D, 4H M), at least float32
+    cells: Tensor  # (2, D, H M): a_t, and c_{t-1}; at least float32
+    vectors: Tensor  # (3, D, M, P): x_t, h_t and p_t
+
+    def part(self, directions: slice) -> Trace:
+        """What the steps of some directions fill."""
+        memories = (self.gates[directions], *self.cells[:, directions], self.vectors[2, directions])
+        return Trace(*(memory.flatten() for memory in memories))
+
+
+def new_trace(cell: Tensor, weights: list[Weights], num_words: int) -> LayerTrace:
+    """Memory for `num_words` words of a layer whose state has `cell`."""
+    like, directions = weights[0].recurrent, len(weights)
+    (gates, size), dtype = like.shape, wide(cell.dtype)
+    return LayerTrace(
+        like.new_empty(directions, gates * num_words, dtype=dtype),
+        like.new_empty(2, directions, gates // 4 * num_words, dtype=dtype),
+        like.new_empty(3, directions, num_words, size),
+    )
+
+
 def scan_packed(
     inputs: Tensor, order: ReadingOrder, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    """Scans one layer.
-
-    Maps inputs `(D, N, P)`, each direction in its reading order, and the state before the first step, hidden
-    `(D, P, B)` and cell `(D, H, B)`, to h_t after each word and the state after each text's last word, shaped the same.
-    In the state texts are in the order of `order.texts`; the cell may have another dtype than the rest.
-    """
-    if len(weights) > 1 and weights[0].recurrent.nbytes > JOINT_BYTES:
-        results = []
-        for d in (slice(index, index + 1) for index in range(len(weights))):
-            one = order if order.keeps is None else order._replace(keeps=order.keeps[d])
-            results.append(scan_packed(inputs[d], one, hidden[d], cell[d], weights[d], limits))
-        outputs, hiddens, cells = zip(*results, strict=True)
-        return torch.cat(outputs), torch.cat(hiddens), torch.cat(cells)
-    joint = stack(weights)
-    if needs_gradient(inputs, hidden, cell, *joint):
-        return _PackedScan.apply(order, limits, inputs, hidden, cell, *joint)
-    return run_packed(inputs, order, hidden, cell, joint, limits, None)
+    """Scans one layer; arguments and results are those of `scan_layer`."""
+    tensors = [tensor for parts in weights for tensor in parts]
+    if needs_gradient(inputs, hidden, cell, *tensors):
+        return _PackedScan.apply(order, limits, inputs, hidden, cell, *tensors)
+    return scan_words_only(inputs, order, hidden, cell, weights, limits, None)
 
 
 class _PackedScan(torch.autograd.Function):
-    """All steps with their gradient; can be differentiated once."""
+    """A layer with its gradient; can be differentiated once."""
 
     @staticmethod
     def forward(ctx: Any, order: ReadingOrder, limits: Limits, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
-        weights = Weights(*parameters)
-        directions, num_words, _ = inputs.shape
-        num_cells, dtype = directions * cell.shape[1] * num_words, wide(cell.dtype)
-        gates, cells, previous_cells = (inputs.new_empty(n * num_cells, dtype=dtype) for n in (4, 1, 1))
-        trace = Trace(gates, cells, previous_cells, projected=inputs.new_empty(inputs.numel()))
-        results = run_packed(inputs, order, hidden, cell, weights, limits, trace)
-        ctx.save_for_backward(inputs, hidden, weights.inputs, weights.recurrent, weights.projection, results[0], *trace)
+        weights = by_direction(parameters)
+        trace = new_trace(cell, weights, order.places.shape[1])
+        ctx.save_for_backward(*trace, hidden, *parameters)
         ctx.order, ctx.limits = order, limits
-        return results
+        return scan_words_only(inputs, order, hidden, cell, weights, limits, trace)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, hidden, input_weight, recurrent, projection, outputs, *saved = ctx.saved_tensors
-        # Columns of texts that ended before a step hold the gradient of their last state.
-        d_hidden, d_wide_cell = d_hidden.clone(), d_cell.to(wide(d_cell.dtype), copy=True)
-        d_gates, d_projected, memories = run_packed_back(
-            Trace(*saved), ctx.order, d_outputs, d_hidden, d_wide_cell, recurrent, projection, ctx.limits
-        )
-        previous_hidden = _previous(outputs, hidden, ctx.order.columns)
-        if ctx.order.keeps is not None:
-            previous_hidden = previous_hidden * ctx.order.keeps.unsqueeze(-1)
-        return (
-            *(None, None),
-            torch.bmm(d_gates.transpose(1, 2), input_weight) if ctx.needs_input_grad[2] else None,
-            d_hidden,
-            d_wide_cell.to(d_cell.dtype),
-            torch.bmm(d_gates, inputs),
-            d_gates.sum(dim=2),
-            torch.bmm(d_gates, previous_hidden),
-            None if projection is None else torch.bmm(d_projected, memories.transpose(1, 2)),
-        )
+    def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
+        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
+        trace, weights = LayerTrace(gates, cells, vectors), by_direction(parameters)
+        needs_inputs = ctx.needs_input_grad[2]
+        return None, None, *gradients(d_results, ctx.order, trace, hidden, weights, ctx.limits, needs_inputs)
 
 
-def _previous(outputs: Tensor, hidden: Tensor, columns: list[int]) -> Tensor:
-    """`(D, N, P)`, the state before each word: `hidden` before the first step, then the outputs of the step before."""
-    ends = [0, *accumulate(columns)]
-    before = [outputs[:, start : start + count] for start, count in zip(ends, columns[1:], strict=False)]
-    return torch.cat([hidden.transpose(1, 2)[:, : max(columns, default=0)], *before], dim=1)
+def scan_words_only(
+    inputs: Tensor,
+    order: ReadingOrder,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: list[Weights],
+    limits: Limits,
+    trace: LayerTrace | None,
+) -> Scanned:
+    """Scans as `scan_packed` does, outside autograd, and fills `trace`, if given."""
+    num_words, dtype, last = order.places.shape[1], weights[0].recurrent.dtype, []
+    if trace is None:
+        words, outputs = inputs.new_empty(2, len(weights), num_words, inputs.shape[-1] // len(weights), dtype=dtype)
+    else:
+        words, outputs, _ = trace.vectors[:, :, :num_words]
+    _pack(inputs, order, words)
+    hidden, cell = _pack_state(hidden, order).to(dtype), _pack_state(cell, order)
+    for part, part_order in _parts(weights, order):
+        tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
+        last.append(run_packed(*tensors, stack(weights[part]), limits, trace and trace.part(part)))
+    states = [torch.cat(parts) for parts in zip(*last, strict=True)]
+    if order.keeps_at_end is not None:
+        states = [state * order.keeps_at_end.unsqueeze(1) for state in states]
+    hidden, cell = (_unpack_state(state, order).to(inputs.dtype) for state in states)
+    return _unpack(outputs, order, inputs), hidden, cell
+
+
+def gradients(
+    d_results: Sequence[Tensor],
+    order: ReadingOrder,
+    trace: LayerTrace,
+    hidden: Tensor,
+    weights: list[Weights],
+    limits: Limits,
+    needs_inputs: bool,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of inputs (None unless `needs_inputs`), hidden, cell, and of each direction's four weights."""
+    d_outputs, d_hidden, d_cell = d_results
+    words, outputs, _ = trace.vectors[:, :, : order.places.shape[1]]
+    d_words = _pack(d_outputs, order, torch.empty_like(words))
+    # Columns of texts that ended before a step hold the gradient of their last state.
+    d_states = [_pack_state(d_state, order) for d_state in (d_hidden, d_cell)]
+    if order.keeps_at_end is not None:
+        d_states = [d_state * order.keeps_at_end.unsqueeze(1) for d_state in d_states]
+    d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
+    previous = _previous(outputs, _pack_state(hidden, order).to(words.dtype), order)
+    d_inputs: list[Tensor] = []
+    d_weights: list[Tensor | None] = []
+    for part, part_order in _parts(weights, order):
+        joint = stack(weights[part])
+        incoming = (d_words[part], d_packed_hidden[part], d_packed_cell[part])
+        of_steps = run_packed_back(trace.part(part), part_order, *incoming, joint.recurrent, joint.projection, limits)
+        sources = (words[part], previous[part], weights[part])
+        for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
+            d_weights += [torch.mm(d_gates, read), d_gates.sum(dim=1), torch.mm(d_gates, before)]
+            d_weights.append(None if parts.projection is None else torch.mm(d_projected, memories.t()))
+            if needs_inputs:
+                d_inputs.append(torch.mm(d_gates.t(), parts.inputs))
+    return (
+        _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
+        _unpack_state(d_packed_hidden, order).to(d_hidden.dtype),
+        _unpack_state(d_packed_cell, order).to(d_cell.dtype),
+        *d_weights,
+    )
+
+
+def by_direction(tensors: Sequence[Any]) -> list[Weights]:
+    """The weights of two directions, one after the other, with or without projections."""
+    count = len(tensors) // 2
+    return [Weights(*parts, *[None] * (4 - count)) for parts in (tensors[:count], tensors[count:])]
+
+
+def _parts(weights: list[Weights], order: ReadingOrder) -> Iterator[tuple[slice, ReadingOrder]]:
+    """The directions that take each step together, and their reading order."""
+    at_once = 1 if weights[0].recurrent.nbytes > JOINT_BYTES else len(weights)
+    for start in range(0, len(weights), at_once):
+        part = slice(start, start + at_once)
+        yield part, order if order.keeps is None else order._replace(keeps=order.keeps[part])
+
+
+def _pack(vectors: Tensor, order: ReadingOrder, words: Tensor) -> Tensor:
+    """Fills `words` `(D, N, P)`, each direction in its reading order, from `vectors` `(B, T, 2P)`."""
+    for half, places, target in zip(vectors.flatten(0, 1).chunk(2, dim=-1), order.places, words, strict=True):
+        target.copy_(half.index_select(0, places))
+    return words
+
+
+def _unpack(words: Iterable[Tensor], order: ReadingOrder, like: Tensor) -> Tensor:
+    """The inverse: each direction's words `(N, P)` to a tensor like `like` `(B, T, 2P)`, zero on padding."""
+    vectors = torch.zeros_like(like, memory_format=torch.contiguous_format)
+    for half, places, source in zip(vectors.flatten(0, 1).chunk(2, dim=-1), order.places, words, strict=True):
+        half.index_copy_(0, places, source.to(like.dtype))
+    return vectors
+
+
+def _pack_state(state: Tensor, order: ReadingOrder) -> Tensor:
+    """Maps `(B, 2P)` to `(D, P, B)`, in the order of `order.texts`."""
+    return state[order.texts].t().unflatten(0, (2, -1))
+
+
+def _unpack_state(state: Tensor, order: ReadingOrder) -> Tensor:
+    """The inverse of `_pack_state`."""
+    return state.flatten(0, 1).t().contiguous()[order.ranks]
+
+
+def _previous(outputs: Tensor, hidden: Tensor, order: ReadingOrder) -> Tensor:
+    """`(D, N, P)`, the state used at each word: `hidden` at the first step, then the outputs of the step before."""
+    ends = [0, *accumulate(order.columns)]
+    before = [outputs[:, start : start + count] for start, count in zip(ends, order.columns[1:], strict=False)]
+    previous = torch.cat([hidden.transpose(1, 2)[:, : max(order.columns, default=0)], *before], dim=1)
+    return previous if order.keeps is None else previous * order.keeps.unsqueeze(-1)

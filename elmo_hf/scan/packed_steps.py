@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .column_products import columns_in, multiply, num_blocks, stored_as_rows
-from .parameters import Limits, Scanned, Weights
+from .parameters import Limits, Weights
 from .reading_order import ReadingOrder
 
 # Words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
@@ -19,7 +19,7 @@ BLOCK_WORDS = 128
 
 
 class Trace(NamedTuple):
-    """What the steps leave for the gradient, step after step in one piece of memory."""
+    """What the steps leave for the gradient, step after step at the beginning of each piece of memory."""
 
     gates: Tensor  # (D 4H N,), i, f, g, o; the part of a step is (D, 4H, b_t)
     cells: Tensor  # (D H N,), a_t, before clipping
@@ -29,17 +29,22 @@ class Trace(NamedTuple):
 
 def run_packed(
     inputs: Tensor,
+    outputs: Tensor,
     order: ReadingOrder,
     hidden: Tensor,
     cell: Tensor,
     weights: Weights,
     limits: Limits,
     trace: Trace | None,
-) -> Scanned:
-    """Runs all steps and fills `trace`, if given; the rest is as in `scan_packed`."""
+) -> tuple[Tensor, Tensor]:
+    """Runs all steps over inputs `(D, N, P)`, each direction in its reading order.
+
+    Writes h_t after each word to outputs `(D, N, P)` and fills `trace`, if given. Maps the state before the first step,
+    hidden `(D, P, B)` and cell `(D, H, B)`, to that after each text's last word, shaped the same. In the state texts
+    are in the order of `order.texts`; the cell may have another dtype than the rest.
+    """
     last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
     state_dtype, cell = cell.dtype, last_cell
-    outputs = torch.empty_like(inputs)
     gate_inputs, place = _GateInputs(weights, inputs, order.columns), _PackedWorkspace(hidden, cell)
     runs = [(count, len(list(same))) for count, same in groupby(order.columns)]
     stop = 0
@@ -74,7 +79,7 @@ def run_packed(
         remaining = runs[run + 1][0] if run + 1 < len(runs) else 0
         last_hidden[..., remaining:count] = hidden[..., remaining:]
         last_cell[..., remaining:count] = cell[..., remaining:]
-    return outputs, last_hidden, last_cell.to(state_dtype)
+    return last_hidden, last_cell.to(state_dtype)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

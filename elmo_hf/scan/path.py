@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
+
 PATHS = ("reference", "packed", "triton")
 _requested: ContextVar[str | None] = ContextVar("scan_path", default=None)
 
@@ -27,6 +29,7 @@ def scan_path(path: str) -> Iterator[None]:
         _requested.reset(token)
 
 
+@torch.compiler.assume_constant_result
 def may_take(path: str) -> bool:
-    """Whether no path but `path` is requested."""
+    """Whether no path but `path` is requested; a compiled graph keeps the answer it got."""
     return _requested.get() in (None, path)

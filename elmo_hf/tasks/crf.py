@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from ..scan.operator import State, Stepped, scan_words
+from ..scan.registered import opaque
 
 # Used as log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
@@ -76,56 +77,21 @@ class LinearChainCRF(nn.Module):
 
     def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log Z `(N,)`, 0 for a text without words."""
-        alphas, _, _, end = self._messages(emissions, mask)
+        emissions, transitions, start, end = self._scores(emissions)
+        alphas = _alphas(emissions, mask, transitions, start)
         return (alphas[:, -1] + end).logsumexp(dim=-1).masked_fill(~mask[:, 0], 0)
 
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log p(y_t = k) `(N, W, K)`, arbitrary on padding."""
-        alphas, emissions, transitions, end = self._messages(emissions, mask)
-
-        def step(state: State, word: State) -> Stepped:
-            (beta,), (emission, is_word) = state, word
-            before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
-            return (torch.where(is_word, before, beta),), beta
-
-        _, betas = scan_words(step, (end.expand_as(alphas[:, 0]),), _by_word(emissions, mask), reverse=True)
-        return (alphas + betas.transpose(0, 1)).log_softmax(dim=-1)
+        emissions, transitions, start, end = self._scores(emissions)
+        alphas = _alphas(emissions, mask, transitions, start)
+        return (alphas + _betas(emissions, mask, transitions, end)).log_softmax(dim=-1)
 
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to each text's best labels `(N, W)` (Viterbi), arbitrary on padding."""
-        # The best sequence has no gradient, but the scan operator would ask for one.
+        # The best sequence has no gradient, but an operator would ask for one.
         emissions, transitions, start, end = (scores.detach() for scores in self._scores(emissions))
-        stay = torch.arange(len(self.labels), device=mask.device)
-
-        def step(state: State, word: State) -> Stepped:
-            (message, best), (emission, is_word, has_next) = state, word
-            best = torch.where(is_word, message + emission, best)
-            message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
-            return (message, best), torch.where(has_next, origin, stay)
-
-        def step_back(state: State, word: State) -> Stepped:
-            label = word[0].gather(1, state[0])
-            return (label,), label.squeeze(1)
-
-        has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
-        words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
-        starts = start.expand_as(emissions[:, 0])
-        (_, best), origins = scan_words(step, (starts, starts), words)
-        last = (best + end).argmax(dim=-1, keepdim=True)
-        return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
-
-    def _messages(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Alphas `(N, W, K)`; then their emissions, transitions and end."""
-        emissions, transitions, start, end = self._scores(emissions)
-
-        def step(state: State, word: State) -> Stepped:
-            (message, alpha), (emission, is_word) = state, word
-            alpha = torch.where(is_word, message + emission, alpha)
-            return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha
-
-        starts = start.expand_as(emissions[:, 0])
-        _, alphas = scan_words(step, (starts, starts), _by_word(emissions, mask))
-        return alphas.transpose(0, 1), emissions, transitions, end
+        return _best_labels(emissions, mask, transitions, start, end)
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
@@ -152,6 +118,56 @@ class LinearChainCRF(nn.Module):
                 f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme: an entity begins with B-. "
                 f"`{CONVERTER}` converts others."
             )
+
+
+# The version, 1, is part of the operators' names: see `scan/registered.py`.
+@opaque("crf_alphas_1", lambda emissions, *others: emissions.new_empty(emissions.shape))
+def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor) -> Tensor:
+    """Alphas `(N, W, K)`."""
+
+    def step(state: State, word: State) -> Stepped:
+        (message, alpha), (emission, is_word) = state, word
+        alpha = torch.where(is_word, message + emission, alpha)
+        return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha
+
+    starts = start.expand_as(emissions[:, 0])
+    return scan_words(step, (starts, starts), _by_word(emissions, mask))[1].transpose(0, 1).contiguous()
+
+
+@opaque("crf_betas_1", lambda emissions, *others: emissions.new_empty(emissions.shape))
+def _betas(emissions: Tensor, mask: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
+    """Betas `(N, W, K)`."""
+
+    def step(state: State, word: State) -> Stepped:
+        (beta,), (emission, is_word) = state, word
+        before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
+        return (torch.where(is_word, before, beta),), beta
+
+    ends = end.expand_as(emissions[:, 0])
+    return scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)[1].transpose(0, 1).contiguous()
+
+
+@opaque("crf_best_labels_1", lambda emissions, *others: emissions.new_empty(emissions.shape[:2], dtype=torch.long))
+def _best_labels(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """The labels `(N, W)` of the highest score."""
+    stay = torch.arange(len(start), device=mask.device)
+
+    def step(state: State, word: State) -> Stepped:
+        (message, best), (emission, is_word, has_next) = state, word
+        best = torch.where(is_word, message + emission, best)
+        message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
+        return (message, best), torch.where(has_next, origin, stay)
+
+    def step_back(state: State, word: State) -> Stepped:
+        label = word[0].gather(1, state[0])
+        return (label,), label.squeeze(1)
+
+    has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
+    words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
+    starts = start.expand_as(emissions[:, 0])
+    (_, best), origins = scan_words(step, (starts, starts), words)
+    last = (best + end).argmax(dim=-1, keepdim=True)
+    return scan_words(step_back, (last,), (origins,), reverse=True)[1].t().contiguous()
 
 
 def foreign_labels(labels: list[str]) -> list[str]:

@@ -17,33 +17,24 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from ..model.configuration_elmo import ElmoConfig
 from ..scan.operator import State, Stepped, scan_words, uses_operator
+from ..scan.registered import opaque
 from .text_rows import reverse_words
 
 
-class BiLSTM(nn.Module):
-    """A bidirectional LSTM over texts of different lengths; gates and weights are torch's."""
-
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        """Takes the input size and S."""
-        super().__init__()
-        self.forward_lstm = nn.LSTM(input_size, hidden_size, batch_first=True)
-        self.backward_lstm = nn.LSTM(input_size, hidden_size, batch_first=True)
-
-    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        """Maps `(N, W, input_size)` to `(N, W, 2S)`, forward half first, zero where `mask` `(N, W)` is False."""
-        # Padding follows the words in both directions, so no word depends on it.
-        forward = _run(self.forward_lstm, inputs)
-        backward = _run(self.backward_lstm, reverse_words(inputs, mask))
-        return torch.cat([forward, reverse_words(backward, mask)], dim=-1).masked_fill(~mask.unsqueeze(-1), 0)
-
-
-def _run(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
-    """Maps `(N, W, input_size)` to `(N, W, S)`; a compiled graph works for every length."""
+# The version, 1, is part of the operator's name: see `scan/registered.py`.
+@opaque("lstm_1", lambda inputs, *weights: inputs.new_empty(*inputs.shape[:2], weights[1].shape[1]))
+def run_lstm(
+    inputs: Tensor, input_weight: Tensor, recurrent_weight: Tensor, input_bias: Tensor, recurrent_bias: Tensor
+) -> Tensor:
+    """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
+    zeros = inputs.new_zeros(inputs.shape[0], recurrent_weight.shape[1])
     if not uses_operator():
-        return lstm(inputs)[0]
+        state, weights = [zeros.unsqueeze(0)] * 2, [input_weight, recurrent_weight, input_bias, recurrent_bias]
+        return torch.lstm(inputs, state, weights, True, 1, 0.0, False, False, True)[0].contiguous()
 
     def step(state: State, word: State) -> Stepped:
         hidden, cell = state
@@ -53,10 +44,45 @@ def _run(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
         hidden = output_gate.sigmoid() * cell.tanh()
         return (hidden, cell), hidden
 
-    input_weight, recurrent_weight, input_bias, recurrent_bias = lstm.all_weights[0]
     gate_inputs = nn.functional.linear(inputs, input_weight, input_bias).transpose(0, 1)
-    zeros = inputs.new_zeros(inputs.shape[0], lstm.hidden_size)
     return scan_words(step, (zeros, zeros), (gate_inputs,))[1].transpose(0, 1)
+
+
+class LSTM(nn.RNNBase):
+    """One direction of `nn.LSTM`, with its parameters; `torch.compile` refuses that class itself."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        """Takes the input size and S."""
+        super().__init__("LSTM", input_size, hidden_size, batch_first=True)
+
+    def init_parameters(self) -> None:
+        """Draws the random weights that transformers gives `nn.LSTM`."""
+        for name, parameter in self.named_parameters():
+            if "weight" in name:
+                init.xavier_uniform_(parameter)
+            else:
+                init.zeros_(parameter)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps `(N, W, input_size)` to `(N, W, S)`."""
+        return run_lstm(inputs, *(weight.to(inputs.dtype) for weight in self.all_weights[0]))
+
+
+class BiLSTM(nn.Module):
+    """A bidirectional LSTM over texts of different lengths; gates and weights are torch's."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        """Takes the input size and S."""
+        super().__init__()
+        self.forward_lstm = LSTM(input_size, hidden_size)
+        self.backward_lstm = LSTM(input_size, hidden_size)
+
+    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        """Maps `(N, W, input_size)` to `(N, W, 2S)`, forward half first, zero where `mask` `(N, W)` is False."""
+        # Padding follows the words in both directions, so no word depends on it.
+        forward = self.forward_lstm(inputs)
+        backward = self.backward_lstm(reverse_words(inputs, mask))
+        return torch.cat([forward, reverse_words(backward, mask)], dim=-1).masked_fill(~mask.unsqueeze(-1), 0)
 
 
 class TaskEncoder(nn.Module):

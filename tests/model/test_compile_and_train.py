@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from task_models import logits_of, make_batch, make_task_model
+from task_models import LSTM, logits_of, make_batch, make_task_model
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
-from torch._dynamo.testing import CompileCounterWithBackend
+from torch import Tensor
+from torch._dynamo.utils import counters
+from transformers import Trainer, TrainingArguments
 
 from elmo_hf import ElmoConfig, ElmoModel
 
@@ -88,69 +90,75 @@ def test_autocast_runs_forward_and_backward(tiny_model: ElmoModel) -> None:
     assert all(torch.isfinite(p.grad).all() for p in tiny_model.bilm.parameters())
 
 
+def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
+    """Outputs, and gradients of a mix."""
+    model.zero_grad()
+    output = run(**inputs, output_hidden_states=True)
+    output.elmo_representations[0].square().sum().backward()
+    return output.to_tuple(), {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
 def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradients(small_config: ElmoConfig) -> None:
     model = ElmoModel(small_config)
     torch._dynamo.reset()
-    graphs = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(model, backend=graphs, fullgraph=True)
-    # For fewer than 16 words in all, torch computes gradients of convolutions in another way, by a second graph.
-    for num_graphs, batch_size, length in [(1, 2, 9), (1, 3, 7), (1, 4, 5), (2, 2, 3)]:
-        inputs = random_inputs(small_config, [length, *range(1, batch_size)][:batch_size])
-        for tensor in inputs.values():
-            torch._dynamo.mark_dynamic(tensor, [0, 1])
-        gradients = []
-        for run in (model, compiled):
-            model.zero_grad()
-            output = run(**inputs, output_hidden_states=True)
-            output.elmo_representations[0].square().sum().backward()
-            gradients.append(({name: p.grad for name, p in model.named_parameters()}, output.to_tuple()))
-        assert_outputs_close(gradients[1], gradients[0], 1e-5)
-        assert graphs.frame_count == num_graphs
+    counters.clear()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    # For fewer than 16 words in all, torch computes gradients of convolutions in another way, by a second graph; one
+    # text is a third.
+    for num_graphs, lengths in [(1, [9, 1]), (1, [7, 1, 2]), (1, [5, 1, 2, 3]), (2, [3, 1]), (3, [4])]:
+        inputs = random_inputs(small_config, lengths)
+        assert_outputs_close(results(compiled, model, inputs), results(model, model, inputs), 1e-5)
+        assert counters["stats"]["unique_graphs"] == num_graphs
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one for C++")
-def test_torchs_own_compiler_gives_equal_values_and_gradients(small_config: ElmoConfig) -> None:
-    small_config.num_highway_layers = 1  # Without, torch 2.13 gives both directions' W_p the sum of both gradients.
+def test_the_readmes_call_gives_equal_values_and_gradients(small_config: ElmoConfig) -> None:
     model = ElmoModel(small_config)
     torch._dynamo.reset()
-    inputs = random_inputs(small_config, [3, 2])
-    results = []
+    compiled = torch.compile(model)
     # Compiled in this process, and without vector instructions, which torch would first try out one by one.
-    quick = torch._inductor.config.patch({"compile_threads": 1, "cpp.vec_isa_ok": False})
-    with torch._dynamo.config.patch(capture_scalar_outputs=True), quick:
-        for run in (model, torch.compile(model)):
+    with torch._inductor.config.patch({"compile_threads": 1, "cpp.vec_isa_ok": False}):
+        for lengths in ([3, 2], [5, 1, 4]):  # the second call makes sizes symbols
+            inputs = random_inputs(small_config, lengths)
+            assert_outputs_close(results(compiled, model, inputs), results(model, model, inputs), 1e-5)
+
+
+@pytest.mark.parametrize(("task", "fields"), [("crf", LSTM), ("questions", {})], ids=["crf with an LSTM", "questions"])
+def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_length(
+    task: str, fields: dict[str, Any]
+) -> None:
+    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
+    model = make_task_model(task, **sizes, **fields)
+    torch._dynamo.reset()
+    counters.clear()
+    compiled: Any = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("left", slice(0, 2))):
+        batch, found = make_batch(task, side, rows), []
+        for run in (compiled, model):
             model.zero_grad()
-            output = run(**inputs, output_hidden_states=True)
-            output.elmo_representations[0].square().sum().backward()
-            results.append(({name: p.grad for name, p in model.named_parameters()}, output.to_tuple()))
-    assert_outputs_close(results[1], results[0], 1e-5)
+            output = run(**batch)
+            output.loss.backward()
+            gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+            found.append((logits_of(output), output.loss, gradients))
+        assert_outputs_close(found[0], found[1], 1e-5)
+    assert counters["stats"]["unique_graphs"] == 1
 
 
-@pytest.mark.parametrize("task", ["crf", "questions"])
-def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_length(task: str) -> None:
-    model = make_task_model(task, num_hidden_layers=1, num_highway_layers=0, char_filters=[[2, 4]])
-    torch._dynamo.reset()
-    graphs = CompileCounterWithBackend("eager")
-    compiled = torch.compile(model, backend=graphs, fullgraph=True)
-    for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("right", slice(0, 2)), ("left", slice(0, 2))):
-        batch = make_batch(task, side, rows)
-        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        for tensor in inputs.values():
-            torch._dynamo.mark_dynamic(tensor, [0, 1])
-        with torch.no_grad():
-            assert_outputs_close(logits_of(compiled(**inputs)), logits_of(model(**inputs)), 1e-5)
-    assert graphs.frame_count == 1
-
-
-def test_a_model_compiles_into_one_graph_and_takes_one_text_after_many(tiny_model: ElmoModel) -> None:
-    torch._dynamo.reset()
-    graphs = CompileCounterWithBackend("eager")
-    compiled: Any = torch.compile(tiny_model, backend=graphs, fullgraph=True, dynamic=True)
-    for num_graphs, lengths in ((1, [3, 2]), (2, [4])):
-        inputs = random_inputs(tiny_model.config, lengths)
-        with torch.no_grad():
-            assert_outputs_close(compiled(**inputs).to_tuple(), tiny_model(**inputs).to_tuple(), 1e-6)
-        assert graphs.frame_count == num_graphs
+def test_a_trainer_that_compiles_learns_the_same(tmp_path: Path) -> None:
+    weights = []
+    for compiles in (True, False):
+        torch._dynamo.reset()
+        sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]], "classifier_dropout": 0.0}
+        model = make_task_model("classification", **sizes, representation_dropout=0.0)
+        options: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "aot_eager"} if compiles else {}
+        arguments = TrainingArguments(
+            tmp_path, max_steps=2, per_device_train_batch_size=2, report_to=[], use_cpu=True, **options
+        )
+        batch = make_batch("classification")
+        examples = [{name: tensor[row] for name, tensor in batch.items()} for row in range(3)]
+        Trainer(model, arguments, train_dataset=examples).train()
+        weights.append(dict(model.named_parameters()))
+    assert_outputs_close(weights[0], weights[1], 1e-6)
 
 
 def test_an_exported_model_takes_any_batch_size_and_length(small_config: ElmoConfig, tmp_path: Path) -> None:

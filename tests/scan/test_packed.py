@@ -23,6 +23,7 @@ from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf.model import bilm
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.model.lstmp import LSTMP
 from elmo_hf.scan import packed_steps
@@ -357,9 +358,9 @@ def test_lora_adapters_take_the_reference_in_the_layers_that_have_them(tiny_mode
     assert not second.can_scan_fast()
 
 
-def test_compilation_takes_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_takes_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = layer_of()
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(bilm, "is_exporting", lambda: True)
     assert not layer.can_scan_fast()
 
 

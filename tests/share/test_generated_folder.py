@@ -107,6 +107,30 @@ for folder in sys.argv[1:]:
 """
 
 
+def test_the_package_and_a_folder_compile_in_one_process_with_the_same_operators(tmp_path: Path) -> None:
+    save(tmp_path, ElmoModel(ElmoConfig(**TINY, num_hidden_layers=1)))
+    program = """
+import torch
+from transformers import AutoModel
+
+theirs = AutoModel.from_pretrained("model", trust_remote_code=True)
+operator = torch.ops.elmo_hf.layer_1.default
+
+from elmo_hf import ElmoModel  # from now on AutoModel would take it
+
+ours = ElmoModel.from_pretrained("model")
+assert operator is torch.ops.elmo_hf.layer_1.default
+assert type(theirs.bilm).__module__.startswith("transformers_modules")
+vectors, mask, results = torch.randn(3, 6, 7), torch.rand(3, 6) < 0.6, []
+for bilm in (theirs.bilm, ours.bilm):
+    for run in (bilm, torch.compile(bilm, backend="aot_eager", fullgraph=True)):
+        outputs, state = run(vectors, mask)
+        results.append((*outputs, *state, *torch.autograd.grad(outputs[-1].square().sum(), bilm.parameters())))
+print(all(torch.equal(*pair) for result in results[1:] for pair in zip(result, results[0], strict=True)))
+"""
+    assert run_python(program, tmp_path) == "True\n"
+
+
 def test_a_folders_own_code_refuses_weights_and_tokenizers_of_other_kinds(tmp_path: Path) -> None:
     save(tmp_path, ElmoModel(ElmoConfig(**TINY)))
     pickled = tmp_path / "pickled" / "model"

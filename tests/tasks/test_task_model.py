@@ -135,22 +135,6 @@ def test_given_layers_are_used_in_place_of_the_bilm() -> None:
     assert_outputs_close(output.logits, model.classifier(expected), 1e-5)
 
 
-@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
-def test_a_compiled_classifier_gives_the_same_logits(encoder: dict[str, Any]) -> None:
-    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
-    model = make_task_model("classification", **sizes, **encoder)
-    torch._dynamo.reset()
-    # Without an LSTM of torch, at which dynamo always leaves the graph, it is one graph.
-    compiled: Any = torch.compile(model, backend="eager", fullgraph=not encoder)
-    # Sizes are symbols from the first call on, so that one graph serves two and three rows.
-    symbols = torch._dynamo.config.patch(assume_static_by_default=False, specialize_float=True)
-    for rows in (slice(0, 2), slice(0, 3), slice(1, 2)):
-        batch = make_batch("classification", rows=rows)
-        del batch["labels"]
-        with torch.no_grad(), symbols:
-            assert_outputs_close(compiled(**batch).logits, model(**batch).logits, 1e-6)
-
-
 @each_task
 def test_embeddings_in_place_of_ids_are_refused(task: str) -> None:
     model, batch = make_task_model(task), make_batch(task)
