@@ -138,7 +138,7 @@ def gradients(
     words, outputs, _ = trace.vectors[:, :, : order.places.shape[1]]
     d_words = _pack(d_outputs, order, torch.empty_like(words))
     # Columns of texts that ended before a step hold the gradient of their last state.
-    d_states = [_pack_state(d_state, order) for d_state in (d_hidden, d_cell)]
+    d_states = [_pack_state(d_state, order).contiguous() for d_state in (d_hidden, d_cell)]
     if order.keeps_at_end is not None:
         d_states = [d_state * order.keeps_at_end.unsqueeze(1) for d_state in d_states]
     d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
