@@ -14,6 +14,7 @@ from packaging.version import Version
 from ..files import new_file
 from ..hub_code import code_files, generated_files, write_code
 from ..model.configuration_elmo import AUTO_MAP
+from ..model.sentence_files import write_sentence_files
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ def update_code(folder: Path) -> bool:
     with new_file(folder / "config.json") as partial:
         partial.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     write_code(folder)
+    if "feature-extraction" in config.get("custom_pipelines", {}):
+        write_sentence_files(folder)
     logger.warning("%s held code of an earlier version of elmo-hf, which was replaced.", folder)
     return True
 

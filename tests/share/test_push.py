@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from elmo_hf.cli import app
 from elmo_hf.hub_code import generated_files
 from elmo_hf.model.configuration_elmo import AUTO_MAP
+from elmo_hf.model.sentence_files import SENTENCE_FILES
 from elmo_hf.share.former_code import FORMER_FILES, update_code
 
 
@@ -344,6 +345,7 @@ def test_code_of_an_earlier_version_is_replaced_in_the_folder_and_in_the_reposit
     assert push(former_folder, "org/elmo").exit_code == 0
     assert list(map(set, deletions)) == [FORMER_FILES]
     local = {path.name: path.read_bytes() for path in former_folder.iterdir()}
+    assert SENTENCE_FILES.keys() <= local.keys()
     assert online.files("org/elmo") == local
     code = {name: content.decode() for name, content in local.items() if name.endswith(".py")}
     assert code == {**generated_files(), "mine.py": ""}
