@@ -15,7 +15,7 @@ class Reference(Protocol):
     """A witness in NumPy, computed from the source's own arrays."""
 
     def embed(self, words: Sequence[str]) -> np.ndarray:
-        """Embeds n words: `(L + 1, n + 2, 2P)`, boundaries included."""
+        """Embeds n words: `(L + 1, n + 2, 2P)`, boundaries included; `(L + 1, n, 2P)` if the model has none."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from .errors import ConversionError
 from .hdf5 import is_hdf5
 from .readers.allennlp import holds_tensorflow_checkpoint, read_allennlp_source
 from .readers.manylangs import read_manylangs
+from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
 from .sources import Source
 
@@ -66,6 +67,12 @@ FORMATS = (
         frozenset({"options", "word_splitter"}),
     ),
     Format(
+        "a TensorFlow Hub module",
+        holds_module,
+        read_tf_hub,
+        frozenset({"options", "word_splitter"}),
+    ),
+    Format(
         "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)",
         lambda source: holds_tensorflow_checkpoint(source.top),
         read_allennlp_source,
@@ -81,11 +88,6 @@ FORMATS = (
         "a folder for transformers",
         _has("config.json", "*.safetensors"),
         _explain("is converted already: load it with `from_pretrained`, or write it back with `--to allennlp`."),
-    ),
-    Format(
-        "a TensorFlow Hub module",
-        _has("saved_model.pb"),
-        _explain("is a TensorFlow program. Its weights are those of AllenNLP's original model: `--model original`."),
     ),
 )
 

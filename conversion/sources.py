@@ -30,6 +30,11 @@ from .zips import open_zip
 
 BLOCK = 1 << 17  # as large as the buffers that Python's own files read into
 MAX_HEADER = BLOCK
+# What formats keep in folders inside theirs; a folder may hold anything else besides.
+BELOW = (
+    *("fta/*", "variables/*", "*/variables/*", "*/saved_model.pb", "*/options.json", "*/*.index", "*/*.data-*"),
+    *("*/checkpoint", "metadata/part-*"),
+)
 MAX_HEADER_FIELDS = 100
 TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
 # Errors of zipfile, tarfile, gzip and bz2 on damaged bytes.
@@ -90,9 +95,7 @@ def open_source(path: Path) -> Iterator[Source]:
     """
     check_names(path)
     if path.is_dir():
-        inner = path / "fta"
-        archived = files_in(inner) if inner.is_dir() else {}
-        yield Source(path, files_in(path) | {f"fta/{name}": file for name, file in archived.items()})
+        yield Source(path, files_in(path) | _files_below(path))
     elif not path.is_file():
         raise ConversionError(f"there is no file or folder {path}.")
     elif _is_archive(path):
@@ -129,6 +132,14 @@ def unpack(archive: Path, folder: Path) -> dict[str, Path]:
         ) from error
     prefix = os.path.commonpath([PurePosixPath(name).parent for name in names]) if names else ""
     return {str(PurePosixPath(name).relative_to(prefix)): folder / name for name in names}
+
+
+def _files_below(folder: Path) -> dict[str, Path]:
+    """The files that `BELOW` names, by name."""
+    paths = [path for pattern in BELOW for path in at_most(MAX_FILES, folder.glob(pattern), str(folder), "files")]
+    paths = [path for path in paths if path.is_file()]
+    check_names(*paths)
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def _magic(path: Path) -> bytes:

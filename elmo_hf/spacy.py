@@ -66,11 +66,12 @@ class ElmoPipe:
             model, tokenizer = self._load()
             are_words = [np.array([not token.is_space for token in doc], dtype=bool) for doc in docs]
             texts = [[token.text for token in doc if not token.is_space] for doc in docs]
+            start = tokenizer.num_special_tokens_to_add() // 2
             for indices, outputs in outputs_in_batches(model, tokenizer, texts, self.batch_words):
                 vectors = outputs.last_hidden_state.float().cpu().numpy()
                 for index, row in zip(indices, vectors, strict=True):
                     tensor = np.zeros((len(docs[index]), row.shape[-1]), dtype=np.float32)
-                    tensor[are_words[index]] = row[1 : 1 + len(texts[index])]
+                    tensor[are_words[index]] = row[start : start + len(texts[index])]
                     docs[index].tensor = tensor
             for doc in docs:
                 set_hooks(doc, model.config.pooling)

@@ -27,10 +27,18 @@ class StatefulElmo(nn.Module):
         self.model = model
         self.stateful = True
         self._state: BiLMState | None = None
+        self._stream = ""
+        self._states: dict[str, BiLMState | None] = {}
 
     def reset_states(self) -> None:
-        """Forgets the state of earlier calls."""
+        """Forgets the state of earlier calls, in every stream."""
         self._state = None
+        self._states = {}
+
+    def switch_to(self, stream: str) -> None:
+        """Goes on with the state of another stream of calls; the present one's is kept until it is switched to."""
+        self._states[self._stream] = self._state
+        self._stream, self._state = stream, self._states.get(stream)
 
     def forward(self, attention_mask: Tensor, **inputs: Any) -> Any:
         """Runs the model with `attention_mask` `(B, T)` and returns its output with all layers."""

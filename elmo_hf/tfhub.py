@@ -3,35 +3,45 @@
     import tensorflow_hub as hub                         ->   from elmo_hf import tfhub as hub
     hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
 
-The module is named by a folder, a Hub name or `tiny`, for instance of the published ELMo of the same size and training
-text (`elmo-hf convert --model original elmo-original`); Google's own files cannot be read. Tensors are torch's.
+The module is named by a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the
+published ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are
+torch's.
 
     default   a list of B sentences, split on blanks
     tokens    {"tokens": B lists of words, padded to one length, "sequence_len": the B true lengths}
 
     word_emb       (B, T, P)    the context-free word vectors
     lstm_outputs1  (B, T, 2P)   the first biLM layer, lstm_outputs2 the second, and so on
-    elmo           (B, T, 2P)   the scalar mix of all layers; training starts from equal weights
+    elmo           (B, T, 2P)   the scalar mix of all layers; training starts from the module's, or equal weights
     default        (B, 2P)      the plain mean of `elmo` over the words of each sentence
 
-Glossary: B batch, T words of the longest sentence, P projection.
+Glossary: B batch, T words of the longest sentence or list, P projection.
 
-State: as in TF-Hub, each batch row carries its LSTM state from call to call. `module.elmo.stateful = False` switches
-this off, and `module.elmo.reset_states()` forgets the state.
+A converted module does as TensorFlow did. Google's keeps no state. DeepPavlov's carries each batch row's LSTM state
+from call to call, for each signature by itself, and its `default` leaves the mix's scale out. On padding, `word_emb`
+and so `elmo` are not zero: Google's are those of the empty word, DeepPavlov's those of padding's ids.
 
-Deliberate differences: all outputs are zero on padding, and `default` is zero for a sentence without words.
-`trainable=True` trains the mix's weights and scale, as in versions 2 and 3, not the LSTMs, as in version 1.
+Any other model carries each batch row's state from call to call, and all its outputs are zero on padding.
+`module.elmo.stateful = False` switches the state off, and `module.elmo.reset_states()` forgets it.
+
+Deliberate differences: `default` is zero for a sentence without words. `trainable=True` trains the mix's weights and
+scale, as in versions 2 and 3, not the LSTMs, as in version 1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from .loading import load_complete, load_tokenizer
+from .model.config_fields import cut
 from .model.pooling import masked_mean
 from .stateful import StatefulElmo
+
+# Which calls share a state, in a converted module.
+STATES = ("none", "shared", "signature")
 
 
 class Module(nn.Module):
@@ -56,13 +66,16 @@ class Module(nn.Module):
         super().__init__()
         if str(spec).startswith(("http://", "https://")):
             raise ValueError(
-                f"{spec} is an address of TF-Hub, whose files are not read. Convert the published weights of the same "
-                "model, `elmo-hf convert --model original elmo-original`, and give that folder."
+                f"{spec} is an address of TF-Hub, from which nothing is downloaded. Convert the module's files, "
+                "`elmo-hf convert MODULE elmo-module`, or the published weights of the same model, `elmo-hf convert "
+                "--model original elmo-original`, and give that folder."
             )
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0)
         model.requires_grad_(False)
         model.scalar_mixes.requires_grad_(trainable)
         self.elmo = StatefulElmo(model)
+        self._module = _converted_module(model.config)
+        self.elmo.stateful = self._module.get("state") != "none"
         self.tokenizer = load_tokenizer(spec)
         self.signatures: dict[str, Callable[..., dict[str, Tensor]]] = {
             "default": self._embed_sentences,
@@ -94,7 +107,8 @@ class Module(nn.Module):
         """The signature `default`: only blanks separate words."""
         if isinstance(text, str):
             raise ValueError(f"the signature `default` takes a list of sentences, found the string {text!r}.")
-        return self._embed([[word for word in _text(sentence).split(" ") if word] for sentence in text])
+        sentences = [[word for word in _text(sentence).split(" ") if word] for sentence in text]
+        return self._embed(sentences, max(map(len, sentences), default=0), "default")
 
     def _embed_tokens(self, tokens: Sequence[Sequence[str]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
         """The signature `tokens`: reads the first `sequence_len` words of each list."""
@@ -104,25 +118,65 @@ class Module(nn.Module):
                 f"`sequence_len` must give for each of the {len(tokens)} lists of `tokens` how many of its words "
                 f"count, found {lengths}."
             )
-        return self._embed([list(map(_text, words[:n])) for words, n in zip(tokens, lengths, strict=True)])
+        sentences = [list(map(_text, words[:n])) for words, n in zip(tokens, lengths, strict=True)]
+        return self._embed(sentences, max(map(len, tokens), default=0), "tokens")
 
-    def _embed(self, sentences: list[list[str]]) -> dict[str, Tensor]:
-        inputs = self.tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
-        inputs = inputs.to(self.elmo.model.device)
+    def _embed(self, sentences: list[list[str]], num_positions: int, signature: str) -> dict[str, Tensor]:
+        """All outputs, `num_positions` words long."""
+        model, num_boundaries = self.elmo.model, self.tokenizer.num_special_tokens_to_add()
+        inputs = self.tokenizer(
+            sentences,
+            is_split_into_words=True,
+            padding="max_length",
+            max_length=num_positions + num_boundaries,
+            return_tensors="pt",
+        ).to(model.device)
+        if self._module.get("state") == "signature":
+            self.elmo.switch_to(signature)
         output = self.elmo(**inputs)
-        mask = inputs["attention_mask"][:, 2:].bool()  # (B, T), without the boundaries
+        mask = inputs["attention_mask"][:, num_boundaries:].bool()  # (B, T), without the boundaries
+        start = num_boundaries // 2
 
         def words(vectors: Tensor) -> Tensor:
-            return vectors[:, 1:-1].masked_fill(~mask.unsqueeze(-1), 0)
+            return vectors[:, start : start + num_positions].masked_fill(~mask.unsqueeze(-1), 0)
 
-        layers = {f"lstm_outputs{index}": words(layer) for index, layer in enumerate(output.hidden_states) if index > 0}
-        elmo = words(output.last_hidden_state)
-        return {
-            "word_emb": words(output.token_embeddings),
-            **layers,
-            "elmo": elmo,
-            "default": masked_mean(elmo, mask),
-        }
+        layers = [words(layer) for layer in output.hidden_states]
+        word_emb, elmo = words(output.token_embeddings), words(output.last_hidden_state)
+        pooled = masked_mean(elmo if self._module.get("scaled_mean", True) else self._unscaled(layers), mask)
+        if self._module:
+            word_emb, elmo = self._fill_padding(word_emb, elmo, mask)
+        lstm_outputs = {f"lstm_outputs{index}": layer for index, layer in enumerate(layers) if index > 0}
+        return {"word_emb": word_emb, **lstm_outputs, "elmo": elmo, "default": pooled}
+
+    def _unscaled(self, layers: Sequence[Tensor]) -> Tensor:
+        """The mix of L+1 layers without its scale."""
+        weights = self.elmo.model.scalar_mixes[0].weights
+        return torch.stack([weight * layer for weight, layer in zip(weights, layers, strict=True)]).sum(dim=0)
+
+    def _fill_padding(self, word_emb: Tensor, elmo: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Puts a token vector on padding; biLM layers are zero there, so the lowest alone is mixed."""
+        model = self.elmo.model
+        ids = torch.tensor([self.tokenizer.convert_tokens_to_ids("")], device=word_emb.device)
+        vector = model.token_encoder(ids * (not self.tokenizer.add_boundaries))[0]
+        mix, is_word = model.scalar_mixes[0], mask.unsqueeze(-1)
+        mixed = mix.scale * mix.weights[0] * torch.cat([vector, vector])
+        return torch.where(is_word, word_emb, vector), torch.where(is_word, elmo, mixed)
+
+
+def _converted_module(config: Any) -> dict[str, Any]:
+    """What the config of a converted module says of it; empty for any other model.
+
+    Raises:
+        ValueError: if that is damaged.
+    """
+    found = (getattr(config, "task_specific_params", None) or {}).get("tfhub", {})
+    is_module = isinstance(found, dict) and found.keys() == {"state", "scaled_mean"}
+    if found and not (is_module and found["state"] in STATES and isinstance(found["scaled_mean"], bool)):
+        raise ValueError(
+            f"config.json: `tfhub` in `task_specific_params` must hold `state`, one of {', '.join(STATES)}, and "
+            f"`scaled_mean`, true or false, found {cut(repr(found))}."
+        )
+    return found
 
 
 def _text(value: str | bytes) -> str:

@@ -32,6 +32,7 @@ import numpy as np
 from ..errors import ConversionError, listed, quoted, shortened
 from ..files import files_in, read_bytes
 from ..limits import MAX_AXES
+from .protobuf import Message, Reader
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
@@ -39,6 +40,8 @@ FOOTER_SIZE = 48
 MAX_INDEX_SIZE = 1 << 20
 MAX_NAME_SIZE = 1 << 10
 MAX_RECORD_SIZE = 1 << 20
+MAX_STRING_SIZE = 8 << 20
+STRING = 7  # the value of the enum for strings
 # Keys are values of TensorFlow's enum `DataType`.
 DTYPES: dict[int, np.dtype] = {
     1: np.dtype("<f4"),
@@ -97,7 +100,7 @@ class TensorBundle:
             )
         try:
             values = dict(_table_entries(path.read_bytes()))
-            header = _Message(values.pop(b"", b""))
+            header = Message(values.pop(b"", b""))
             self._num_shards = header.number(1)
             is_big_endian = header.number(2) != 0
             self.entries = {key.decode("utf-8"): _tensor_entry(value) for key, value in values.items()}
@@ -135,8 +138,7 @@ class TensorBundle:
             ConversionError: if its type is not supported, or its bytes are missing or damaged.
         """
         entry = self.entries[name]
-        path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
-        what = f"`{shortened(name)}` of {self.prefix}"
+        what = self._what(name)
         if entry.is_sliced:
             raise ConversionError(f"{what} was saved in parts by a partitioner, which is not supported.")
         if len(entry.shape) > MAX_AXES:
@@ -146,20 +148,67 @@ class TensorBundle:
         dtype = DTYPES[entry.dtype]
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             raise ConversionError(f"{what} has shape {entry.shape} of {dtype}, which are not {entry.size} bytes.")
-        if not path.is_file():
-            raise ConversionError(f"{what} is in {path}, which is not there; copy all files of the checkpoint.")
-        if entry.offset + entry.size > path.stat().st_size:
-            raise ConversionError(
-                f"{path} is truncated: {what} ends at byte {entry.offset + entry.size}, the file at "
-                f"{path.stat().st_size}. Copy it again."
-            )
+        path = self._shard(name)
         array = np.fromfile(path, dtype, count=entry.size // dtype.itemsize, offset=entry.offset)
         if _masked_crc(array) != entry.checksum:
-            raise ConversionError(f"{path} is damaged: the checksum of {what} is wrong. Copy it again.")
+            raise self._damaged(name)
         try:
             return array.reshape(entry.shape)
         except (ValueError, OverflowError) as error:  # an empty array may declare axes that NumPy cannot hold
             raise ConversionError(f"{what} has an illegal shape: {error}.") from error
+
+    def read_string(self, name: str) -> bytes:
+        """Reads a tensor that is one string.
+
+            value    = length (varint), checksum c of the length (4 bytes), the string
+            checksum = of the length in 4 bytes, the 4 bytes of c, and the string
+
+        Raises:
+            KeyError: if the index has no such name.
+            ConversionError: if it is something else, is longer than `MAX_STRING_SIZE`, or is missing or damaged.
+        """
+        entry = self.entries[name]
+        if entry.dtype != STRING or entry.shape != () or entry.is_sliced or entry.size > MAX_STRING_SIZE:
+            raise ConversionError(f"{self._what(name)} must be one string of at most {MAX_STRING_SIZE:,} bytes.")
+        with self._shard(name).open("rb") as file:
+            file.seek(entry.offset)
+            reader = Reader(file.read(entry.size))
+        try:
+            length = reader.varint()
+            checksum, string = reader.take(4), reader.take(length)
+            checked = length.to_bytes(4, "little") + checksum + string
+        except (ValueError, OverflowError) as error:
+            raise self._damaged(name) from error
+        if _masked_crc(checked) != entry.checksum:
+            raise self._damaged(name)
+        return string
+
+    def shards(self) -> list[Path]:
+        """The paths of its data files, in order."""
+        stem = f"{self.prefix.name}.data-"
+        return sorted(path for path in self.prefix.parent.iterdir() if path.name.startswith(stem))
+
+    def _what(self, name: str) -> str:
+        return f"`{shortened(name)}` of {self.prefix}"
+
+    def _shard(self, name: str) -> Path:
+        """The data file of a tensor, which reaches to its end."""
+        entry = self.entries[name]
+        path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
+        if not path.is_file():
+            raise ConversionError(
+                f"{self._what(name)} is in {path}, which is not there; copy all files of the checkpoint."
+            )
+        if entry.offset + entry.size > path.stat().st_size:
+            raise ConversionError(
+                f"{path} is truncated: {self._what(name)} ends at byte {entry.offset + entry.size}, the file at "
+                f"{path.stat().st_size}. Copy it again."
+            )
+        return path
+
+    def _damaged(self, name: str) -> ConversionError:
+        shard = self._shard(name)
+        return ConversionError(f"{shard} is damaged: the checksum of {self._what(name)} is wrong. Copy it again.")
 
 
 def find_checkpoint(folder: Path) -> Path:
@@ -205,70 +254,9 @@ def _masked_crc(data: bytes | np.ndarray) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-class _Reader:
-    """Takes bytes from the front; raises ValueError if there are too few."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.place = 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.place == len(self.data)
-
-    def take(self, size: int) -> bytes:
-        if not 0 <= size <= len(self.data) - self.place:
-            raise ValueError(f"{size} bytes must follow, found {len(self.data) - self.place}")
-        self.place += size
-        return self.data[self.place - size : self.place]
-
-    def varint(self) -> int:
-        """A number in groups of seven bits, lowest first; a byte's highest bit says that more follow."""
-        number = 0
-        for shift in range(0, 64, 7):
-            byte = self.take(1)[0]
-            number |= (byte & 127) << shift
-            if byte < 128:
-                return number
-        raise ValueError("a number has more than 64 bits")
-
-
-class _Message:
-    """The fields of a protobuf message by number; an absent field is 0, as in protobuf."""
-
-    def __init__(self, data: bytes) -> None:
-        self._fields: dict[int, list[int | bytes]] = {}
-        reader = _Reader(data)
-        while not reader.is_at_end:
-            field, wire_type = divmod(reader.varint(), 8)
-            value: int | bytes
-            if wire_type == 0:
-                value = reader.varint()
-            elif wire_type == 2:
-                value = reader.take(reader.varint())
-            elif wire_type == 5:
-                value = int.from_bytes(reader.take(4), "little")
-            else:
-                raise ValueError(f"a protobuf field has the unexpected wire type {wire_type}")
-            self._fields.setdefault(field, []).append(value)
-
-    def number(self, field: int) -> int:
-        value = self._fields.get(field, [0])[-1]
-        if not isinstance(value, int):
-            raise ValueError(f"protobuf field {field} must be a number")
-        return value
-
-    def messages(self, field: int) -> list["_Message"]:
-        values = self._fields.get(field, [])
-        parts = [value for value in values if isinstance(value, bytes)]
-        if len(parts) != len(values):
-            raise ValueError(f"protobuf field {field} must be a message")
-        return [_Message(part) for part in parts]
-
-
 def _tensor_entry(value: bytes) -> TensorEntry:
     """Reads a `BundleEntryProto`."""
-    entry = _Message(value)
+    entry = Message(value)
     return TensorEntry(
         dtype=entry.number(1),
         shape=tuple(axis.number(1) for shape in entry.messages(2) for axis in shape.messages(2)),
@@ -284,15 +272,15 @@ def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a sorted string table; its keys must rise."""
     if len(table) < FOOTER_SIZE or int.from_bytes(table[-8:], "little") != MAGIC:
         raise ValueError(f"it does not end with the magic number {MAGIC:#x}")
-    footer = _Reader(table[-FOOTER_SIZE:])
+    footer = Reader(table[-FOOTER_SIZE:])
     _block(table, footer)
     last: bytes | None = None
     start = 0
     for _, handle in _block_entries(_block(table, footer)):
-        offset = _Reader(handle).varint()
+        offset = Reader(handle).varint()
         if offset < start:
             raise ValueError(f"its blocks must follow each other, found one at byte {offset} after byte {start}")
-        block = _block(table, _Reader(handle))
+        block = _block(table, Reader(handle))
         start = offset + len(block)
         for key, value in _block_entries(block):
             if last is not None and key <= last:
@@ -301,7 +289,7 @@ def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
             last = key
 
 
-def _block(table: bytes, handle: _Reader) -> bytes:
+def _block(table: bytes, handle: Reader) -> bytes:
     """The content of the block at a handle."""
     offset, size = handle.varint(), handle.varint()
     end = offset + size
@@ -316,7 +304,7 @@ def _block(table: bytes, handle: _Reader) -> bytes:
 
 def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     num_restarts = int.from_bytes(block[-4:], "little")
-    reader = _Reader(_Reader(block).take(len(block) - 4 - 4 * num_restarts))
+    reader = Reader(Reader(block).take(len(block) - 4 - 4 * num_restarts))
     key = b""
     while not reader.is_at_end:
         shared, unshared, value_size = reader.varint(), reader.varint(), reader.varint()

@@ -25,8 +25,11 @@ class ReferenceElmo:
 
     boundaries = ("<S>", "</S>")
 
-    def __init__(self, options: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes the parsed options and the arrays by name."""
+    def __init__(
+        self, options: Mapping[str, Any], arrays: Mapping[str, np.ndarray], with_boundaries: bool = True
+    ) -> None:
+        """Takes the parsed options, the arrays by name, and whether sentences have boundaries."""
+        self.with_boundaries = with_boundaries
         self.lstm = options["lstm"]
         self.char_cnn = options["char_cnn"]
         self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
@@ -35,13 +38,15 @@ class ReferenceElmo:
         """Embeds one sentence.
 
         Args:
-            words: n words without boundaries, which this method adds.
+            words: n words without boundaries, which this method adds, unless the model has none.
             state: `(h, c)` by direction and layer, read at the start and overwritten at the end; None means zeros.
 
         Returns:
-            `(L + 1, n + 2, 2P)`; the first layer is the token vector twice.
+            `(L + 1, n + 2, 2P)`, or `(L + 1, n, 2P)` without boundaries; the first layer is the token vector twice.
         """
-        vectors = np.stack([self.word_vector(word) for word in [self.boundaries[0], *words, self.boundaries[1]]])
+        begin, end = self.boundaries
+        sequence = [begin, *words, end] if self.with_boundaries else words
+        vectors = np.stack([self.word_vector(word) for word in sequence])
         forward = self.direction("RNN_0", vectors, {} if state is None else state)
         backward = self.direction("RNN_1", vectors[::-1], {} if state is None else state)
         layers = [np.concatenate([vectors, vectors], axis=-1)]

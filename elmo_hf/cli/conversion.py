@@ -21,7 +21,8 @@ class Format(str, Enum):
 
 
 SPLITTER_HELP = (
-    "How the tokenizer splits raw text: as the Treebank (default), or on white space (default for ELMoForManyLangs)."
+    "How the tokenizer splits raw text: as the Treebank (default), or on white space (default for ELMoForManyLangs and "
+    "TF-Hub modules)."
 )
 
 
@@ -55,8 +56,8 @@ def convert(
     """Convert a checkpoint.
 
     SOURCE is a folder, a file with its options beside it, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf
-    (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, or a trained AllenNLP model with ELMo inside; the
-    format is recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With
+    (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, a TF-Hub module of an ELMo, or a trained AllenNLP
+    model with ELMo inside; the format is recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With
     a softmax, found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such
     a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that it was made from.
     """

@@ -269,7 +269,8 @@ def _embed_batch(
     kept = [tensor.to(getattr(torch, dtype)).cpu().numpy() for tensor in tensors]
     if layers == "pooled":
         return list(kept[0])
-    words = [slice(1, 1 + len(text)) for text in texts]
+    start = tokenizer.num_special_tokens_to_add() // 2
+    words = [slice(start, start + len(text)) for text in texts]
     if layers == "all":
         return [np.stack([layer[row, place] for layer in kept]) for row, place in enumerate(words)]
     return [kept[0][row, place] for row, place in enumerate(words)]

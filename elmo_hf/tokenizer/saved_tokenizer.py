@@ -56,6 +56,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("processor_class", "padding_side", "truncation_side", "truncation_strategy"), _TEXT),
     **dict.fromkeys(("is_local", "local_files_only", "clean_up_tokenization_spaces", "split_special_tokens"), _FLAG),
     **dict.fromkeys(("add_prefix_space", "add_bos_token", "add_eos_token", "verbose", "use_fast"), _FLAG),
+    "add_boundaries": _FLAG,
     **dict.fromkeys(("model_max_length", "max_len", "max_length", "stride", "pad_to_multiple_of"), _COUNT),
     **dict.fromkeys(("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"), _TOKENS),
     "pad_token_type_id": _COUNT,

@@ -74,6 +74,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         words_file: for `"char_cnn"`, such a file with the words that the model's softmax predicts, if it has one.
         alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
             saved tokenizer carries, with any token encoder.
+        add_boundaries: whether texts get `<S>` and `</S>` where a call does not say so by `add_special_tokens`. False
+            for a biLM that was trained without (google/elmo).
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
@@ -93,6 +95,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         vocab_file: str | None = None,
         words_file: str | None = None,
         alphabet: str = "bytes",
+        add_boundaries: bool = True,
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
@@ -121,6 +124,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.alphabet = alphabet
         self.max_word_length = max_word_length
         self.word_splitter = word_splitter
+        self.add_boundaries = add_boundaries
         special_tokens = _special_tokens(self._codec, kwargs)
         # Given as an argument, transformers would copy it, which takes as long as all the rest.
         self._tokenizer = Tokenizer(
@@ -128,6 +132,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         )
         kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
         kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter}
+        if not add_boundaries:
+            kwargs["add_boundaries"] = False
         super().__init__(**(special_tokens | kwargs))
         # Last, because transformers would put a pattern of its own in place of that of a large vocabulary.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
@@ -163,6 +169,17 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
         """Leaves `tokenizer.json` to the constructor, which reads its vocabulary only."""
         return kwargs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> BatchEncoding:
+        """Encodes texts like every transformers tokenizer; `add_special_tokens` is `add_boundaries` if not given."""
+        return super().__call__(*args, **self._with_default(kwargs))
+
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        """The ids alone, with the arguments of a call."""
+        return super().encode(*args, **self._with_default(kwargs))
+
+    def _with_default(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return kwargs if self.add_boundaries else {"add_special_tokens": False} | kwargs
 
     def _encode_plus(
         self,
@@ -286,8 +303,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.boundaries
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """2 boundaries, or 4 for a pair of texts."""
-        return 4 if pair else 2
+        """2 boundaries, or 4 for a pair of texts; 0 without `add_boundaries`."""
+        return (4 if pair else 2) * self.add_boundaries
 
     @property
     def all_special_ids(self) -> list[int]:
@@ -302,7 +319,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if already_has_special_tokens:
             return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
         texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
-        return [flag for ids in texts for flag in (1, *[0] * len(ids), 1)]
+        edge = [1] * self.add_boundaries
+        return [flag for ids in texts for flag in (*edge, *[0] * len(ids), *edge)]
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         """Lets transformers name the tokens that there are; raises ValueError for others."""

@@ -221,12 +221,6 @@ def test_a_folder_for_transformers_is_explained(tiny_folder: Path, tmp_path: Pat
         convert_source(tiny_folder, tmp_path / "to", Given())
 
 
-def test_a_tensorflow_hub_module_is_explained(tmp_path: Path) -> None:
-    source = write_files(tmp_path / "source", {"saved_model.pb": b"x", "variables/variables.index": b"x"})
-    with pytest.raises(ConversionError, match="is a TensorFlow program"):
-        convert_source(source, tmp_path / "to", Given())
-
-
 def test_something_else_is_refused_with_what_is_known(tmp_path: Path) -> None:
     source = write_files(tmp_path / "source", {f"{number:02}.txt": b"" for number in range(22)})
     with pytest.raises(ConversionError) as caught:

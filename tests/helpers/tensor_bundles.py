@@ -83,18 +83,40 @@ def index_file(messages: Mapping[str, bytes], *, keys_per_block: int = 4) -> byt
     return table([block(group) for group in groups], [group[-1][0] for group in groups])
 
 
-def write_bundle(prefix: Path, arrays: Mapping[str, np.ndarray], *, num_shards: int = 1) -> dict[str, bytes]:
-    """Writes a checkpoint, dealing tensors to the shards in turn; returns the messages of its index."""
+def string_value(string: bytes) -> tuple[bytes, int]:
+    """The bytes of a tensor that is one string, and their checksum, in which the length has four bytes."""
+    length = struct.pack("<I", len(string))
+    checksum = struct.pack("<I", masked_crc(length))
+    return varint(len(string)) + checksum + string, masked_crc(length + checksum + string)
+
+
+def object_graph(names: Mapping[str, str]) -> bytes:
+    """A `TrackableObjectGraph` that names the variables of keys: a node for each, and a root that has them."""
+    children = b"".join(
+        field(1, field(1, number) + field(2, f"v{number}".encode())) for number in range(1, len(names) + 1)
+    )
+    nodes = field(1, children)
+    for key, name in names.items():
+        attribute = field(1, b"VARIABLE_VALUE") + field(2, name.encode()) + field(3, key.encode())
+        nodes += field(1, field(2, attribute))
+    return nodes
+
+
+def write_bundle(prefix: Path, arrays: Mapping[str, np.ndarray | bytes], *, num_shards: int = 1) -> dict[str, bytes]:
+    """Writes a checkpoint, dealing tensors to the shards in turn; returns the messages of its index.
+
+    Bytes become a tensor that is one string.
+    """
     messages, shards = {"": header_message(num_shards)}, [b""] * num_shards
     for number, (name, array) in enumerate(arrays.items()):
-        shard, data = number % num_shards, array.tobytes()
+        shard = number % num_shards
+        if isinstance(array, bytes):
+            dtype, shape, (data, checksum) = 7, (), string_value(array)
+        else:
+            dtype, shape, data = DTYPE_NUMBERS[str(array.dtype)], array.shape, array.tobytes()
+            checksum = masked_crc(data)
         messages[name] = tensor_message(
-            dtype=DTYPE_NUMBERS[str(array.dtype)],
-            shape=array.shape,
-            shard=shard,
-            offset=len(shards[shard]),
-            size=len(data),
-            checksum=masked_crc(data),
+            dtype=dtype, shape=shape, shard=shard, offset=len(shards[shard]), size=len(data), checksum=checksum
         )
         shards[shard] += data
     for shard, data in enumerate(shards):

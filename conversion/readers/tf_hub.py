@@ -1,0 +1,265 @@
+"""TF-Hub modules of an ELMo: Google's `google/elmo`, and those that DeepPavlov's `elmo2tfhub` exports.
+
+    saved_model.pb, tfhub_module.pb       the program; not read
+    variables/variables.index, .data-*    the variables, a tensor bundle
+
+The variables have the names of bilm-tf's graph for inference, behind a prefix such as `module/` if another program
+saved them. A module that TensorFlow 2 saved has keys such as `variables/0/.ATTRIBUTES/VARIABLE_VALUE`, and the names in
+its object graph.
+
+    variable                                                       array of `hdf5_layout.py`
+    bilm/CNN..., bilm/CNN_high_k/..., bilm/CNN_proj/...            the same without bilm/
+    bilm/char_embed, with a zero row for padding                   char_embed, without that row
+    bilm/RNN_d/RNN/MultiRNNCell/Cellk/rnn/lstm_cell/...            RNN_d/RNN/MultiRNNCell/Cellk/LSTMCell/...
+    bilm/Variable, bilm/Variable_1, ..., bilm_1/Variable, ...      none: the LSTM states of the last batch
+    aggregation/weights, /scaling                                  Google's scalar mix
+    aggregation/elmo_output_ELMo_W, ..._gamma                      DeepPavlov's
+
+Sizes are read from the shapes. What shapes do not tell is that of the original ELMo, `CONSTANTS`, or comes from an
+options file. The mix tells who made the module, and that decides the rest: Google feeds no `<S>` and `</S>`, DeepPavlov
+feeds both, and takes a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; what
+tensorflow/hub's issues #88, #369 and #450 print of Google's.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+
+from ..checkpoint import Checkpoint, Given
+from ..errors import ConversionError, listed
+from ..files import read_options
+from ..rules import DropLeadingAxis, Rule, import_arrays
+from ..sources import Source
+from ..witness.reference import ReferenceElmo
+from .bilm_tf import CELL_ARRAYS
+from .hdf5_layout import NUM_CHARACTERS, allennlp_rules, config_from_options
+from .protobuf import Message
+from .tensor_bundle import TensorBundle
+
+INDEX = "variables.index"
+PROGRAM = "saved_model.pb"
+MAX_PROGRAM = 4 << 20  # bytes of a program that are searched for names
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+TABLE = "bilm/char_embed"
+STATE = re.compile(r"bilm(_\d+)?/Variable(_\d+)?")
+CELL = re.compile(r"bilm/(RNN_\d+/RNN/MultiRNNCell/Cell\d+)/rnn/lstm_cell/(kernel|bias|projection/kernel)")
+# Of google/elmo and of every ELMo that DeepPavlov published.
+CONSTANTS = {
+    ("lstm", "cell_clip"): 3,
+    ("lstm", "proj_clip"): 3,
+    ("lstm", "use_skip_connections"): True,
+    ("char_cnn", "activation"): "relu",
+    ("char_cnn", "max_characters_per_token"): 50,
+}
+GOOGLE = ("aggregation/weights", "aggregation/scaling")
+DEEPPAVLOV = ("aggregation/elmo_output_ELMo_W", "aggregation/elmo_output_ELMo_gamma")
+# Other models of TF-Hub, by the names of their variables.
+OTHERS = {
+    "an ALBERT": r"(.*/)?albert(/|_).*",
+    "an ELECTRA": r"(.*/)?electra(/|_).*",
+    "a BERT": r"(.*/)?(tf_)?bert(/|_).*|(.*/)?transformer/layer_\d+/.*|word_embeddings/embeddings",
+    "a Universal Sentence Encoder": r"(.*/)?(Encoder(DNN|Transformer)|(Encoder|Embeddings)_\w+)/.*",
+    "a table of word vectors": r"(.*/)?embeddings(/part_\d+)?",
+}
+
+
+def holds_module(source: Source) -> bool:
+    """Whether a source has the files of a module, its own or one folder down."""
+    return bool(_named(source, INDEX) or _named(source, PROGRAM))
+
+
+def read_tf_hub(source: Source, given: Given) -> Checkpoint:
+    """Reads a module.
+
+    Raises:
+        ConversionError: if it is no ELMo's, or cannot be converted.
+    """
+    index = _index(source)
+    bundle = TensorBundle(index.with_suffix(""))
+    keys = _keys(bundle, index)
+    prefix = _prefix(keys, source.path)
+    ours = {name.removeprefix(prefix): key for name, key in keys.items() if name.startswith(prefix)}
+    states = [name for name in ours if STATE.fullmatch(name)]
+    weights = {name: key for name, key in ours.items() if re.match("bilm/|aggregation/", name) and name not in states}
+    is_googles = _is_googles(weights, source.path)
+    used = {*weights.values(), *(ours[name] for name in states)}
+    bundle.check_places(weights.values())
+    arrays = _arrays({name: bundle.read(key) for name, key in weights.items()}, index)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if given.options is None:
+        options, where = _options(shapes, index), str(index)
+    else:
+        options, where = read_options(given.options), str(given.options)
+    config = config_from_options(options, shapes, where)
+    # For `elmo_hf.tfhub`: which calls share a state, and whether a sentence's mean has the mix's scale.
+    state = ("none", "shared", "signature")[min(len({name.partition("/")[0] for name in states}), 2)]
+    config.task_specific_params = {"tfhub": {"state": state, "scaled_mean": is_googles}}
+    rules = allennlp_rules(config) + _mix_rules(is_googles, config.num_hidden_layers)
+    mix = (*GOOGLE, *DEEPPAVLOV)
+    bilm = {name: array for name, array in arrays.items() if name not in mix}
+    return Checkpoint(
+        config,
+        import_arrays(rules, arrays, str(index)),
+        ElmoTokenizer(
+            max_word_length=config.max_word_length,
+            word_splitter=given.word_splitter or "whitespace",
+            add_boundaries=not is_googles,
+        ),
+        source.to_digest(index, *bundle.shards()),
+        partial(ReferenceElmo, options, bilm, not is_googles),
+        _notes(given, states, [name for name, key in keys.items() if key not in used]),
+    )
+
+
+def _named(source: Source, name: str) -> list[str]:
+    return sorted(each for each in source.files if PurePosixPath(each).name == name)
+
+
+def _index(source: Source) -> Path:
+    """The index of the module's variables.
+
+    Raises:
+        ConversionError: if there is none, or there are several.
+    """
+    found = _named(source, INDEX)
+    if len(found) == 1:
+        return source.files[found[0]]
+    if found:
+        modules = listed(str(PurePosixPath(name).parent.parent) for name in found)
+        raise ConversionError(f"{source.path} holds several modules, {modules}: give one of these folders.")
+    with source.files[_named(source, PROGRAM)[0]].open("rb") as file:
+        names = [name.decode() for name in re.findall(rb"[A-Za-z][\w/]{3,200}", file.read(MAX_PROGRAM))]
+    _refuse_others(names, source.path)
+    raise ConversionError(
+        f"{source.path} holds `{PROGRAM}` without `variables/{INDEX}`, where a module has its weights: copy the whole "
+        "module."
+    )
+
+
+def _keys(bundle: TensorBundle, index: Path) -> dict[str, str]:
+    """The keys of the variables by their names."""
+    names: dict[str, str] = {}
+    if OBJECT_GRAPH in bundle.entries:
+        names = _names_in(bundle.read_string(OBJECT_GRAPH), index)
+    keys: dict[str, str] = {}
+    for key in bundle.entries:
+        name = names.get(key) or key.removesuffix(VALUE)
+        if key == OBJECT_GRAPH or name in ("save_counter", "global_step") or "/.OPTIMIZER_SLOT/" in key:
+            continue
+        if name in keys:
+            raise ConversionError(f"{index} holds `{keys[name]}` and `{key}`, which are one variable, `{name}`.")
+        keys[name] = key
+    return keys
+
+
+def _names_in(graph: bytes, index: Path) -> dict[str, str]:
+    """The names of variables by their keys, from a `TrackableObjectGraph`."""
+    try:
+        attributes = [each for node in Message(graph).messages(1) for each in node.messages(2)]
+        return {each.text(3): each.text(2) for each in attributes}
+    except ValueError as error:
+        raise ConversionError(f"the object graph in {index} cannot be read: {error}. Copy the module again.") from error
+
+
+def _prefix(names: Iterable[str], path: Path) -> str:
+    """What stands before the names of the one ELMo, such as `module/`."""
+    prefixes = sorted(name.removesuffix(TABLE) for name in names if f"/{name}".endswith(f"/{TABLE}"))
+    if len(prefixes) > 1:
+        raise ConversionError(f"{path} holds several ELMos, behind {listed(map(repr, prefixes))}; save one alone.")
+    if not prefixes:
+        _refuse_others(names, path)
+        raise ConversionError(
+            f"{path} is a module of TensorFlow, but no ELMo: it has no variable `{TABLE}`, only {listed(names)}."
+        )
+    return prefixes[0]
+
+
+def _refuse_others(names: Iterable[str], path: Path) -> None:
+    for model, pattern in OTHERS.items():
+        for name in names:
+            if re.fullmatch(pattern, name):
+                raise ConversionError(
+                    f"{path} is {model}, not an ELMo: it has the variable {listed([name])}. `transformers` has a "
+                    "class of its own for such a model, or the model's page names another loader."
+                )
+
+
+def _is_googles(names: Mapping[str, str], path: Path) -> bool:
+    """Whether the scalar mix has Google's names, not DeepPavlov's."""
+    found = [mix for mix in (GOOGLE, DEEPPAVLOV) if not set(mix).isdisjoint(names)]
+    if len(found) != 1:
+        known = " or ".join(f"`{weights}` and `{scale}`" for weights, scale in (GOOGLE, DEEPPAVLOV))
+        mixes = listed(name for name in names if name.startswith("aggregation/")) or "none"
+        raise ConversionError(f"{path} must have one scalar mix, {known}, found {mixes}.")
+    return found[0] == GOOGLE
+
+
+def _arrays(variables: Mapping[str, np.ndarray], index: Path) -> dict[str, np.ndarray]:
+    """The variables by the names of `hdf5_layout.py`, without the table's zero row."""
+    arrays = {}
+    for name, array in variables.items():
+        cell = CELL.fullmatch(name)
+        if cell is not None:
+            arrays[f"{cell[1]}/LSTMCell/{CELL_ARRAYS[cell[2]]}"] = array
+        else:
+            arrays[name.removeprefix("bilm/")] = array
+    table = arrays["char_embed"]
+    if table.ndim == 2 and len(table) == NUM_CHARACTERS + 1:
+        if table[0].any():
+            raise ConversionError(f"row 0 of `{TABLE}` in {index} is that of padding and must be zero.")
+        arrays["char_embed"] = table[1:]
+    return arrays
+
+
+def _options(shapes: Mapping[str, tuple[int, ...]], index: Path) -> dict[str, dict[str, Any]]:
+    """The options of shapes and `CONSTANTS`; wrong shapes give options that `import_arrays` finds not to fit."""
+    cell = "RNN_0/RNN/MultiRNNCell/Cell{}/LSTMCell/{}"
+    filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
+    first = (shapes.get(cell.format(0, "W_0"), ()), shapes.get(cell.format(0, "B"), ()), shapes["char_embed"])
+    if tuple(map(len, first)) != (2, 1, 2) or any(len(shape) != 4 for shape in filters):
+        raise ConversionError(
+            f"{index}: the sizes of the model cannot be read from its variables, `char_embed` {first[2]}, the lowest "
+            f"LSTM's kernel {first[0]} and bias {first[1]}, and filters {listed(filters) or 'none'}."
+        )
+    options: dict[str, dict[str, Any]] = {
+        "lstm": {
+            "projection_dim": first[0][0] // 2,
+            "dim": first[1][0] // 4,
+            "n_layers": sum(cell.format(layer, "W_0") in shapes for layer in range(len(shapes))),
+        },
+        "char_cnn": {
+            "embedding": {"dim": first[2][1]},
+            "filters": [[width, count] for _, width, _, count in filters],
+            "n_highway": sum(f"CNN_high_{k}/W_carry" in shapes for k in range(len(shapes))),
+        },
+    }
+    for (section, key), value in CONSTANTS.items():
+        options[section][key] = value
+    return options
+
+
+def _mix_rules(is_googles: bool, num_layers: int) -> list[Rule]:
+    weights, scale = GOOGLE if is_googles else DEEPPAVLOV
+    scales = Rule(scale, (), ("scalar_mixes.0.scale",))
+    if not is_googles:
+        scales = Rule(scale, (1,), ("scalar_mixes.0.scale",), (DropLeadingAxis(),))
+    return [Rule(weights, (num_layers + 1,), ("scalar_mixes.0.logits",)), scales]
+
+
+def _notes(given: Given, states: list[str], left: list[str]) -> tuple[str, ...]:
+    notes = []
+    if given.options is None:
+        constants = ", ".join(f"{section}.{key} {value}" for (section, key), value in CONSTANTS.items())
+        notes.append(f"the variables do not tell {constants}: the original ELMo's; give others as `--options FILE`.")
+    if states:
+        notes.append(f"{len(states)} variables with LSTM states are not carried: texts start from zeros.")
+    if left:
+        notes.append(f"{len(left)} variables that are not the ELMo's are not carried: {listed(left)}.")
+    return tuple(notes)
