@@ -231,6 +231,9 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[st
     mixes = [tensor for name, tensor in tensors.items() if is_of_a_mix(name) and name.endswith(".logits")]
     if any(np.ptp(logits) > 0 for logits in mixes):
         notes.append("the scalar mix is not carried: the format holds the biLM only.")
+    module = (getattr(config, "task_specific_params", None) or {}).get("tfhub", {})
+    if isinstance(module, dict) and module.get("scaled_mean"):
+        notes.append("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.")
     unreadable = {
         "use_skip_connections is off": not config.use_skip_connections,
         "max_word_length is not 50": config.max_word_length != 50,

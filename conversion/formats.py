@@ -11,11 +11,12 @@ from fnmatch import fnmatch
 from .checkpoint import Checkpoint, Given
 from .errors import ConversionError
 from .hdf5 import is_hdf5
-from .readers.allennlp import holds_tensorflow_checkpoint, read_allennlp_source
+from .readers.allennlp import checkpoint_below, holds_tensorflow_checkpoint, read_allennlp_source
 from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
 from .sources import Source
+from .unconverted import UNCONVERTED
 
 EVERYTHING = frozenset(field.name for field in fields(Given))
 
@@ -53,7 +54,15 @@ def _explain(reason: str) -> Callable[[Source, Given], Checkpoint]:
     return read
 
 
+def _read_below(source: Source, given: Given) -> Checkpoint:
+    """Reads the checkpoint one folder down, as DeepPavlov packs those that are ready for fine-tuning."""
+    below = checkpoint_below(source)
+    assert below is not None
+    return read_allennlp_source(below, given)
+
+
 FORMATS = (
+    *(Format(name, matches, _explain(reason)) for name, matches, reason in UNCONVERTED),
     Format(
         "an ELMoForManyLangs model",
         _has_any("encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"),
@@ -85,6 +94,12 @@ FORMATS = (
         EVERYTHING,
     ),
     Format(
+        "a TensorFlow checkpoint of bilm-tf, one folder down",
+        lambda source: checkpoint_below(source) is not None,
+        _read_below,
+        EVERYTHING,
+    ),
+    Format(
         "a folder for transformers",
         _has("config.json", "*.safetensors"),
         _explain("is converted already: load it with `from_pretrained`, or write it back with `--to allennlp`."),
@@ -101,5 +116,5 @@ def recognise(source: Source) -> Format:
     for candidate in FORMATS:
         if candidate.matches(source):
             return candidate
-    known = "; ".join(candidate.name for candidate in FORMATS)
+    known = "; ".join(candidate.name for candidate in FORMATS[len(UNCONVERTED) :])
     raise ConversionError(f"{source.path} holds {source.listing}, which is none of: {known}.")

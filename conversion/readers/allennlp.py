@@ -153,6 +153,17 @@ def holds_tensorflow_checkpoint(names: Mapping[str, Path]) -> bool:
     return bool(_named(names, "*.index")) or (has_trace and not any(map(is_hdf5, names)))
 
 
+def checkpoint_below(source: Source) -> Source | None:
+    """The one folder inside a source that holds a TensorFlow checkpoint, with the files beside it; None without one."""
+    folders = {name.rpartition("/")[0] for name in source.files if fnmatch(name, "*/*.index")}
+    if len(folders) != 1 or "/" in (folder := folders.pop()):
+        return None
+    below = f"{folder}/"
+    inner = {name.removeprefix(below): path for name, path in source.files.items() if name.startswith(below)}
+    beside = {name: path for name, path in source.top.items() if name not in inner}
+    return replace(source, files=inner | beside)
+
+
 def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
     """Reads a folder or an archive, with the files that the user gave.
 

@@ -34,6 +34,7 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 from ..checkpoint import Checkpoint, Given
 from ..errors import ConversionError, listed
 from ..files import read_options
+from ..hdf5 import is_hdf5
 from ..rules import DropLeadingAxis, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
@@ -71,7 +72,9 @@ OTHERS = {
 
 
 def holds_module(source: Source) -> bool:
-    """Whether a source has the files of a module, its own or one folder down."""
+    """Whether a source has the files of a module, and no other weights: its own, or those one folder down."""
+    if any(is_hdf5(name) or (name.endswith(".index") and name != INDEX) for name in source.top):
+        return False
     return bool(_named(source, INDEX) or _named(source, PROGRAM))
 
 

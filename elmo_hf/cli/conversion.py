@@ -57,9 +57,10 @@ def convert(
 
     SOURCE is a folder, a file with its options beside it, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf
     (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, a TF-Hub module of an ELMo, or a trained AllenNLP
-    model with ELMo inside; the format is recognised. DEST becomes a complete Hub repository: config, weights, tokenizer, code and model card. With
-    a softmax, found in the checkpoint or given, it holds the language models too. With `--to allennlp`, SOURCE is such
-    a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that it was made from.
+    model with ELMo inside; the format is recognised. DEST becomes a complete Hub repository: config, weights,
+    tokenizer, code and model card. With a softmax, found in the checkpoint or given, it holds the language models too.
+    With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that
+    it was made from.
     """
     from elmo_hf.conversion.errors import ConversionError
     from elmo_hf.share.card_labels import card_labels

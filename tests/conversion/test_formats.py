@@ -247,3 +247,57 @@ def test_a_destination_that_exists_is_left_before_anything_is_read(tmp_path: Pat
     precious = write_files(tmp_path / "to", {"precious.txt": b"mine"})
     with pytest.raises(ConversionError, match="to exists already; remove it or choose another place"):
         convert_source(tmp_path / "nowhere", precious, Given())
+
+
+def test_deeppavlovs_checkpoint_one_folder_down_becomes_the_same_language_model(tmp_path: Path) -> None:
+    words = words_file(tmp_path, VOCABULARY)
+    save = save_files("bi_char_1layer")
+    options = {"options.json": save.pop("options.json")}
+    below = {f"saves/{name}": content for name, content in save.items()}
+    sources = {
+        "a": write_files(tmp_path / "plain", options | save),
+        "b": write_files(tmp_path / "below", options | below | {"README.md": b"x"}),
+        "c": write_tar(tmp_path / "below.tar.gz", options | below),
+        "d": write_files(tmp_path / "all below", below | {"saves/options.json": options["options.json"]}),
+    }
+    for name, source in sources.items():
+        result = run(source, tmp_path / name, "--vocabulary", words, "--check")
+        assert result.exit_code == 0, result.output
+        found = TENSORFLOW if name == "a" else "a TensorFlow checkpoint of bilm-tf, one folder down"
+        assert result.stdout.splitlines()[0] == f"Found {found} in {source}."
+        assert bits(state_of(tmp_path / name)) == bits(state_of(tmp_path / "a"))
+
+
+MINDSPORE = b"\n\x2a\n\x05embed\x12\x21\x08\x02\x12\x07Float32\x1a\x04abcd"
+SPARK = b'{"class":"com.johnsnowlabs.nlp.embeddings.ElmoEmbeddings","uid":"ELMO_1"}'
+TRANSFORMER = b'{"model": {"contextualizer": {"type": "bidirectional_language_model_transformer"}}}'
+UNCONVERTED = {
+    "mindspore": ({"elmo.ckpt": MINDSPORE}, "a checkpoint of MindSpore", "is MindSpore's, whose names and layout a"),
+    "spark": ({"metadata/part-00000": SPARK, "elmo_tensorflow": b"PK"}, "Spark NLP's ELMo", "is a TensorFlow program"),
+    "paddle": ({"elmo.pdparams": b"\x80\x02"}, "a model of PaddlePaddle", "is PaddlePaddle's. Its ELMo has LSTM cells"),
+    "edunlp": (
+        {"config.json": b'{"architecture": "ElmoLMForPreTraining"}', "pytorch_model.bin": b"PK", "vocab.txt": b"a"},
+        "EduNLP's ELMo",
+        "is EduNLP's, whose two directions meet in every layer",
+    ),
+    "transformer": (
+        {"config.json": TRANSFORMER, "weights.th": b"x"},
+        "AllenNLP's Transformer ELMo",
+        "is a Transformer; an ELMo reads with LSTMs.",
+    ),
+    "alignment": ({"es_best_mapping.pth": b"x"}, "an alignment of two languages", "is a matrix that turns one lang"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "kind", "message"), UNCONVERTED.values(), ids=UNCONVERTED)
+def test_what_cannot_be_converted_is_recognised_by_what_it_is(
+    files: dict[str, bytes], kind: str, message: str, tmp_path: Path
+) -> None:
+    sources = [write_files(tmp_path / "folder", files), write_tar(tmp_path / "packed.tar.gz", files)]
+    if len(files) == 1:
+        sources.append(tmp_path / "folder" / next(iter(files)))
+    for source in sources:
+        result = run(source, tmp_path / "to")
+        assert result.exit_code == 1
+        assert result.stdout == f"Found {kind} in {source}.\n"
+        assert f"Error: {source} {message}" in result.stderr

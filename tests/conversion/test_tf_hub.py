@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from archives import write_files, write_tar
-from checkpoints import BASE, Arrays, bits
+from checkpoints import BASE, Arrays, bits, read_datasets
 from hub_modules import LOGITS, SCALE, files_of, saved_by_tensorflow_2, variables_of, write_module
 from language_models import state_of
 from tensor_bundles import write_bundle
@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -249,3 +249,17 @@ def test_a_damaged_index_is_named(tmp_path: Path) -> None:
     source = write_files(tmp_path / "source", {"saved_model.pb": b"x", "variables/variables.index": b"x"})
     with pytest.raises(ConversionError, match=r"variables\.index cannot be read as the index of a TensorFlow checkp"):
         convert_source(source, tmp_path / "to", Given())
+
+
+def test_a_module_goes_back_as_allennlps_files_with_notes_of_what_they_lack(tmp_path: Path) -> None:
+    convert(write_module(tmp_path / "elmo", GOOGLE), tmp_path / "to")
+    mix, boundaries = folder_to_allennlp(tmp_path / "to", tmp_path / "back")
+    assert mix == "the scalar mix is not carried: the format holds the biLM only."
+    assert boundaries.startswith("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf alwa")
+    assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(BASE / "weights.hdf5"))
+
+
+def test_weights_with_a_program_beside_them_are_no_module(tmp_path: Path) -> None:
+    weights = {name: (BASE / name).read_bytes() for name in ("options.json", "weights.hdf5")}
+    source = write_files(tmp_path / "elmo", weights | {"saved_model.pb": b"x", "tf/saved_model.pb": b"x"})
+    assert convert(source, tmp_path / "to")[0].startswith("Found options and weights of AllenNLP")
