@@ -126,7 +126,7 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
         "mixes                       1 scalar, saved",
         "softmax                     10,000 words, sampled in training; its words are known",
         "tokenizer                   splits raw text as in the Penn Treebank; words of up to 48 bytes of UTF-8",
-        "source                      not said",
+        "source                      thirty English books of 1599 to 1914, in the public domain",
         "licence                     apache-2.0",
         "language                    en",
         "can                         embed; export; score; pretrain --model tiny",
