@@ -309,8 +309,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         if unknown:
             raise ValueError(
-                f"no token can be added to an ELMo's `vocab`, found {shorten(unknown)}: its ids are characters, or the words "
-                "that the model was trained with."
+                f"no token can be added to an ELMo's `vocab`, found {shorten(unknown)}: its ids are characters, or "
+                "the words that the model was trained with."
             )
         return super()._add_tokens(new_tokens, special_tokens)
 
