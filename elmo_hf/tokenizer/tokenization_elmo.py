@@ -127,7 +127,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING))
         )
         kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
-        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter}
+        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter, "words_file": words_file}
         super().__init__(**(special_tokens | kwargs))
         # Last, because transformers would put a pattern of its own in place of that of a large vocabulary.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
