@@ -96,6 +96,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.softmax: WordSoftmax | AdaptiveSoftmax
         self.softmax = AdaptiveSoftmax(config) if config.softmax == "adaptive" else WordSoftmax(config)
         self.post_init()
+        self.set_trainable_parts()
+
+    def set_trainable_parts(self) -> None:
+        """Freezes the mixes: no loss reads them, and distributed training would wait for their gradients."""
+        super().set_trainable_parts()
+        self.elmo.mixes.requires_grad_(False)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves the softmax, four times as large as its biLM if released, in shards that loading the biLM skips."""

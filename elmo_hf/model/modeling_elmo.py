@@ -233,6 +233,11 @@ class ElmoModel(ElmoPreTrainedModel):
         """Replaces the character table, or the word table."""
         self.token_encoder.embedding = value
 
+    @property
+    def mixes(self) -> nn.ModuleList:
+        """The R mixes, scalar or linear."""
+        return self.scalar_mixes if self.config.layer_mix == "scalar" else self.linear_mixes
+
     @can_return_tuple
     def forward(
         self,
@@ -317,8 +322,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def mix(self, layers: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, ...]:
         """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""
-        mixes = self.scalar_mixes if self.config.layer_mix == "scalar" else self.linear_mixes
-        return tuple(self.dropout(mix(layers, mask)) for mix in mixes)
+        return tuple(self.dropout(mix(layers, mask)) for mix in self.mixes)
 
     def pool(self, vectors: Tensor, is_text: Tensor) -> Tensor:
         """One vector `(B, 2P)` a text, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.

@@ -30,6 +30,10 @@ HEADER_FLOATS = ("F64", "F32", "F16", "BF16")
 DISTRIBUTED = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
 
 
+class ShapeError(ValueError, RuntimeError):
+    """A weight has another shape than the model's; RuntimeError is what transformers raises then."""
+
+
 def check_weight_files(name: str | os.PathLike, arguments: dict[str, Any]) -> None:
     """Checks in which files the weights of a folder or of a Hub repository are.
 
@@ -80,8 +84,9 @@ def check_weights(model: nn.Module, files: Iterable[str], may_differ: bool = Fal
         may_differ: whether weights of other shapes are left out (`ignore_mismatched_sizes`).
 
     Raises:
-        ValueError: naming the file and the weight, if a file is damaged, or a weight is there twice, of another shape
-            or no float, or if the weights that are missing are many.
+        ValueError: naming the file and the weight, if a file is damaged, or a weight is there twice or no float, or if
+            the weights that are missing are many.
+        ShapeError: if a weight has another shape.
     """
     held: dict[str, tuple[str, tuple[int, ...], str]] = {}
     for file in files:
@@ -100,7 +105,10 @@ def check_weights(model: nn.Module, files: Iterable[str], may_differ: bool = Fal
             if kind not in HEADER_FLOATS:
                 raise ValueError(f"{file}: `{name}` must have a type of {', '.join(HEADER_FLOATS)}, found {kind}.")
             if shape != expected and not may_differ:
-                raise ValueError(f"{file}: `{name}` must have the shape {expected} of config.json, found {shape}.")
+                raise ShapeError(
+                    f"{file}: `{name}` must have the shape {expected} of config.json, found {shape}; "
+                    "`ignore_mismatched_sizes=True` makes a new one."
+                )
         if not file or shape != expected:
             missing[name] = weight.numel() * weight.element_size()
     # Quantised weights have names of their own, and are at most a sixteenth as large.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from ..model.config_fields import WHOLE, is_list, is_whole, refuse_misspelt, shorten, unknown_name
@@ -43,6 +44,17 @@ def _is_decoder(value: object) -> bool:
     )
 
 
+def _is_template(value: object) -> bool:
+    """Whether a value is a chat template, or a list of named ones."""
+    named = value if is_list(value) else [{"name": "default", "template": value}]
+    return all(
+        isinstance(each, dict)
+        and each.keys() == {"name", "template"}
+        and all(isinstance(text, str) for text in each.values())
+        for each in named
+    )
+
+
 _TEXT = ("text", lambda value: isinstance(value, str))
 _FLAG = ("true or false", lambda value: isinstance(value, bool))
 _COUNT = ("a whole number", lambda value: is_whole(value, 0, 10**31))
@@ -57,6 +69,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("is_local", "local_files_only", "clean_up_tokenization_spaces", "split_special_tokens"), _FLAG),
     **dict.fromkeys(("add_prefix_space", "add_bos_token", "add_eos_token", "verbose", "use_fast"), _FLAG),
     "add_boundaries": _FLAG,
+    "do_lower_case": ("false", lambda value: value is False),
     **dict.fromkeys(("model_max_length", "max_len", "max_length", "stride", "pad_to_multiple_of"), _COUNT),
     **dict.fromkeys(("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"), _TOKENS),
     "pad_token_type_id": _COUNT,
@@ -70,7 +83,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "added_tokens_decoder": ("an object of tokens by id", _is_decoder),
     "auto_map": ("an object or a list", lambda value: isinstance(value, dict) or is_list(value)),
-    "chat_template": _TEXT,
+    "chat_template": ("text, or a list of named texts", _is_template),
     "init_inputs": ("empty", lambda value: value == []),
 }
 # What transformers makes of a `tokenizer.json`, which only the tokenizers of other models need.
@@ -84,10 +97,22 @@ FORBIDDEN = {*ARGUMENTS, "self", "cls", "fast_tokenizer_files"}
 
 
 def check_names(kwargs: dict[str, Any]) -> None:
-    """Refuses arguments that do not exist; of a saved tokenizer, drops them with a warning."""
+    """Refuses arguments that do not exist or have no effect; of a saved tokenizer, drops them with a warning.
+
+    Raises:
+        AttributeError: naming an argument that is the name of a method.
+        ValueError: naming another one, or `do_lower_case=True`.
+    """
+    if kwargs.get("do_lower_case"):
+        raise ValueError("`do_lower_case=True` is not supported: an ELMo reads case; lower the texts yourself.")
     names = {name for name in kwargs if not name.endswith("_token")}
     unknown = sorted(names - FIELDS.keys() - ARGUMENTS)
     if unknown and "name_or_path" not in kwargs:
+        if hasattr(PreTrainedTokenizerFast, unknown[0]):  # what transformers raises too
+            raise AttributeError(
+                f"`{unknown[0]}` conflicts with the method of that name: it is no argument of `ElmoTokenizer`; "
+                "options of a call go to the call."
+            )
         raise unknown_name("`ElmoTokenizer`", unknown[0], FIELDS.keys() | {"vocab_file", "words_file"})
     for name in unknown:
         logger.warning(f"A saved tokenizer has a field that this version ignores: {name}.")

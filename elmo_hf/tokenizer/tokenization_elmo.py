@@ -131,7 +131,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING))
         )
         kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
-        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter}
+        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter, "words_file": words_file}
         if not add_boundaries:
             kwargs["add_boundaries"] = False
         super().__init__(**(special_tokens | kwargs))
@@ -327,8 +327,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         if unknown:
             raise ValueError(
-                f"no token can be added to an ELMo, found {shorten(unknown)}: its ids are characters, or the words "
-                "that the model was trained with."
+                f"no token can be added to an ELMo's `vocab`, found {shorten(unknown)}: its ids are characters, or "
+                "the words that the model was trained with."
             )
         return super()._add_tokens(new_tokens, special_tokens)
 

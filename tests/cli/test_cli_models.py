@@ -74,7 +74,7 @@ def test_a_folder_of_the_same_name_is_meant_where_there_is_one(
 
 def test_python_refuses_what_is_no_elmo_in_the_same_words(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 768}')
-    with pytest.raises(ValueError, match=r"holds a model of type 'bert'; this is no ELMo\.$"):
+    with pytest.raises(ValueError, match=r"holds a model of `model_type` 'bert'; this is no ELMo\.$"):
         load_complete(tmp_path)
     with pytest.raises(ValueError, match=r"is not converted yet: it holds weights.hdf5\. Run `elmo-hf convert "):
         tfhub.Module(BASE)
@@ -126,7 +126,7 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
         "mixes                       1 scalar, saved",
         "softmax                     10,000 words, sampled in training; its words are known",
         "tokenizer                   splits raw text as in the Penn Treebank; words of up to 48 bytes of UTF-8",
-        "source                      not said",
+        "source                      thirty English books of 1599 to 1914, in the public domain",
         "licence                     apache-2.0",
         "language                    en",
         "can                         embed; export; score; pretrain --model tiny",

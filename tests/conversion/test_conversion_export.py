@@ -92,11 +92,19 @@ def make_bert(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [make_empty_folder, make_allennlp_folder, make_bert], ids=["empty folder", "AllenNLP's files", "BERT"]
+    ("make", "message"),
+    [
+        (make_empty_folder, "source cannot be loaded as an ELMo model: "),
+        (make_allennlp_folder, "source is not converted yet: it holds weights.hdf5. Run `elmo-hf convert "),
+        (make_bert, "source holds a model of `model_type` 'bert'; this is no ELMo."),
+    ],
+    ids=["empty folder", "AllenNLP's files", "BERT"],
 )
-def test_a_source_that_is_no_elmo_cannot_be_exported(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_source_that_is_no_elmo_cannot_be_exported(
+    make: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
     make(tmp_path / "source")
-    assert_export_refused(tmp_path / "source", tmp_path, "source cannot be loaded as an ELMo model: ")
+    assert_export_refused(tmp_path / "source", tmp_path, message)
 
 
 def test_a_source_that_is_not_there_cannot_be_exported(tmp_path: Path) -> None:

@@ -270,9 +270,13 @@ def test_parquet_rows_are_written_in_groups(
         (
             "vectors.csv",
             {},
-            "the output's suffix must be one of .hdf5, .safetensors, .npz, .parquet, found 'vectors.csv'.",
+            "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'vectors.csv'.",
         ),
-        ("vectors", {}, "the output's suffix must be one of .hdf5, .safetensors, .npz, .parquet, found 'vectors'."),
+        (
+            "vectors",
+            {},
+            "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'vectors'.",
+        ),
         (
             "vectors.npz",
             {"layers": "second"},

@@ -133,7 +133,7 @@ def embed(kind: str, model: Path, files: Files, known: dict[tuple[str, ...], np.
 
 def score(kind: str, model: Path, files: Files) -> None:
     """Runs `score`."""
-    call("score", model, f"{INPUT}/x.{kind}", "--per-word", "out.parquet")
+    call("score", model, f"{INPUT}/x.{kind}", "--words", "whitespace", "--per-word", "out.parquet")
     rows = pyarrow.parquet.read_table("out.parquet").to_pylist()
     found: dict[int, list[str]] = {}
     for row in rows:

@@ -35,6 +35,22 @@ def test_state_dict_keys_are_those_of_the_bilm_and_the_softmax() -> None:
     }
 
 
+@pytest.mark.parametrize("layer_mix", ["scalar", "linear"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_everything_that_learns_gets_a_gradient_and_the_mixes_do_not_learn(
+    make: Callable[..., ElmoForPreTraining], layer_mix: str, tmp_path: Path
+) -> None:
+    made = make(layer_mix=layer_mix)
+    made.save_pretrained(tmp_path / "model")
+    for model in (made, ElmoForPreTraining.from_pretrained(tmp_path / "model")):
+        model(**inputs_of(model, tmp_path, SENTENCES)).loss.backward()
+        assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
+        frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+        assert frozen == {f"elmo.{layer_mix}_mixes.{name}" for name, _ in model.elmo.mixes.named_parameters()}
+    mixes = ElmoModel.from_pretrained(tmp_path / "model").mixes
+    assert all(parameter.requires_grad for parameter in mixes.parameters())
+
+
 def encoder_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: inputs[name] for name in ("input_ids", "attention_mask")}
 

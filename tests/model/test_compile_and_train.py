@@ -27,8 +27,9 @@ def test_dropout_acts_on_representations_in_training_only(tiny_config: ElmoConfi
     tiny_config.num_output_representations = 2
     model = ElmoModel(tiny_config)
     inputs = random_inputs(tiny_config, [6, 6, 6])
-    evaluated, trained = model.eval()(**inputs), model.train()(**inputs)
-    assert_outputs_close(trained.last_hidden_state, evaluated.last_hidden_state)
+    evaluated = model.eval()(**inputs, output_hidden_states=True)
+    trained = model.train()(**inputs, output_hidden_states=True)
+    assert_outputs_close(trained.hidden_states, evaluated.hidden_states)
     masks = [representation == 0 for representation in trained.elmo_representations]
     assert not torch.equal(*masks)
     for mask, actual, expected in zip(masks, trained.elmo_representations, evaluated.elmo_representations, strict=True):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_lm import words_path
 from transformers import AutoTokenizer
 
 from elmo_hf import ElmoTokenizer
@@ -72,6 +73,8 @@ def test_a_name_that_is_nowhere_on_the_hub_is_an_error() -> None:
             {"added_tokens_decoder": {"x": {"content": "y"}}},
             "`added_tokens_decoder` must be an object of tokens by id,",
         ),
+        ({"do_lower_case": True}, "`do_lower_case` must be false, found True."),
+        ({"chat_template": [{"name": 3}]}, "`chat_template` must be text, or a list of named texts, found [{'name'"),
         ({"words_file": "/etc/passwd"}, "`words_file` must be left out, found '/etc/passwd'."),
         ({"fast_tokenizer_files": ["x"]}, "`fast_tokenizer_files` must be left out, found ['x']."),
         ({"self": 1}, "`self` must be left out, found 1."),
@@ -150,6 +153,32 @@ def test_an_argument_that_does_not_exist_is_refused_with_the_nearest(folder: Pat
             make(tokens_to_add=["x"])
         with pytest.raises(ValueError, match=r"the nearest name that exists is `word_splitter`\.$"):
             make(word_spliter="ptb")
+
+
+def test_arguments_of_other_tokenizers_are_taken_or_refused_as_theirs(folder: Path) -> None:
+    for make in (ElmoTokenizer, lambda **kwargs: ElmoTokenizer.from_pretrained(folder, **kwargs)):
+        assert make(do_lower_case=False).tokenize("The cat") == ["The", "cat"]
+        with pytest.raises(ValueError, match=r"^`do_lower_case=True` is not supported: an ELMo reads case; lower the"):
+            make(do_lower_case=True)
+        with pytest.raises(
+            AttributeError, match=r"^`add_special_tokens` conflicts with the method of that name: .* go to the call"
+        ):
+            make(add_special_tokens=False)
+
+
+def test_several_chat_templates_in_the_config_can_be_loaded(folder: Path) -> None:
+    tokenizer = ElmoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = {"default": "{{'a'}}", "other": "{{'b'}}"}
+    tokenizer.save_pretrained(folder, save_jinja_files=False)
+    assert ElmoTokenizer.from_pretrained(folder).chat_template == tokenizer.chat_template
+
+
+def test_init_kwargs_name_every_argument_and_folders_no_path(tmp_path: Path) -> None:
+    path = words_path(tmp_path)
+    tokenizer = ElmoTokenizer(words_file=path)
+    assert tokenizer.init_kwargs["words_file"] == path
+    tokenizer.save_pretrained(tmp_path / "saved")
+    assert "words_file" not in json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text(encoding="utf-8"))
 
 
 def test_fields_of_a_newer_version_in_a_saved_tokenizer_only_warn(folder: Path, warnings: list[str]) -> None:

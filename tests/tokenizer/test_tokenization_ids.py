@@ -146,7 +146,7 @@ def test_no_token_can_be_added(token_encoder: str, tmp_path: Path) -> None:
     vocabulary = {"vocab_file": str(tmp_path / "vocab.txt")} if token_encoder == "word_embedding" else {}
     tokenizer = ElmoTokenizer(token_encoder, **vocabulary)
     size = len(tokenizer)
-    message = "no token can be added to an ELMo, found ['[M]']: its ids are characters, or the words that the model was"
+    message = "no token can be added to an ELMo's `vocab`, found ['[M]']: its ids are characters, or the words that"
     for add in (
         lambda: tokenizer.add_tokens(["<S>", "[M]"]),
         lambda: tokenizer.add_special_tokens({"mask_token": "[M]"}),
