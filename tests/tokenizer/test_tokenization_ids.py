@@ -163,3 +163,9 @@ def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> N
         tokenizer.pad([])
     with pytest.raises(NotImplementedError, match="an ELMo tokenizer is not trained"):
         tokenizer.train_new_from_iterator(["text"], 300)
+
+
+def test_word_ids_and_names_map_back_and_forth(word_tokenizer: ElmoTokenizer) -> None:
+    ids = sorted(word_tokenizer.get_vocab().values())
+    assert word_tokenizer.convert_tokens_to_ids(word_tokenizer.convert_ids_to_tokens(ids)) == ids
+    assert word_tokenizer(["<pad>"], is_split_into_words=True)["input_ids"][1] == word_tokenizer.unk_token_id
