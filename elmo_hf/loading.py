@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from .language_model.pretraining import ElmoForPreTraining
 from .model.configuration_elmo import AUTO_MAP, ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .model.weight_files import read_header
 from .model_names import TINY_FOLDER, check_name, kind_of_model, model_folder, refuse_other_kinds
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
@@ -40,6 +41,8 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     try:
         model, loading = model_class.from_pretrained(source, output_loading_info=True, **kwargs)
     except SafetensorError as error:
+        for file in sorted(Path(source).glob("*.safetensors")):
+            read_header(str(file))  # names the damaged one
         raise ValueError(f"a .safetensors file of {source} is damaged: {error}.") from error
     except (OSError, RuntimeError, ValueError) as error:
         _refuse_other_kinds_on_the_hub(source)

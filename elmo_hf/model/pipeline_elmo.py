@@ -12,14 +12,11 @@ from transformers import FeatureExtractionPipeline, TextClassificationPipeline, 
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """Gives the ELMo vectors `(1, T, 2P)` of each text: the stock pipeline, under a name that a saved config can hold.
-
-    A folder whose config names one pipeline needs no task: `pipeline(model=folder, trust_remote_code=True)`.
-    """
+    """The stock pipeline, under a name that a saved config can hold: a folder that names one pipeline needs no task."""
 
 
 class ElmoTextClassificationPipeline(TextClassificationPipeline):
-    """Labels texts and text pairs: the stock pipeline, named like the one before."""
+    """The stock pipeline, named like the one before."""
 
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):

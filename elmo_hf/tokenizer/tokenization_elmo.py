@@ -388,8 +388,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """Maps one word or a list of words to their ids.
 
-        The name of a special token becomes its single id, because transformers looks up `pad_token_id` here; a list of
-        words stays a list of words for character ids.
+        The name of a special token becomes its single id, because transformers looks up `pad_token_id` here.
         """
         if tokens is None:
             return None
@@ -397,8 +396,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             if tokens in self.all_special_tokens:
                 return self._tokenizer.token_to_id(tokens)
             return self._codec.encode([tokens])[0].tolist()
-        ids = self._codec.encode(list(tokens)).tolist()
-        return ids if self._codec.id_shape else [i * (word != PADDING) for word, i in zip(tokens, ids, strict=True)]
+        if not self._codec.id_shape:
+            return [self.convert_tokens_to_ids(word) for word in tokens]
+        return self._codec.encode(list(tokens)).tolist()
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Maps one word's ids to the word, one text's ids to a list of words, and single ids to their names."""

@@ -162,7 +162,8 @@ def vocab(kind: str, model: Path, files: Files) -> None:
 
 def is_line(word: str) -> bool:
     """Whether a vocabulary file can hold the word."""
-    return word != "" and word.strip() == word and not set(word) & set("\r\n")
+    is_text = word == word.encode("utf-8", "replace").decode()
+    return is_text and word != "" and word.strip() == word and not set(word) & set("\r\n")
 
 
 def make(name: str, kind: str, work: Path) -> Target:
