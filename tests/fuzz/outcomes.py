@@ -1,9 +1,9 @@
 """What happened to one input, and whether an error is a clear one of ours.
 
-A clear error is a `ConversionError`, a `ValueError` or an `OSError` itself, not a subclass that a library's own error
-comes as, or what a command prints as `Error: ...`. Its text names one of the input's files, a field in backticks, or a
-tensor; it is one line, except that a list of faults may follow, indented; a terminal can show it. Where transformers
-reads a file before it calls anything of ours, its errors are its own business.
+A clear error is a `ConversionError`, a `ShapeError`, a `ValueError` or an `OSError` itself, not a subclass that a
+library's own error comes as, or what a command prints as `Error: ...`. Its text names one of the input's files, a field
+in backticks, or a tensor; it is one line, except that a list of faults may follow, indented; a terminal can show it.
+Where transformers reads a file before it calls anything of ours, its errors are its own business.
 """
 
 import re
@@ -13,9 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.model.weight_files import ShapeError
 
 REFUSED, EXACT, DEFECT, BROKEN = "refused", "exact", "defect", "broken"
-OURS = (ConversionError, ValueError, OSError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+OURS = (
+    ConversionError,
+    ShapeError,
+    ValueError,
+    OSError,
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+)
 MAX_LINE, MAX_TEXT = 1_500, 6_000
 MAX_SECONDS, MAX_BYTES = 20.0, 1 << 30
 ROOT = Path(__file__).parents[2]
