@@ -1,6 +1,7 @@
 """The Space of `examples/space`: its numbers, its drawings and, if Gradio is installed, its page through the API."""
 
 import re
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -241,3 +242,9 @@ def test_a_model_without_softmax_or_with_too_many_layers_is_told(
     monkeypatch.setattr(app, "MAX_LAYERS", 1)
     with pytest.raises(Exception, match="has 2 layers; this page shows up to 1"):
         app.read(name, "Yes.")
+
+
+def test_without_gradio_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(SystemExit, match=r"^Error: the demo needs gradio: pip install 'elmo-hf\[space\]' \(in a clone"):
+        runpy.run_path(str(SPACE / "app.py"))

@@ -4,6 +4,7 @@
 the default is `tiny`, which needs no network.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from html import escape
@@ -12,7 +13,11 @@ from typing import Any
 
 import computing
 import drawing
-import gradio as gr
+
+try:
+    import gradio as gr
+except ModuleNotFoundError:
+    sys.exit("Error: the demo needs gradio: pip install 'elmo-hf[space]' (in a clone, '.[space]').")
 
 TEXT = "They left the town at noon.\nHe turned to the left."
 EXAMPLES = [
