@@ -101,7 +101,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
         check_names(kwargs)
         vocabulary = pop_vocabulary(kwargs, is_needed=token_encoder != "char_cnn" or alphabet != "bytes")
-        for name, value, legal in (("token_encoder", token_encoder, TOKEN_ENCODERS), ("alphabet", alphabet, ALPHABETS)):
+        choices = {"token_encoder": TOKEN_ENCODERS, "alphabet": ALPHABETS, "add_boundaries": (True, False)}
+        for (name, legal), value in zip(choices.items(), (token_encoder, alphabet, add_boundaries), strict=True):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {shorten(value)}.")
         require_length(max_word_length)
