@@ -207,7 +207,7 @@ class ElmoConfig(PreTrainedConfig):
     def get_config_dict(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
         """Reads the fields of a `config.json`; raises OSError if there is none."""
         config, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
-        if not config:
+        if not config.keys() - {"_commit_hash"}:
             raise OSError(f"{pretrained_model_name_or_path} has no config.json with the fields of a model.")
         return config, kwargs
 
