@@ -53,4 +53,4 @@ def kind_of_model(config: Path) -> str | None:
 def refuse_other_kinds(name: str | Path, kind: str) -> None:
     """Raises ValueError if a `model_type` is not ELMo's."""
     if kind != "elmo":
-        raise ValueError(f"{name} holds a model of `model_type` {kind[:50]!r}; this is no ELMo.")
+        raise ValueError(f"{name} holds a model of `model_type` {kind[:50]!r}; this is not an ELMo.")

@@ -74,7 +74,7 @@ def test_a_folder_of_the_same_name_is_meant_where_there_is_one(
 
 def test_python_refuses_what_is_no_elmo_in_the_same_words(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 768}')
-    with pytest.raises(ValueError, match=r"holds a model of `model_type` 'bert'; this is no ELMo\.$"):
+    with pytest.raises(ValueError, match=r"holds a model of `model_type` 'bert'; this is not an ELMo\.$"):
         load_complete(tmp_path)
     with pytest.raises(ValueError, match=r"is not converted yet: it holds weights.hdf5\. Run `elmo-hf convert "):
         tfhub.Module(BASE)

@@ -85,8 +85,8 @@ REFUSALS: dict[str, tuple[int, str]] = {
         "a source is an address (https://...) or a Hub name (org/name), found 'here'.",
     ),
     "convert folder new --to allennlp --license mit": (2, "--to allennlp takes SOURCE and DEST and no other option."),
-    "convert --to allennlp bert new": (1, "bert holds a model of `model_type` 'bert'; this is no ELMo."),
-    "embed bert file.txt -o v.npz": (1, "bert holds a model of `model_type` 'bert'; this is no ELMo."),
+    "convert --to allennlp bert new": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
+    "embed bert file.txt -o v.npz": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
     "embed files file.txt -o v.npz": (
         1,
         "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW` first and give the folder "
@@ -96,14 +96,14 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "export files elmo.pt2": (1, "files is not converted yet: it holds weights.hdf5."),
     "verify files": (1, "files is not converted yet: it holds weights.hdf5."),
     "pretrain file.txt -o lm --model files": (1, "files is not converted yet: it holds weights.hdf5."),
-    "info bert": (1, "bert holds a model of `model_type` 'bert'; this is no ELMo."),
+    "info bert": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
     "info nowhere": (1, NO_MODEL),
     "card nowhere": (1, "there is no folder nowhere."),
     "card tiny": (
         1,
         "there is no folder tiny. `tiny` is in the package; save it first: tiny_model().save_pretrained('my-tiny').",
     ),
-    "card bert": (1, "bert holds a model of `model_type` 'bert'; this is no ELMo."),
+    "card bert": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
     "card files": (1, "files is not converted yet: it holds weights.hdf5."),
     "card folder --language English": (1, "a language is a code of ISO 639, such as en or eu, found 'English'."),
     "embed tiny file.txt": (2, "Missing option '--output' / '-o'."),

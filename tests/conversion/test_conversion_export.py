@@ -96,7 +96,7 @@ def make_bert(folder: Path) -> None:
     [
         (make_empty_folder, "source cannot be loaded as an ELMo model: "),
         (make_allennlp_folder, "source is not converted yet: it holds weights.hdf5. Run `elmo-hf convert "),
-        (make_bert, "source holds a model of `model_type` 'bert'; this is no ELMo."),
+        (make_bert, "source holds a model of `model_type` 'bert'; this is not an ELMo."),
     ],
     ids=["empty folder", "AllenNLP's files", "BERT"],
 )

@@ -239,7 +239,7 @@ def test_info_of_a_model_on_the_hub_downloads_no_weights_and_another_kind_is_nam
     *lines, weights = run_online(code, hub, tmp_path, tiny_folder, tmp_path / "hub").splitlines()
     assert weights == "[]", lines
     refusals = [line for line in lines if line.startswith("Error")]
-    assert refusals == ["Error: org/bert holds a model of `model_type` 'bert'; this is no ELMo."] * 2
+    assert refusals == ["Error: org/bert holds a model of `model_type` 'bert'; this is not an ELMo."] * 2
     count = next(index for index, line in enumerate(lines) if line.startswith("can ")) + 1
     there, here = lines[:count], lines[count : 2 * count]
     assert there[0].split() == ["model", "org/elmo"]
