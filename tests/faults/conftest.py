@@ -20,14 +20,17 @@ class Undisturbed(NamedTuple):
     largest: int
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _traced_once(inputs: Path) -> Iterator[None]:
-    """Traces the exported model here, once, and does not run the file: both take long and write nothing."""
+    """Traces the exported model here, once, and does not run the file: both take long and write nothing.
+
+    Not for longer than these tests: others of the same process export for themselves.
+    """
     program = export._program(export.NamedTensors(export.load_for_export(inputs / "model"), has_state=False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "_program", lambda module: program)
@@ -35,7 +38,7 @@ def _traced_once(inputs: Path) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def undisturbed(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Undisturbed]:
     results = {}
     for name, job in JOBS.items():
