@@ -65,7 +65,7 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
     suffix = Path(name.removesuffix(".gz")).suffix
     parse = PARSERS.get(suffix, _parse_text)
     try:
-        with gzip.open(path, "rb") if is_gzipped else path.open("rb") as file:
+        with path.open("rb") as content, gzip.open(content) if is_gzipped else content as file:
             for sentence in parse(_lines(file, path, encoding), path):
                 yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

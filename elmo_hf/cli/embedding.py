@@ -3,11 +3,22 @@
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ..embedding.arguments import BATCH_WORDS, check_paths, check_suffix
+from ..embedding.arguments import (
+    BATCH_WORDS,
+    check_dtype,
+    check_kept,
+    check_one_file,
+    check_paths,
+    check_words,
+    is_folder,
+    refuse_inside,
+)
+from ..embedding.inputs import Documents
+from ..embedding.stores import Folder
 from ..model_names import check_name
 from ..sentences import check_encoding
 from .arguments import Encoding, Model
@@ -29,19 +40,52 @@ class Dtype(str, Enum):
 
     float32 = "float32"
     float16 = "float16"
+    bfloat16 = "bfloat16"
+    int8 = "int8"
+
+
+class Format(str, Enum):
+    """What `embed` writes into a folder."""
+
+    parquet = "parquet"
+    safetensors = "safetensors"
+    npz = "npz"
+    hdf5 = "hdf5"
 
 
 @when_stopped("Stopped. The same command goes on from the last window that was finished.")
 def embed(
     model: Model,
-    source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Text, .jsonl or .conllu, plain or .gz; or - for standard input.")
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Text, .jsonl or .conllu, plain or .gz: files, patterns, folders, also in stores (s3://...); or - for "
+            "standard input.",
+        ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT", help="A new .hdf5, .h5, .safetensors, .parquet or .npz.")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="A new .hdf5, .h5, .safetensors, .parquet or .npz; or a folder (DIR/, s3://...) for shards.",
+        ),
     ],
     layers: Annotated[Layers, typer.Option(help="What to keep of a sentence.")] = Layers.all,
     dtype: Annotated[Dtype, typer.Option(help="Type of the numbers written.")] = Dtype.float32,
+    words: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Keep only these words: a file, one a line, or a regular expression."),
+    ] = None,
+    shard_format: Annotated[
+        Format | None, typer.Option("--format", help="Of the shards in a folder; default: parquet.")
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="INPUT is a dataset (a folder or a Hub name) with this column.")
+    ] = None,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Split of the dataset.")] = "train",
     split_into_words: Annotated[
         bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
     ] = False,
@@ -51,24 +95,38 @@ def embed(
     ] = BATCH_WORDS,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
 ) -> None:
-    """Embed every sentence of INPUT, one a line, into one file.
+    """Embed every sentence of INPUT, one a line, into one file, or into a folder of shards.
 
     The n-th line (of CoNLL-U, sentence) is entry n, from 0, blank lines included. Give the same command again to
     continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
-    processes share the work; machines must share a file system.
+    processes share the work; machines must share a file system, or a store.
     """
-    stream = sys.stdin.buffer if source == "-" else None
+    chosen_format = (shard_format or Format.parquet).value
+    stream = sys.stdin.buffer if sources == ["-"] else None
+    documents = None
     try:
-        check_suffix(output)
-        check_paths(None if stream else Path(source), output)
+        check_kept(layers.value, words is not None)
+        if words is not None:
+            check_words(words)
+        if is_folder(output):
+            check_dtype(f".{chosen_format}", dtype.value)
+            refuse_inside(output, sources)
+            Folder(output).refuse_foreign()
+            documents = Documents.find(sources, split_into_words, encoding, column, split, stream)
+        else:
+            check_one_file(output, sources, shard_format and shard_format.value, column)
+            check_dtype(Path(output).suffix.lower(), dtype.value)
+            check_paths(None if stream else Path(sources[0]), Path(output))
         check_name(model)
         check_encoding(encoding)
-    except (ValueError, OSError) as error:
+    except (ImportError, ValueError, OSError) as error:
         fail(error)
     import torch
 
+    from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.embed import embed_file
     from elmo_hf.embedding.processes import Processes
+    from elmo_hf.embedding.shards import embed_documents
     from elmo_hf.loading import load_complete, load_tokenizer
 
     try:
@@ -78,19 +136,18 @@ def embed(
     except (AssertionError, ImportError, RuntimeError, ValueError) as error:
         fail(error)
     try:
-        count = embed_file(
-            load_complete(model).to(place),
-            load_tokenizer(model),
-            stream or Path(source),
-            output,
-            layers=layers.value,
-            dtype=dtype.value,
-            split_into_words=split_into_words,
-            encoding=encoding,
-            batch_words=batch_words,
-            show_progress=True,
-            processes=processes,
-        )
+        loaded = load_complete(model).to(place), load_tokenizer(model)
+        how: dict[str, Any] = {
+            "layers": layers.value,
+            "dtype": dtype.value,
+            "words": None if words is None else ChosenWords(words),
+        }
+        how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
+        if documents is not None:
+            count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)
+        else:
+            how |= {"split_into_words": split_into_words, "encoding": encoding}
+            count = embed_file(*loaded, stream or Path(sources[0]), Path(output), **how)
     except (ValueError, OSError) as error:
         fail(error)
     if processes.is_first:

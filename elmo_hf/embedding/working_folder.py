@@ -2,7 +2,7 @@
 
     job.json              what the run computes: model, tokenizer, input, settings
     chunk-00000000.bin    the numbers of one window of sentences, in the order in which they were computed
-    chunk-00000000.json   where each sentence's numbers start, their shape and type; digest of job and sentences
+    chunk-00000000.json   where each array of each sentence starts, its shape and type; digest of job and sentences
 
 A power cut can leave a file whose content never reached the disk, and an input can change while it is read. So a file
 gets its name after its content is on the disk, and every chunk carries checksums of its two files and the digest of
@@ -13,7 +13,6 @@ memory does not grow with the corpus.
 import hashlib
 import json
 import logging
-import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,6 +34,18 @@ def digest_of(sentences: Iterable[str | list[str]]) -> str:
     for sentence in sentences:
         digest.update(json.dumps(sentence).encode() + b"\n")
     return digest.hexdigest()
+
+
+def digest_with_job(job: dict[str, Any], digest: str) -> str:
+    """The SHA-256, in hexadecimal, of a job and the digest of a window."""
+    return hashlib.sha256((json.dumps(job) + digest).encode()).hexdigest()
+
+
+def differing(job: dict[str, Any], recorded: dict[str, Any]) -> str:
+    """What of a job is another one in a record, for a message; empty if nothing is."""
+    keys = [key for key in job if recorded.get(key) != job[key]]
+    # Another way of splitting makes other sentences of the same input.
+    return " and ".join(keys[:-1] if keys[:-1] and keys[-1] == "input" else keys)
 
 
 class WorkingFolder:
@@ -62,10 +73,8 @@ class WorkingFolder:
             file.unlink()
         path, job = self.path / "job.json", self._job | {"input": digest_of(digests)}
         recorded = _read_sealed(path) or job
-        differing = [key for key in job if recorded.get(key) != job[key]]
-        if differing:
-            # Another way of splitting makes other sentences of the same input.
-            other = " and ".join(differing[:-1] if differing[:-1] and differing[-1] == "input" else differing)
+        other = differing(job, recorded)
+        if other:
             raise ValueError(
                 f"{self.path} was left by an interrupted run with another {other}; delete that folder to start anew."
             )
@@ -76,33 +85,36 @@ class WorkingFolder:
         """Whether this process sees the folder of the job."""
         return (self.path / "job.json").exists()
 
-    def write(self, index: int, digest: str, vectors: Iterable[tuple[int, np.ndarray]]) -> None:
+    def write(self, index: int, digest: str, vectors: Iterable[tuple[int, dict[str, np.ndarray]]]) -> None:
         """Writes the vectors of a window, all or nothing; keeps none in memory.
 
         Args:
             index: of the window.
             digest: of the window.
-            vectors: index and vectors of each sentence, in any order, of one dtype.
+            vectors: index and arrays of each sentence, in any order.
         """
-        dtype, places, start, checksum = "float32", {}, 0, google_crc32c.Checksum()
+        places: dict[int, dict[str, tuple]] = {}
+        start, checksum = 0, google_crc32c.Checksum()
         numbers, facts = self._files(index)
         new = _new(numbers)
         try:
             with new.open("wb") as file:
-                for sentence, array in vectors:
-                    content = array.tobytes()
-                    file.write(content)
-                    checksum.update(content)
-                    dtype, places[sentence] = str(array.dtype), (start, array.shape)
-                    start += array.size
+                for sentence, arrays in vectors:
+                    places[sentence] = {}
+                    for name, array in arrays.items():
+                        content = array.tobytes()
+                        file.write(content)
+                        checksum.update(content)
+                        places[sentence][name] = (start, str(array.dtype), array.shape)
+                        start += len(content)
             publish(new, numbers)
         finally:
             new.unlink(missing_ok=True)
-        of, crc = self._job_and(digest), checksum.hexdigest().decode()
-        _write_sealed(facts, {"of": of, "numbers": crc, "dtype": dtype, "places": places})
+        of, crc = digest_with_job(self._job, digest), checksum.hexdigest().decode()
+        _write_sealed(facts, {"of": of, "numbers": crc, "places": places})
 
-    def read(self, index: int, digest: str) -> Iterator[tuple[int, np.ndarray]]:
-        """Gives index and vectors of a window's sentences, in order.
+    def read(self, index: int, digest: str) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        """Gives index and arrays of a window's sentences, in order.
 
         Raises:
             ValueError: if the chunk is damaged.
@@ -113,9 +125,9 @@ class WorkingFolder:
         facts = _read_sealed(self._files(index)[1])
         assert facts is not None
         # An empty file cannot be mapped.
-        numbers = np.memmap(file, facts["dtype"], mode="r") if file.stat().st_size else np.empty(0, facts["dtype"])
-        for sentence, (start, shape) in sorted((int(sentence), place) for sentence, place in facts["places"].items()):
-            yield sentence, np.asarray(numbers[start : start + math.prod(shape)]).reshape(shape)
+        content = np.memmap(file, np.uint8, mode="c") if file.stat().st_size else np.empty(0, np.uint8)
+        for sentence, places in sorted((int(sentence), places) for sentence, places in facts["places"].items()):
+            yield sentence, {name: _array(content, *place) for name, place in places.items()}
 
     def _is_whole(self, index: int, digest: str) -> bool:
         """Whether a window's chunk is there and right; says so if it is there and wrong."""
@@ -125,43 +137,53 @@ class WorkingFolder:
         facts = _read_sealed(facts_file)
         if (
             facts
-            and facts.get("of") == self._job_and(digest)
+            and facts.get("of") == digest_with_job(self._job, digest)
             and numbers.is_file()
-            and facts["numbers"] == _checksum(numbers)
+            and facts["numbers"] == checksum_of(numbers)
         ):
             return True
         logger.warning("%s is damaged, or not of this input; it is computed again.", numbers)
         return False
 
-    def _job_and(self, digest: str) -> str:
-        return hashlib.sha256((json.dumps(self._job) + digest).encode()).hexdigest()
-
     def _files(self, index: int) -> tuple[Path, Path]:
         return self.path / f"chunk-{index:08d}.bin", self.path / f"chunk-{index:08d}.json"
 
 
+def seal(value: dict[str, Any]) -> bytes:
+    """A JSON object, and above it a line with its checksum."""
+    content = json.dumps(value).encode()
+    return b"%08x\n" % google_crc32c.value(content) + content
+
+
+def unseal(sealed: bytes) -> dict[str, Any] | None:
+    """The object that `seal` took; None if it is damaged."""
+    checksum, _, content = sealed.partition(b"\n")
+    return json.loads(content) if checksum == b"%08x" % google_crc32c.value(content) else None
+
+
 def _write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """Writes a JSON object, and above it a line with its checksum."""
-    content, new = json.dumps(value).encode(), _new(path)
-    new.write_bytes(b"%08x\n" % google_crc32c.value(content) + content)
+    new = _new(path)
+    new.write_bytes(seal(value))
     publish(new, path)
 
 
 def _read_sealed(path: Path) -> dict[str, Any] | None:
     """The object that `_write_sealed` wrote; None if the file is missing or damaged."""
-    if not path.is_file():
-        return None
-    checksum, _, content = path.read_bytes().partition(b"\n")
-    return json.loads(content) if checksum == b"%08x" % google_crc32c.value(content) else None
+    return unseal(path.read_bytes()) if path.is_file() else None
 
 
-def _checksum(path: Path) -> str:
+def checksum_of(path: Path) -> str:
     """The CRC-32C of a file in hexadecimal."""
     checksum = google_crc32c.Checksum()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             checksum.update(block)
     return checksum.hexdigest().decode()
+
+
+def _array(content: np.ndarray, start: int, dtype: str, shape: list[int]) -> np.ndarray:
+    """An array of a chunk, read through the page cache when it is used."""
+    return np.ndarray(shape, dtype, np.asarray(content), start)
 
 
 def _new(path: Path) -> Path:

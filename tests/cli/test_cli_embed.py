@@ -12,11 +12,11 @@ from safetensors.numpy import load_file, save_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.arguments import Splitter
-from elmo_hf.cli.embedding import Dtype, Layers
+from elmo_hf.cli.embedding import Dtype, Format, Layers
 from elmo_hf.cli.embedding import embed as embed_command
-from elmo_hf.embedding.arguments import SUFFIXES
-from elmo_hf.embedding.embed import BATCH_WORDS, DTYPES, LAYERS
+from elmo_hf.embedding.arguments import BATCH_WORDS, DTYPES, FORMATS, SUFFIXES
 from elmo_hf.embedding.vector_files import WRITERS
+from elmo_hf.embedding.window_vectors import LAYERS
 from elmo_hf.tokenizer.word_splitter import WORD_SPLITTERS
 
 
@@ -95,7 +95,7 @@ def test_embed_takes_its_other_options(tiny_folder: Path, corpus: Path, tmp_path
     ("options", "text"),
     [
         (("--layers", "second"), "Invalid value for '--layers'"),
-        (("--dtype", "int8"), "Invalid value for '--dtype'"),
+        (("--dtype", "int4"), "Invalid value for '--dtype'"),
         (("--batch-words", 0), "Invalid value for '--batch-words'"),
     ],
     ids=["layers", "dtype", "batch words"],
@@ -165,6 +165,8 @@ def test_embed_names_a_folder_that_is_not_there(corpus: Path, tmp_path: Path) ->
 def test_choices_of_the_command_line_are_those_of_the_package() -> None:
     assert [layer.value for layer in Layers] == list(LAYERS)
     assert [dtype.value for dtype in Dtype] == list(DTYPES)
+    assert [each.value for each in Format] == list(FORMATS)
+    assert {f".{each}" for each in FORMATS} <= {*WRITERS}
     assert {splitter.value for splitter in Splitter} == {*WORD_SPLITTERS}
     assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
     assert list(SUFFIXES) == list(WRITERS)

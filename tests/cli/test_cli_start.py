@@ -42,7 +42,7 @@ print(json.dumps(results))
 HELP = {
     "": "Commands:",
     "convert": "Usage: elmo-hf convert [SOURCE] DEST [OPTIONS]",
-    "embed": "Usage: elmo-hf embed MODEL INPUT -o OUT [OPTIONS]",
+    "embed": "Usage: elmo-hf embed MODEL INPUT... -o OUT [OPTIONS]",
     "export": "Usage: elmo-hf export MODEL OUT [OPTIONS]",
     "push": "Usage: elmo-hf push FOLDER ORG/NAME [OPTIONS]",
     "verify": "Usage: elmo-hf verify MODEL [OPTIONS]",

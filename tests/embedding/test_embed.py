@@ -282,7 +282,7 @@ def test_parquet_rows_are_written_in_groups(
             {"layers": "second"},
             "`layers` must be one of all, top, mix, average, pooled, found 'second'.",
         ),
-        ("vectors.npz", {"dtype": "int8"}, "`dtype` must be one of float32, float16, found 'int8'."),
+        ("vectors.npz", {"dtype": "int4"}, "`dtype` must be one of float32, float16, bfloat16, int8, found 'int4'."),
         ("vectors.npz", {"batch_words": 0}, "`batch_words` must be at least 1, found 0."),
     ],
     ids=["csv", "no suffix", "layers", "dtype", "batch words"],

@@ -99,7 +99,7 @@ def test_a_run_that_the_model_interrupts_goes_on(
 ) -> None:
     monkeypatch.setattr(embed, "WINDOW_CHARACTERS", 1)
     with monkeypatch.context() as patch:
-        fail_at_call(patch, embed, "_embed_window", 4)
+        fail_at_call(patch, embed, "embed_window", 4)
         with pytest.raises(Interrupt):
             embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "vectors.hdf5")
     counts = count_rows(mixed_model, monkeypatch)

@@ -38,7 +38,7 @@ def die_at_second_window(embed_window: Any) -> Any:
 def killed(folder: Path) -> None:
     """The second process dies at its second window."""
     embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
-    embed._embed_window = die_at_second_window(embed._embed_window)
+    embed.embed_window = die_at_second_window(embed.embed_window)
     run(folder / "model", folder / "corpus.txt", "-o", folder / "killed.hdf5")
 
 

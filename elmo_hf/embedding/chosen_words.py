@@ -1,0 +1,43 @@
+"""The words whose vectors are kept: those of a list, or those that a regular expression matches as a whole."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .arguments import check_words
+
+
+class ChosenWords:
+    """Words as the model's tokenizer gives them; capitals count."""
+
+    def __init__(self, source: str) -> None:
+        """Reads a file with a word on each line, or takes a regular expression.
+
+        Raises:
+            ValueError: if `check_words` refuses the source, or the file has no words or is not UTF-8.
+        """
+        check_words(source)
+        self._pattern: re.Pattern[str] | None = None
+        self._known: dict[str, bool] = {}
+        if Path(source).is_file():
+            try:
+                lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{source} must be a list of words in UTF-8: {error}.") from error
+            self._known = dict.fromkeys((line.strip() for line in lines if line.strip()), True)
+            if not self._known:
+                raise ValueError(f"{source} must be a list of words, one a line; it has none.")
+            content = "\n".join(sorted(self._known))
+        else:
+            self._pattern, content = re.compile(source), f"/{source}/"
+        self.digest = hashlib.sha256(content.encode()).hexdigest()
+
+    def positions(self, words: Sequence[str]) -> np.ndarray:
+        """The places of the chosen ones among a sentence's words, from 0."""
+        return np.array([place for place, word in enumerate(words) if self._is_chosen(word)], dtype=np.int32)
+
+    def _is_chosen(self, word: str) -> bool:
+        return word in self._known if self._pattern is None else self._pattern.fullmatch(word) is not None

@@ -1,0 +1,201 @@
+"""The vectors of a window of sentences: which are kept, as which numbers.
+
+In a window each distinct word goes through the tokenizer and the token encoder once, and the sentences are sorted by
+length into batches, so that there is little padding.
+
+Vectors kept of a sentence, without its boundaries (L layers, n words, P projection):
+
+    all      (L+1, n, 2P)   every layer; the first is the token vector twice
+    top      (n, 2P)        the top layer
+    mix      (n, 2P)        the first scalar mix
+    average  (n, 2P)        the plain mean of all layers
+    pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
+
+A sentence's vectors are arrays by name: `vectors`; with int8, `scales` of the same shape without its last axis, a
+vector being numbers times scale; with chosen words, `positions` (n,), the places of these words in the sentence.
+
+Glossary: B sentences of a batch, T positions of its longest one, boundaries included; V distinct words of a window.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from ..batches import batches_by_length
+from ..files import sha256_of_model
+from ..model.modeling_elmo import ElmoModel
+from ..sentences import Sentence
+from ..tokenizer.text_to_words import to_words
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .arguments import BATCH_WORDS, DTYPES, check_dtype, check_kept
+from .chosen_words import ChosenWords
+
+Kept = dict[str, np.ndarray]
+
+# From the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries, to the tensors kept.
+LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
+    "all": lambda model, layers, mask, is_text: layers,
+    "top": lambda model, layers, mask, is_text: layers[-1:],
+    "mix": lambda model, layers, mask, is_text: [model.mix(layers, mask)[0]],
+    "average": lambda model, layers, mask, is_text: [sum(layers[1:], layers[0]) / len(layers)],
+    "pooled": lambda model, layers, mask, is_text: [model.pool(model.mix(layers, mask)[0], is_text)],
+}
+
+
+class Wanted(NamedTuple):
+    """What is kept of a sentence.
+
+    Attributes:
+        layers: a key of `LAYERS`.
+        dtype: of the numbers, one of `DTYPES`; the model computes in its own.
+        words: those whose vectors are kept; None keeps all.
+    """
+
+    layers: str = "all"
+    dtype: str = "float32"
+    words: ChosenWords | None = None
+
+    def check(self, suffix: str, batch_words: int) -> None:
+        """Checks what is asked for.
+
+        Args:
+            suffix: of the files.
+            batch_words: as in `embed_window`.
+
+        Raises:
+            ValueError: if an argument is illegal, or the files cannot hold it.
+        """
+        for name, value, known in (("layers", self.layers, LAYERS), ("dtype", self.dtype, DTYPES)):
+            if value not in known:
+                raise ValueError(f"`{name}` must be one of {', '.join(known)}, found {value!r}.")
+        check_dtype(suffix, self.dtype)
+        check_kept(self.layers, self.words is not None)
+        if batch_words < 1:
+            raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
+
+    def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
+        """What the vectors depend on, but for the text."""
+        facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
+        facts |= {"tokenizer": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()}
+        return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
+
+    @property
+    def arrays_per_sentence(self) -> int:
+        """Vectors, and perhaps scales and positions."""
+        return 1 + (self.dtype == "int8") + (self.words is not None)
+
+    def bytes_per_word(self, model: ElmoModel) -> int:
+        """The size of one word's vectors, `pooled` counted as one vector a word."""
+        num_vectors = model.config.num_hidden_layers + 1 if self.layers == "all" else 1
+        return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
+
+    def of(self, tensors: list[Tensor], places: Sequence[slice | np.ndarray]) -> Iterator[Kept]:
+        """The arrays of each sentence of a batch.
+
+        Args:
+            tensors: `(B, T, 2P)`, or `(B, 2P)`: of each layer kept.
+            places: which positions of each sentence are kept.
+        """
+        columns = {"vectors": tensors}
+        if self.dtype == "int8":
+            columns["scales"] = [_scales(tensor) for tensor in tensors]
+            tensors = [tensor / scales.unsqueeze(-1) for tensor, scales in zip(tensors, columns["scales"], strict=True)]
+            columns["vectors"] = [tensor.nan_to_num(0).round() for tensor in tensors]
+        columns["vectors"] = [tensor.to(getattr(torch, self.dtype)) for tensor in columns["vectors"]]
+        arrays = {name: [_to_numpy(tensor) for tensor in each] for name, each in columns.items()}
+        for row, place in enumerate(places):
+            yield {name: self._cut([array[row] for array in each], place) for name, each in arrays.items()}
+
+    def _cut(self, layers: list[np.ndarray], place: slice | np.ndarray) -> np.ndarray:
+        if self.layers == "pooled":
+            return np.asarray(layers[0])
+        return np.stack([layer[place] for layer in layers]) if self.layers == "all" else layers[0][place]
+
+
+def embed_window(
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    sentences: Sequence[Sentence],
+    wanted: Wanted,
+    batch_words: int = BATCH_WORDS,
+    bar: tqdm | None = None,
+) -> Iterator[tuple[int, Kept]]:
+    """Gives the place in the window and the arrays of each sentence, the longest ones first.
+
+    Args:
+        model: in evaluation mode, on the device to run on.
+        tokenizer: the model's.
+        sentences: raw texts, or words.
+        wanted: what is kept. A sentence without a chosen word is not computed, and has arrays without positions.
+        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+        bar: counts sentences.
+    """
+    bar = tqdm(disable=True) if bar is None else bar
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    texts = [to_words(each, False, splitter).words if isinstance(each, str) else each for each in sentences]
+    chosen = None if wanted.words is None else [wanted.words.positions(text) for text in texts]
+    rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row])]
+    words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])
+    for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
+        batch = [rows[place] for place in batch]
+        tensors = _embed_batch(model, words, [texts[row] for row in batch], wanted.layers)
+        if chosen is None:
+            places = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
+            yield from zip(batch, wanted.of(tensors, places), strict=True)
+        else:
+            found = wanted.of(tensors, [chosen[row] + words.num_begins for row in batch])
+            yield from ((row, kept | {"positions": chosen[row]}) for row, kept in zip(batch, found, strict=True))
+        bar.update(len(batch))
+    if chosen is not None and len(rows) < len(texts):
+        nothing = [torch.zeros(1, 0, model.config.hidden_size)] * (model.config.num_hidden_layers + 1)
+        (kept,) = wanted.of(nothing, [slice(0)])
+        bar.update(len(texts) - len(rows))
+        yield from ((row, kept | {"positions": chosen[row]}) for row in range(len(texts)) if not len(chosen[row]))
+
+
+class _Words(NamedTuple):
+    """The V distinct words of a window, sorted, with the boundaries before and after them, if the model reads any."""
+
+    places: dict[str, int]  # of each word among all V (+ 2)
+    num_begins: int  # 1 with boundaries, else 0
+    vectors: Tensor  # (V + 2, P), of the token encoder
+    is_text: Tensor  # (V + 2), False on boundaries
+
+    @classmethod
+    @torch.inference_mode()
+    def of_texts(cls, model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> "_Words":
+        words = sorted({word for text in texts for word in text})
+        ids = tokenizer([words], is_split_into_words=True, return_tensors="pt")["input_ids"].to(model.device)
+        num_begins = tokenizer.num_special_tokens_to_add() // 2
+        places = {word: place for place, word in enumerate(words, num_begins)}
+        mask = torch.ones(ids.shape[:2], dtype=torch.bool, device=ids.device)
+        return cls(places, num_begins, model.embed_words(ids, mask)[0][0], ~model.boundaries(ids)[0])
+
+
+@torch.inference_mode()
+def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], layers: str) -> list[Tensor]:
+    """The tensors kept of a batch of texts."""
+    begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
+    rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
+    places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
+    mask = places >= 0
+    vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
+    return LAYERS[layers](model, model.bilm(vectors, mask)[0], mask, mask & words.is_text[places])
+
+
+def _scales(vectors: Tensor) -> Tensor:
+    """What a vector of int8, from -127 to 127, is multiplied by; 0 for a vector of zeros."""
+    return vectors.float().abs().amax(-1) / 127
+
+
+def _to_numpy(tensor: Tensor) -> np.ndarray:
+    """The numbers; those in bfloat16, a type that NumPy lacks, as their bits in uint16."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).cpu().numpy().view(np.uint16)
+    return tensor.cpu().numpy()
