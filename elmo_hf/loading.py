@@ -3,6 +3,7 @@
 `tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -59,6 +60,22 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
 def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
     return ElmoTokenizer.from_pretrained(model_folder(source), **kwargs)
+
+
+def load_shared(source: str | Path, device: str = "cpu") -> tuple[ElmoModel, ElmoTokenizer]:
+    """Loads a biLM and its tokenizer once a process, as long as they are the last ones that were asked for."""
+    return _loaded(str(source), device, version_of(source))
+
+
+def version_of(source: str | Path) -> tuple:
+    """Names and times of a folder's files: one that was written again is another model; empty for a Hub name."""
+    folder = Path(model_folder(source))
+    return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(source: str, device: str, version: tuple) -> tuple[ElmoModel, ElmoTokenizer]:
+    return load_complete(source).to(device), load_tokenizer(source)
 
 
 def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTokenizer]:

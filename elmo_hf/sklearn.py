@@ -6,7 +6,6 @@ It learns nothing, so `transform` works without `fit`. The model is no part of t
 needed, and all vectorizers of a process share the last one. So clones cost nothing, and a pickle holds only the name.
 """
 
-import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,7 @@ except ImportError as error:
     raise ImportError("this needs scikit-learn, not installed here: pip install 'elmo-hf[sklearn]'") from error
 
 from .batches import outputs_in_batches
-from .loading import load_complete
-from .model.modeling_elmo import ElmoModel
-from .model_names import model_folder
-from .tokenizer.tokenization_elmo import ElmoTokenizer
+from .loading import load_shared
 
 
 class ElmoVectorizer(TransformerMixin, BaseEstimator):
@@ -55,7 +51,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
             ValueError: if `X` is one string, or the model cannot be loaded.
         """
         _refuse_one_string(X)
-        self._load()
+        load_shared(self.model, self.device)
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:
@@ -71,7 +67,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
             ValueError: if `X` is one string, has several columns, or holds something else than strings.
         """
         texts = _texts(X)
-        model, tokenizer = self._load()
+        model, tokenizer = load_shared(self.model, self.device)
         vectors = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)
         words = [tokenizer.tokenize(text) for text in texts]
         for rows, outputs in outputs_in_batches(model, tokenizer, words, self.batch_words):
@@ -80,14 +76,8 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the columns, `elmo0`, `elmo1` and so on; `input_features` is ignored."""
-        size = self._load()[0].config.hidden_size
+        size = load_shared(self.model, self.device)[0].config.hidden_size
         return np.array([f"elmo{column}" for column in range(size)], dtype=object)
-
-    def _load(self) -> tuple[ElmoModel, ElmoTokenizer]:
-        folder = Path(model_folder(self.model))
-        # A folder that was written again is another model.
-        version = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
-        return _loaded(str(self.model), self.device, version)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -97,11 +87,6 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-@functools.lru_cache(maxsize=1)
-def _loaded(name: str, device: str, version: tuple) -> tuple[ElmoModel, ElmoTokenizer]:
-    return load_complete(name).to(device), ElmoTokenizer.from_pretrained(model_folder(name))
 
 
 def _refuse_one_string(texts: Any) -> None:

@@ -55,6 +55,8 @@ class Documents(NamedTuple):
             require("train", "datasets")
         if found.column is not None or found.stream is not None:
             return found
+        if "-" in sources:
+            raise ValueError("standard input (-) must be the only input.")
         names = [name for source in sources for name in find_files(source)]
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:

@@ -7,44 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import Tensor
+from interrupts import Interrupt, count_rows, fail_at_call
 from vectors import SENTENCES, assert_all_close, embed_alone, read_places, read_vectors
 
-from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed
 from elmo_hf.embedding.embed import embed_file
 from elmo_hf.embedding.working_folder import WorkingFolder
 
 FIRST_CHUNK = ["chunk-00000000.bin", "chunk-00000000.json", "job.json"]
-
-
-class Interrupt(Exception):
-    """Stands for a power cut."""
-
-
-def fail_at_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int) -> None:
-    """Makes `OWNER.NAME` fail at its call of this number, counted from 1."""
-    function, calls = getattr(owner, name), []
-
-    def failing(*args: Any) -> Any:
-        calls.append(args)
-        if len(calls) == number:
-            raise Interrupt
-        return function(*args)
-
-    monkeypatch.setattr(owner, name, failing)
-
-
-def count_rows(mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Records how many sentences each call of the biLM reads."""
-    forward, counts = mixed_model.bilm.forward, []
-
-    def counting(vectors: Tensor, *args: Any) -> tuple[list[Tensor], BiLMState]:
-        counts.append(len(vectors))
-        return forward(vectors, *args)
-
-    monkeypatch.setattr(mixed_model.bilm, "forward", counting)
-    return counts
 
 
 def assert_is_whole(path: Path, model: ElmoModel, tokenizer: ElmoTokenizer, layers: str) -> None:

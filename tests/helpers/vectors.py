@@ -50,8 +50,8 @@ def read_places(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8").partition("\n")[2])["places"]
 
 
-def read_vectors(path: Path) -> list[np.ndarray]:
-    """The vectors of every sentence by its index, which must run from 0; nested lists keep no shape where empty."""
+def read_vectors(path: Path, first: int = 0) -> list[np.ndarray]:
+    """The vectors of every sentence by its number, which must run from `first`; nested lists keep no shape if empty."""
     by_index: dict[str, Any] = {}
     if path.suffix == ".hdf5":
         with h5py.File(path, "r") as file:
@@ -68,8 +68,9 @@ def read_vectors(path: Path) -> list[np.ndarray]:
             number = number.value_type
         for row in table.to_pylist():
             by_index[str(row["index"])] = np.array(row["vectors"], dtype=number.to_pandas_dtype())
-    assert sorted(by_index, key=int) == [str(index) for index in range(len(by_index))]
-    return [by_index[str(index)] for index in range(len(by_index))]
+    names = [str(number) for number in range(first, first + len(by_index))]
+    assert sorted(by_index, key=int) == names
+    return [by_index[name] for name in names]
 
 
 def assert_all_close(found: list[np.ndarray], expected: list[np.ndarray], atol: float = ATOL) -> None:

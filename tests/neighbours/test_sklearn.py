@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 from sklearn.utils.validation import validate_data
 
-from elmo_hf.sklearn import ElmoVectorizer, _loaded
+from elmo_hf.loading import _loaded
+from elmo_hf.sklearn import ElmoVectorizer
 
 
 class NumbersAsTexts(ElmoVectorizer):

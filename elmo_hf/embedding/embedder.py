@@ -1,0 +1,79 @@
+"""Texts to vectors as a function of a batch, for engines that move the data: datasets, Ray Data, Spark, pandas.
+
+    ray.data.read_text("corpus/").map_batches(Embedder("elmo-small"), batch_size=1024).write_parquet("vectors/")
+
+A worker reads the model when it gets its first batch, and keeps it; what is sent to workers is only the model's name.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..loading import load_shared, version_of
+from ..sentences import sentence_of
+from .arguments import BATCH_WORDS
+from .chosen_words import ChosenWords
+from .window_vectors import Wanted, embed_window
+
+
+class Embedder:
+    """Adds a column of vectors to a batch of rows."""
+
+    def __init__(
+        self,
+        model: str = "tiny",
+        *,
+        column: str = "text",
+        layers: str = "mix",
+        dtype: str = "float32",
+        words: str | None = None,
+        batch_words: int = BATCH_WORDS,
+        device: str = "cpu",
+    ) -> None:
+        """Keeps the arguments; no model is loaded yet.
+
+        Args:
+            model: a folder that every worker sees, a Hub name, or `"tiny"`.
+            column: that of the texts: strings, or lists of words.
+            layers: what to keep, as of `elmo-hf embed --layers`.
+            dtype: `"float32"`, `"float16"` or `"int8"`.
+            words: keeps only some words, as `elmo-hf embed --words`.
+            batch_words: the most positions of a batch, padding included; a longer text is alone.
+            device: where the model runs, such as `"cuda"`.
+
+        Raises:
+            ValueError: if an argument is illegal.
+        """
+        self.model, self.column, self.batch_words, self.device = str(model), column, batch_words, device
+        self.wanted = Wanted(layers, dtype, None if words is None else ChosenWords(words))
+        self.wanted.check("NumPy", batch_words)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Embeds the texts of n rows; order and size of the batch change no more than the last bits.
+
+        Args:
+            batch: columns by name, each an array or a list.
+
+        Returns:
+            these columns and `vectors`: `(n, 2P)` for `pooled`, else a list of n arrays `(words, 2P)` or `(L+1, words,
+            2P)`; with int8 also `scales`, by which vectors are multiplied; with `words` also `positions`, the places of
+            these words in their texts.
+
+        Raises:
+            ValueError: if there is no such column, a value is no text, or the model cannot be loaded.
+        """
+        if self.column not in batch:
+            raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(batch))}.")
+        values = [each.tolist() if isinstance(each, np.ndarray) else each for each in batch[self.column]]
+        model, tokenizer = load_shared(self.model, self.device)
+        sentences = [sentence_of({"text": value}) for value in values]
+        arrays = dict(embed_window(model, tokenizer, sentences or [""], self.wanted, self.batch_words))
+        columns: dict[str, Any] = {name: [arrays[row][name] for row in range(len(arrays))] for name in arrays[0]}
+        if self.wanted.layers == "pooled":
+            columns = {name: np.array(column) for name, column in columns.items()}
+        return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The arguments, and which version of a folder they mean: `datasets` computes anew if that changes."""
+        return self.__dict__ | {"version": version_of(self.model)}
