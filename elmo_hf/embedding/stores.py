@@ -93,7 +93,7 @@ class Folder:
             with temporary_folder() as folder:
                 written = folder / PurePosixPath(name).name
                 yield written
-                with _reached(self.name):
+                with _reached(self.name, "written"):
                     store, root = _store(self.name)
                     store.put_file(str(written), f"{root}/{name}")
 
@@ -161,7 +161,7 @@ def _store(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _reached(url: str) -> Iterator[None]:
+def _reached(url: str, what: str = "reached") -> Iterator[None]:
     """Replaces what a store raises by one line.
 
     Raises:
@@ -172,4 +172,4 @@ def _reached(url: str) -> Iterator[None]:
     # Each store's library has errors of its own, such as botocore's, which are plain Exceptions.
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise ValueError(f"{url} cannot be reached: {reason}.") from error
+        raise ValueError(f"{url} cannot be {what}: {reason}.") from error

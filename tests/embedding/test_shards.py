@@ -31,6 +31,12 @@ def _small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 59)
 
 
+@pytest.fixture(scope="module")
+def mixed_model(tiny_folder: Path) -> ElmoModel:
+    """Loaded once, as no test here changes it."""
+    return ElmoModel.from_pretrained(tiny_folder)
+
+
 @pytest.fixture
 def run(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path) -> Callable[..., int]:
     """Embeds the corpus, or other documents, into the folder `out`, or another."""
@@ -54,8 +60,11 @@ def read_index(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "_index.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("options", [{}, {"layers": "pooled", "dtype": "float16"}], ids=["top", "pooled"])
+@pytest.mark.parametrize(
+    ("suffix", "options"),
+    [*((suffix, {}) for suffix in SUFFIXES), (".parquet", {"layers": "pooled", "dtype": "float16"})],
+    ids=[*SUFFIXES, "pooled"],
+)
 def test_shards_of_every_format_hold_the_numbers_of_the_single_file(
     suffix: str,
     options: dict[str, Any],
@@ -189,8 +198,18 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("damage", [flip, truncate, Path.unlink], ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("name", [SECOND, "_index/part-00001.json", "_job.json", "_index.jsonl"])
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (flip, SECOND),
+        (truncate, SECOND),
+        (Path.unlink, SECOND),
+        (flip, "_index/part-00001.json"),
+        (Path.unlink, "_index/part-00001.json"),
+        (truncate, "_job.json"),
+        (flip, "_index.jsonl"),
+    ],
+)
 def test_what_is_damaged_is_made_again(
     damage: Callable[[Path], Any],
     name: str,

@@ -1,0 +1,178 @@
+"""Documents and shards in stores: `memory://` here, and S3 where a server of its own can be had."""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import fsspec
+import pytest
+from interrupts import Interrupt, count_rows, fail_at_call
+from vectors import SENTENCES
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding import shards
+from elmo_hf.embedding.inputs import Documents
+from elmo_hf.embedding.shards import embed_documents
+from elmo_hf.embedding.stores import Folder
+
+TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
+
+
+@pytest.fixture(autouse=True)
+def _small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 59)
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    store = fsspec.filesystem("memory")
+    store.pipe("/in/a.txt", TEXT.encode())
+    yield store
+    store.store.clear()
+    store.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An S3 server on this machine, with a bucket."""
+    s3fs, server = pytest.importorskip("s3fs"), pytest.importorskip("moto.server")
+    thread = server.ThreadedMotoServer(port=0, verbose=False)
+    thread.start()
+    host, port = thread.get_host_and_port()
+    for name, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("DEFAULT_REGION", "us-east-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    s3fs.S3FileSystem.clear_instance_cache()
+    store = s3fs.S3FileSystem()
+    store.mkdir("bucket")
+    store.pipe("bucket/in/a.txt", TEXT.encode())
+    yield store
+    thread.stop()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def check_store(
+    root: str, store: Any, model: ElmoModel, tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run reads and writes in a store, is interrupted, goes on, and makes again what lost bytes."""
+
+    def run() -> int:
+        return embed_documents(model, tokenizer, Documents.find([f"{root}/in/"]), f"{root}/out/", layers="top")
+
+    with monkeypatch.context() as patch:
+        fail_at_call(patch, shards, "embed_window", 3)
+        with pytest.raises(Interrupt):
+            run()
+    names = [
+        "_index/part-00000.json",
+        "_index/part-00001.json",
+        "_job.json",
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    assert sorted(Folder(f"{root}/out").sizes()) == names
+    counts = count_rows(model, monkeypatch)
+    assert run() == len(SENTENCES)
+    assert sum(counts) == 1
+    second = f"{root}/out/part-00001.parquet"
+    whole = store.cat_file(second)
+    store.pipe(second, whole[:-1])
+    run()
+    assert sum(counts) == 3
+    assert store.cat_file(second) == whole
+    lines = [json.loads(line) for line in store.cat_file(f"{root}/out/_index.jsonl").splitlines()]
+    assert [(line["shard"][:10], line["document"], line["index"], line["rows"]) for line in lines] == [
+        ("part-00000", lines[0]["document"], 0, 3),
+        ("part-00001", lines[0]["document"], 3, 2),
+        ("part-00002", lines[0]["document"], 5, 1),
+    ]
+    assert re.fullmatch(rf"{root}/+in/a\.txt", lines[0]["document"])
+
+
+def test_memory_is_read_written_and_resumed(
+    memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_store("memory:/", memory, mixed_model, tiny_tokenizer, monkeypatch)
+
+
+def test_s3_is_read_written_and_resumed_and_libraries_read_the_shards(
+    bucket: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    check_store("s3://bucket", bucket, mixed_model, tiny_tokenizer, monkeypatch)
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    datasets = pytest.importorskip("datasets")
+    assert pandas.read_parquet("s3://bucket/out/")["sentence"].tolist() == SENTENCES
+    files = sorted(f"s3://{name}" for name in bucket.glob("bucket/out/*.parquet"))
+    frames = [polars.read_parquet(bucket.cat_file(file)) for file in files]
+    assert polars.concat(frames)["sentence"].to_list() == SENTENCES
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)  # or `datasets` asks no store
+    dataset = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path))
+    assert dataset["sentence"][:] == SENTENCES
+
+
+def test_s3_without_a_bucket_is_refused(bucket: Any) -> None:
+    with pytest.raises(FileNotFoundError, match=r"^there is no file s3://bucket/none\.txt\.$"):
+        Documents.find(["s3://bucket/none.txt"])
+    message = "^s3://nobucket/out cannot be written: The specified bucket does not exist"
+    with pytest.raises(ValueError, match=message), Folder("s3://nobucket/out").new("part") as path:
+        path.touch()
+
+
+def test_patterns_and_folders_of_a_store_are_found(memory: Any) -> None:
+    for name in ("/in/b.txt", "/in/deep/c.txt", "/in/_index/d.txt", "/in/.e.txt"):
+        memory.pipe(name, b"Yes\n")
+    assert [name[-5:] for name in Documents.find(["memory://in/"]).names] == ["a.txt", "b.txt", "c.txt"]
+    assert [name[-5:] for name in Documents.find(["memory://in/*.txt"]).names] == ["e.txt", "a.txt", "b.txt"]
+    assert Documents.find(["memory://in/a.txt"]).names == ["memory://in/a.txt"]
+    for name, message in (
+        ("in/*.gz", "memory://in/*.gz matches no file."),
+        ("none", "there is no file memory://none."),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match=f"^{re.escape(message)}$"):
+            Documents.find([f"memory://{name}"])
+
+
+def test_a_stored_file_is_read_as_its_name_says(memory: Any, tmp_path: Any) -> None:
+    memory.pipe("/in/z.jsonl.gz", gzip.compress(b'["a", "b"]\n17\n'))
+    sentences = Documents.find(["memory://in/z.jsonl.gz"]).read()
+    assert next(sentences)[1] == ["a", "b"]
+    with pytest.raises(ValueError, match=r"^memory://in/z\.jsonl\.gz, line 2: must be a string"):
+        next(sentences)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("nosuch://bucket/vectors", "Protocol not known: nosuch."),
+        pytest.param(
+            "s3://bucket/vectors",
+            "Install s3fs to access S3.",
+            marks=pytest.mark.skipif(find_spec("s3fs") is not None, reason="s3fs is installed"),
+        ),
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_named(url: str, reason: str) -> None:
+    for reach in (Folder(url).refuse_foreign, lambda: Documents.find([url])):
+        with pytest.raises(ValueError, match=f"^{url} cannot be reached: {re.escape(reason)}$"):
+            reach()
+
+
+def test_a_store_that_refuses_to_write_is_named_before_the_work(
+    memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise PermissionError("Access Denied")
+
+    counts = count_rows(mixed_model, monkeypatch)
+    monkeypatch.setattr(type(memory), "put_file", refuse)
+    with pytest.raises(ValueError, match=r"^memory://out cannot be written: Access Denied\.$"):
+        embed_documents(mixed_model, tiny_tokenizer, Documents.find(["memory://in/a.txt"]), "memory://out/")
+    assert (counts, Folder("memory://out").sizes()) == ([], {})
+
+
+def test_a_folder_of_other_files_in_a_store_is_left_alone(memory: Any) -> None:
+    with pytest.raises(FileExistsError, match=r"^memory://in holds other files, such as a\.txt; give a new folder\.$"):
+        Folder("memory://in/").refuse_foreign()
