@@ -57,7 +57,9 @@ def check_one_file(output: str, sources: list[str], shard_format: str | None, co
 
 
 def check_dtype(suffix: str, dtype: str) -> None:
-    """Raises ValueError if a format has no numbers of a type."""
+    """Raises ValueError if files of a suffix, or NumPy's arrays if that is empty, have no numbers of a type."""
+    if dtype == "bfloat16" and not suffix:
+        raise ValueError("NumPy arrays hold no bfloat16; choose float16.")
     if dtype == "bfloat16" and suffix != ".safetensors":
         raise ValueError(f"{suffix} files hold no bfloat16; choose float16, or safetensors.")
 

@@ -47,7 +47,7 @@ class Embedder:
         """
         self.model, self.column, self.batch_words, self.device = str(model), column, batch_words, device
         self.wanted = Wanted(layers, dtype, None if words is None else ChosenWords(words))
-        self.wanted.check("NumPy", batch_words)
+        self.wanted.check("", batch_words)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Embeds the texts of n rows; order and size of the batch change no more than the last bits.

@@ -142,6 +142,9 @@ def _open_embedded(path: Path, num_sentences: int) -> h5py.File:
     if not h5py.is_hdf5(path):
         raise ValueError(f"{path} must be an .hdf5 file of `elmo-hf embed --layers all`.")
     file = h5py.File(path, "r")
+    if "0.scales" in file or "0.positions" in file:
+        file.close()
+        raise ValueError(f"{path} holds int8 or chosen words; embed all words in float32 or float16.")
     found = sum(name.isdigit() for name in file)
     if found != num_sentences:
         file.close()

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from commands import assert_fails, read_hdf5, run
@@ -170,3 +172,85 @@ def test_choices_of_the_command_line_are_those_of_the_package() -> None:
     assert {splitter.value for splitter in Splitter} == {*WORD_SPLITTERS}
     assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
     assert list(SUFFIXES) == list(WRITERS)
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_embed_writes_shards_of_several_inputs(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("Yes.\n", encoding="utf-8")
+    options = ("--layers", "top", "--dtype", "int8", "--words", "ferry|late", "--format", "npz")
+    for _ in range(2):  # the second time all is there
+        result = run("embed", tiny_folder, corpus, "m*.txt", "-o", "vectors/", *options)
+        assert (result.exit_code, result.stdout) == (0, "Wrote 4 sentences to vectors/.\n")
+    assert sorted(path.name for path in (tmp_path / "vectors").iterdir()) == [
+        "_index", "_index.jsonl", "_job.json", "part-00000.npz"
+    ]  # fmt: skip
+    found = np.load(tmp_path / "vectors" / "part-00000.npz")
+    assert [found[f"{row}.positions"].tolist() for row in range(4)] == [[1], [], [3], []]
+    expected = layers_of(tiny_folder, "The ferry left.")[-1, 1]
+    np.testing.assert_allclose(
+        found["0"][0] * found["0.scales"][0], expected, rtol=0, atol=np.abs(expected).max() / 250
+    )
+
+
+def test_embed_writes_shards_of_standard_input(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    result = run("embed", tiny_folder, "-", "-o", "vectors/", "--layers", "pooled", stdin=corpus.read_text())
+    assert result.exit_code == 0
+    table = pq.read_table(tmp_path / "vectors")
+    assert table["sentence"].to_pylist() == ["The ferry left.", "", "It isn't late."]
+    assert {*table["document"].to_pylist()} == {"-"}
+
+
+def test_embed_reads_a_column_of_a_dataset(tiny_folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"line": ["The ferry left.", None, "Yes."]}), tmp_path / "data" / "train.parquet")
+    command = ("embed", tiny_folder, "data", "-o", "vectors/", "--layers", "pooled", "--column")
+    assert_fails(run(*command, "text"), 1, "data cannot be read as a dataset: there is no column 'text'; found line.")
+    assert_fails(run(*command, "line", "--split", "dev"), 1, "data cannot be read as a dataset: ")
+    assert run(*command, "line").exit_code == 0
+    table = pq.read_table(tmp_path / "vectors")
+    assert table["sentence"].to_pylist() == ["The ferry left.", "", "Yes."]
+    assert table["index"].to_pylist() == [0, 1, 2]
+
+
+ONE_FILE = "one file of vectors takes one file of sentences; for more, give a folder: `-o v/`."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("sentences.txt s3.txt -o v.npz", ONE_FILE),
+        ("*.txt -o v.npz", ONE_FILE),
+        ("memory://a.txt -o v.npz", ONE_FILE),
+        ("data -o v.npz", ONE_FILE),
+        ("sentences.txt -o v.npz --column text", ONE_FILE),
+        ("sentences.txt -o v.npz --format npz", "the format of one file is its suffix, here .npz; leave --format out."),
+        (
+            "sentences.txt -o s3://bucket/v.npz",
+            "a store takes a folder of shards, not one file; give `-o s3://bucket/v/`.",
+        ),
+        ("sentences.txt -o v/ --dtype bfloat16", ".parquet files hold no bfloat16; choose float16, or safetensors."),
+        ("sentences.txt -o v.h5 --dtype bfloat16", ".h5 files hold no bfloat16; choose float16, or safetensors."),
+        ("sentences.txt -o v/ --words none.txt", "there is no file none.txt."),
+        ("sentences.txt -o v/ --words a --layers pooled", "`pooled` has one vector a sentence, so no words can be"),
+        ("none.txt -o v/", "there is no file none.txt."),
+        ("none-*.txt -o v/", "none-*.txt matches no file."),
+        ("data -o data/v/", "data/v/ lies in data, which is read; choose another place."),
+        ("sentences.txt -o data", "data holds other files, such as notes.txt; give a new folder."),
+        ("sentences.txt -o sentences.txt/", "sentences.txt is a file; give a folder."),
+        ("sentences.txt -o nosuch://bucket/v", "nosuch://bucket/v cannot be reached: Protocol not known: nosuch."),
+        ("sentences.txt - -o v/", "standard input (-) must be the only input."),
+    ],
+)
+def test_embed_refuses_before_the_work(
+    arguments: str, text: str, tiny_folder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "notes.txt").write_text("Yes.\n")
+    before = sorted(tmp_path.rglob("*"))
+    assert_fails(run("embed", tiny_folder, *arguments.split()), 1, text)
+    assert sorted(tmp_path.rglob("*")) == before

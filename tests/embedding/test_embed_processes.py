@@ -13,9 +13,11 @@ from launching import fork_two, launch
 from vectors import SENTENCES, assert_all_close, embed_alone, read_places, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import embed
+from elmo_hf.embedding import embed, shards
 from elmo_hf.embedding.embed import embed_file
+from elmo_hf.embedding.inputs import Documents
 from elmo_hf.embedding.processes import MPI_SIZES, Processes
+from elmo_hf.embedding.shards import embed_documents
 
 COPIES = 4
 
@@ -34,6 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
     (folder / "model").symlink_to(tiny_folder)
     with pytest.raises(AssertionError, match=r"^exit code -?[1-9]"):
         fork_two("embedding_ranks", folder, "killed")
+    with pytest.raises(AssertionError, match=r"^exit code -?[1-9]"):
+        fork_two("embedding_ranks", folder, "killed_shards")
+    for name in ("resumed", "finished"):
+        shutil.copytree(folder / "killed", folder / name)
     shutil.copytree(folder / "killed.hdf5.partial", folder / "resumed.hdf5.partial")
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     num_threads = torch.get_num_threads()
@@ -43,6 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
         embed_file(model, tokenizer, corpus, folder / "alone.hdf5", batch_words=20)
         shutil.copytree(folder / "killed.hdf5.partial", folder / "finished.hdf5.partial")
         embed_file(model, tokenizer, corpus, folder / "finished.hdf5", batch_words=20)
+        patch.setattr(shards, "SHARD_CHARACTERS", WINDOW_CHARACTERS)
+        for name in ("alone", "finished"):
+            embed_documents(model, tokenizer, Documents([str(corpus)]), str(folder / name), batch_words=20)
     torch.set_num_threads(num_threads)
     code, output = launch("embedding_ranks.py", folder, stdin=corpus)
     (folder / "output").write_text(output)
@@ -62,6 +71,23 @@ def test_one_process_alone_writes_the_vectors_of_each_sentence_in_order(
 def test_two_processes_write_the_same_bytes_as_one(name: str, folder: Path) -> None:
     assert (folder / f"{name}.hdf5").read_bytes() == (folder / "alone.hdf5").read_bytes()
     assert not (folder / f"{name}.hdf5.partial").exists()
+
+
+@pytest.mark.parametrize("name", ["whole", "resumed", "finished"])
+def test_two_processes_write_the_same_shards_as_one(name: str, folder: Path) -> None:
+    alone, together = (
+        {path.name: path.read_bytes() for path in (folder / each).rglob("*") if path.is_file()}
+        for each in ("alone", name)
+    )
+    assert len(alone) > 10
+    assert together == alone
+
+
+def test_a_killed_process_leaves_whole_shards_of_both(folder: Path) -> None:
+    entries = sorted(path.name for path in (folder / "killed" / "_index").glob("part-*.json"))
+    assert "part-00001.json" in entries
+    assert "part-00003.json" not in entries
+    assert not (folder / "killed" / "_index.jsonl").exists()
 
 
 def test_a_killed_process_leaves_whole_windows_of_both(folder: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from elmo_hf.cli import app
-from elmo_hf.embedding import embed
+from elmo_hf.embedding import embed, shards
 
 WINDOW_CHARACTERS = 59
 
@@ -42,14 +42,23 @@ def killed(folder: Path) -> None:
     run(folder / "model", folder / "corpus.txt", "-o", folder / "killed.hdf5")
 
 
+def killed_shards(folder: Path) -> None:
+    """The second process dies at its second shard."""
+    shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
+    shards.embed_window = die_at_second_window(shards.embed_window)
+    run(folder / "model", folder / "corpus.txt", "-o", f"{folder}/killed/")
+
+
 def whole(folder: Path) -> None:
-    """Embeds a file and a stream, resumes a run, and makes two errors."""
-    embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
+    """Embeds a file and a stream, resumes runs, one of them with shards, and makes two errors."""
+    embed.WINDOW_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
     model = folder / "model"
     for source, name in (("corpus.txt", "whole.hdf5"), ("corpus.txt", "resumed.hdf5"), ("-", "stream.hdf5")):
         run(model, source if source == "-" else folder / source, "-o", folder / name)
     run(model, folder / "corpus.txt", "-o", folder / "whole.hdf5")
     run(model, folder / "bad.jsonl", "-o", folder / "bad.hdf5")
+    for name in ("whole", "resumed"):
+        run(model, folder / "corpus.txt", "-o", f"{folder / name}/")
     torch.distributed.destroy_process_group()
 
 

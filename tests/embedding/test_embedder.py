@@ -1,0 +1,136 @@
+"""`Embedder`, a function of a batch: the vectors of each text alone, under `datasets`, Ray and Spark's interface."""
+
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from vectors import SENTENCES, assert_all_close, embed_alone
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding import Embedder
+from elmo_hf.loading import _loaded
+
+
+@pytest.fixture
+def folder(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> str:
+    mixed_model.save_pretrained(tmp_path / "model")
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def alone(model: ElmoModel, tokenizer: ElmoTokenizer, layers: str = "mix") -> list[np.ndarray]:
+    return [embed_alone(model, tokenizer, sentence, layers) for sentence in SENTENCES]
+
+
+@pytest.mark.parametrize("layers", ["all", "mix", "pooled"])
+def test_a_batch_of_arrays_gets_a_column_of_vectors(
+    layers: str, folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    embedder = Embedder(folder, column="line", layers=layers, batch_words=30)
+    batch = {"line": np.array(SENTENCES, dtype=object), "id": np.arange(6)}
+    found = embedder(batch)
+    assert [*found] == ["line", "id", "vectors"]
+    assert found["id"] is batch["id"]
+    assert isinstance(found["vectors"], np.ndarray) == (layers == "pooled")
+    assert_all_close(list(found["vectors"]), alone(mixed_model, tiny_tokenizer, layers))
+
+
+def test_a_text_may_be_a_list_of_words(folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
+    words = [["New York", "isn't"], [], None]
+    found = Embedder(folder)({"text": words})["vectors"]
+    assert_all_close(found, [embed_alone(mixed_model, tiny_tokenizer, each or [], "mix") for each in words])
+
+
+def test_int8_and_chosen_words_have_columns_of_their_own(folder: str) -> None:
+    found = Embedder(folder, dtype="int8", words="ferry|harbour")({"text": SENTENCES})
+    assert [*found] == ["text", "vectors", "scales", "positions"]
+    assert [each.tolist() for each in found["positions"]] == [[1, 4], [], [], [], [], [1, 4]]
+    assert [each.shape for each in found["scales"]] == [(2,), (0,), (0,), (0,), (0,), (2,)]
+
+
+def test_a_batch_without_rows_has_the_same_columns(folder: str) -> None:
+    found = Embedder(folder, layers="pooled", dtype="int8")({"text": []})
+    assert {name: len(column) for name, column in found.items()} == {"text": 0, "vectors": 0, "scales": 0}
+    assert found["vectors"].shape == (0, 16)
+
+
+def test_a_process_loads_the_model_once_and_pickles_none(folder: str) -> None:
+    _loaded.cache_clear()
+    embedder = Embedder(folder)
+    pickled = pickle.dumps(embedder)
+    assert len(pickled) < 3000
+    first, second = (each({"text": SENTENCES})["vectors"] for each in (embedder, pickle.loads(pickled)))
+    assert _loaded.cache_info().misses == 1
+    assert_all_close(first, second, 0)
+
+
+def test_a_model_that_was_saved_again_is_another_one(folder: str, mixed_model: ElmoModel) -> None:
+    before = pickle.dumps(Embedder(folder)), Embedder(folder)({"text": ["Yes"]})["vectors"]
+    mixed_model.scalar_mixes[0].set_weights([1.0, 0.0, 0.0])
+    mixed_model.save_pretrained(folder)
+    assert pickle.dumps(Embedder(folder)) != before[0]  # so `datasets` does not take its cached result
+    assert not np.allclose(Embedder(folder)({"text": ["Yes"]})["vectors"], before[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": "second"}, "`layers` must be one of all, top, mix, average, pooled, found 'second'."),
+        ({"dtype": "bfloat16"}, "NumPy arrays hold no bfloat16; choose float16."),
+        ({"batch_words": 0}, "`batch_words` must be at least 1, found 0."),
+    ],
+)
+def test_an_illegal_argument_is_named_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Embedder(**options)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"id": [1], "body": ["a"]}, "there is no column 'text'; found body, id."),
+        ({"text": [17]}, "must be a string, a list of words, or an object with one of them, found 17."),
+    ],
+)
+def test_a_batch_without_texts_is_named(batch: dict[str, list], message: str, folder: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Embedder(folder)(batch)
+
+
+def test_datasets_map_it_whole_and_streaming(
+    folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    dataset = datasets.Dataset.from_dict({"text": SENTENCES, "id": [*range(6)]})
+    expected = alone(mixed_model, tiny_tokenizer)
+    for mapped in (dataset, dataset.to_iterable_dataset()):
+        rows = [*mapped.map(Embedder(folder), batched=True, batch_size=4)]
+        assert [row["id"] for row in rows] == [*range(6)]
+        assert_all_close([np.array(row["vectors"], dtype=np.float32) for row in rows], expected)
+
+
+def test_ray_maps_it(folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+    try:
+        data = ray.data.from_items([{"text": text, "id": row} for row, text in enumerate(SENTENCES)])
+        workers = ray.data.ActorPoolStrategy(size=1)
+        mapped = data.map_batches(Embedder, fn_constructor_args=(folder,), batch_size=4, compute=workers)
+        rows = sorted(mapped.take_all(), key=lambda row: row["id"])
+    finally:
+        ray.shutdown()
+    assert_all_close([row["vectors"] for row in rows], alone(mixed_model, tiny_tokenizer))
+
+
+def test_frames_of_pandas_are_mapped_as_spark_does(
+    folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    embed = Embedder(folder, layers="pooled")
+    frames = [pandas.DataFrame({"text": SENTENCES[:4]}), pandas.DataFrame({"text": SENTENCES[4:]})]
+    found = [pandas.DataFrame({name: list(column) for name, column in embed(frame).items()}) for frame in frames]
+    expected = alone(mixed_model, tiny_tokenizer, "pooled")
+    assert_all_close([vectors for frame in found for vectors in frame["vectors"]], expected)
