@@ -1,4 +1,4 @@
-"""Names inside AllenNLP's ELMo that code of the time read, wrote and replaced; the scripts are such lines, rewritten."""
+"""Names inside AllenNLP's ELMo that code of the time read, wrote and replaced, in scripts rewritten after such code."""
 
 import json
 import tarfile
@@ -388,7 +388,10 @@ def test_a_model_that_allennlp_trained_is_loaded_as_a_part_of_a_larger_one(tmp_p
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ScalarMix(2, initial_scalar_parameters=[1]), r"`scalar_mix_parameters` must be 2 numbers, found \[1\]"),
+        (
+            lambda: ScalarMix(2, initial_scalar_parameters=[1]),
+            r"must be 2 numbers, found \[1\]",
+        ),
         (lambda: ScalarMix(2)([torch.ones(1, 1, 3)]), "the mix takes 2 tensors, found 1"),
         (lambda: ScalarMix(1, True)([torch.ones(1, 1, 3)]), "layer norm needs `mask`, found None"),
         (

@@ -65,7 +65,7 @@ class _ElmoCharacterEncoder(nn.Module):
         self.register_buffer("_boundary_ids", torch.from_numpy(boundaries).long(), persistent=False)
 
     @property
-    def _char_embedding_weights(self) -> nn.Parameter:
+    def _char_embedding_weights(self) -> Any:
         """The table of characters; the first is padding."""
         return self.encoder.embedding.weight
 
@@ -187,7 +187,7 @@ class _ElmoBiLm(nn.Module):
         """
         embedder = self._token_embedder
         words = CharacterCodec(embedder._config.max_word_length).encode([BEGIN_SENTENCE, END_SENTENCE, *tokens])
-        ids = torch.from_numpy(words).long().to(embedder._boundary_ids.device)
+        ids = torch.from_numpy(words).long().to(embedder._char_embedding_weights.device)
         vectors = torch.cat([embedder.encoder(block) for block in ids.split(256)])
         self._bos_embedding, self._eos_embedding = vectors[0], vectors[1]
         self._word_embedding = nn.Embedding.from_pretrained(vectors[2:].clone(), padding_idx=0)
