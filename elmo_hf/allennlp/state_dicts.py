@@ -1,8 +1,8 @@
 """State dicts of the biLM under other names: AllenNLP's own, and those of version 0.1.0 of this package.
 
-AllenNLP's `_token_embedder.char_conv_0.weight` and version 0.1.0's `_elmo_lstm.model.token_encoder.convolutions.0.weight`
-are `_token_embedder.encoder.convolutions.0.weight` now; AllenNLP's `_elmo_lstm.forward_layer_0.*` and version 0.1.0's
-`_elmo_lstm.model.bilm.*` are `_elmo_lstm.bilm.*`.
+AllenNLP's `_token_embedder.char_conv_0.*`, and version 0.1.0's `_elmo_lstm.model.token_encoder.convolutions.0.*`, are
+`_token_embedder.encoder.convolutions.0.*` now; AllenNLP's `_elmo_lstm.forward_layer_0.*`, and version 0.1.0's
+`_elmo_lstm.model.bilm.*`, are `_elmo_lstm.bilm.*`.
 """
 
 from typing import Any

@@ -6,7 +6,6 @@ A call takes one text or a batch. A text is a string or a list of words, alone o
 from collections.abc import Sequence
 from typing import Any
 
-from tokenizers import pre_tokenizers
 from transformers.tokenization_utils_base import TruncationStrategy
 
 from ..model.config_fields import shorten
@@ -56,8 +55,8 @@ def _is_pair(text: Any, is_split_into_words: bool) -> bool:
     return isinstance(text, tuple) or all(isinstance(part, str) for part in text)
 
 
-def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreTokenizer) -> Words:
-    """Splits one text into words with their offsets.
+def to_words(text: Any, is_split_into_words: bool, splitter: Any) -> Words:
+    """Splits one text into words with their offsets; `splitter` is a Rust pre-tokenizer or a `FunctionSplitter`.
 
     Raises:
         ValueError: if a raw text is not a string, or a pre-split text is not a list of words.
