@@ -3,7 +3,7 @@
 A call takes one text or a batch. A text is a string or a list of words, alone or paired with a second text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from transformers.tokenization_utils_base import TruncationStrategy
@@ -55,8 +55,8 @@ def _is_pair(text: Any, is_split_into_words: bool) -> bool:
     return isinstance(text, tuple) or all(isinstance(part, str) for part in text)
 
 
-def to_words(text: Any, is_split_into_words: bool, splitter: Any) -> Words:
-    """Splits one text into words with their offsets; `splitter` is a Rust pre-tokenizer or a `FunctionSplitter`.
+def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> Words:
+    """Splits one text into words with their offsets.
 
     Raises:
         ValueError: if a raw text is not a string, or a pre-split text is not a list of words.
@@ -71,10 +71,10 @@ def to_words(text: Any, is_split_into_words: bool, splitter: Any) -> Words:
             "`is_split_into_words=True`."
         )
     try:
-        pieces = splitter.pre_tokenize_str(text)
+        pieces = split(text)
     except UnicodeEncodeError:
         # Rust rejects lone surrogates. Any other character in their place gives the same offsets.
-        places = splitter.pre_tokenize_str(text.encode("utf-8", "replace").decode("utf-8"))
+        places = split(text.encode("utf-8", "replace").decode("utf-8"))
         pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
     return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
 

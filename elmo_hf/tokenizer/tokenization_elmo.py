@@ -15,6 +15,7 @@ side, each with its own boundaries. There is no overflow: ELMo reads texts of an
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ from .word_codec import (
     read_vocabulary_file,
 )
 from .word_encoding import WordEncoding
-from .word_splitter import FunctionSplitter, make_word_splitter
+from .word_splitter import make_word_splitter, split_by
 
 
 def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kwargs: dict[str, Any]) -> dict[str, str]:
@@ -125,7 +126,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
-        self._function_splitter = FunctionSplitter(word_splitter) if callable(word_splitter) else None
+        self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
         self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
         self.add_boundaries = add_boundaries
         special_tokens = _special_tokens(self._codec, kwargs)
@@ -212,8 +213,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         boundaries = self.boundaries if add_special_tokens else None
         encodings = []
         for pair in zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True):
-            splitter = self._function_splitter or self._tokenizer.pre_tokenizer
-            texts = tuple(to_words(part, is_split_into_words, splitter) for part in pair if part is not None)
+            split = self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str
+            texts = tuple(to_words(part, is_split_into_words, split) for part in pair if part is not None)
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 texts = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries)
             encodings.append(WordEncoding(texts, boundaries))
@@ -378,7 +379,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
     ) -> tuple[str, ...]:
         """Saves the softmax's words too, as `words.txt`, and the code that loads the folder without this package."""
-        if self._function_splitter is not None:
+        if self._split_by is not None:
             logger.warning("`word_splitter` is a function, which is not saved; loaded, this splits at white space.")
         save_code(self, save_directory)
         names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)

@@ -64,24 +64,17 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
     raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {shorten(name)}.")
 
 
-class FunctionSplitter:
-    """A function of the user's own from a text to its words, with the method of a Rust pre-tokenizer."""
-
-    def __init__(self, split: Callable[[str], Iterable[str]]) -> None:
-        """Takes the function; what it returns of white space alone is left out."""
-        self.split = split
-
-    def pre_tokenize_str(self, text: str) -> list[tuple[str, tuple[int, int]]]:
-        """Words with their offsets; raises ValueError if they are not the text's own, in order."""
-        pieces: list[tuple[str, tuple[int, int]]] = []
-        for word in self.split(text):
-            end = pieces[-1][1][1] if pieces else 0
-            start = text.find(word, end) if isinstance(word, str) else -1
-            if start < 0:
-                raise ValueError(
-                    "`word_splitter` must return the words of the text, unchanged and in order, found "
-                    f"{shorten(word)} after character {end} of {shorten(text)}."
-                )
-            if word.strip():
-                pieces.append((word, (start, start + len(word))))
-        return pieces
+def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
+    """Words by a user's function, with their offsets; raises ValueError if they are not the text's own, in order."""
+    pieces: list[tuple[str, tuple[int, int]]] = []
+    for word in split(text):
+        end = pieces[-1][1][1] if pieces else 0
+        start = text.find(word, end) if isinstance(word, str) else -1
+        if start < 0:
+            raise ValueError(
+                "`word_splitter` must return the words of the text, unchanged and in order, found "
+                f"{shorten(word)} after character {end} of {shorten(text)}."
+            )
+        if word.strip():  # some return blanks too
+            pieces.append((word, (start, start + len(word))))
+    return pieces

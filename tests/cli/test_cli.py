@@ -28,6 +28,7 @@ FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DE
     [
         ("convert", {"files", "my-elmo"}),
         ("embed", {"text.txt", "vectors.hdf5"}),
+        ("vectors", {"text.txt", "words.txt", "vectors.txt"}),
         ("export", {"elmo.pt2"}),
         ("vocab", {"text.txt", "words.txt"}),
         ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
@@ -60,6 +61,7 @@ def test_help_lists_every_verb() -> None:
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
         "embed",
+        "vectors",
         "export",
         "push",
         "verify",
