@@ -67,6 +67,28 @@ def test_the_top_layer_alone_by_writing_the_mix() -> None:
         assert_close(top, BASE.layers("call1")[-1])
 
 
+ONE_LAYER_BY_A_NEW_LIST = """
+import copy, torch
+from torch.nn.parameter import Parameter
+from allennlp.modules.elmo import Elmo, batch_to_ids
+
+elmo = Elmo(options_file, weight_file, 1, dropout=0.5)
+numbers = [Parameter(torch.FloatTensor([-9e10]), requires_grad=False) for _ in range(elmo._elmo_lstm.num_layers)]
+numbers[1] = Parameter(torch.FloatTensor([0.0]), requires_grad=False)
+elmo.scalar_mix_0.scalar_parameters = torch.nn.ParameterList(numbers)
+elmo._dropout.p = 0.0
+clone = copy.deepcopy(elmo)
+torch.save(elmo, path)
+opened = torch.load(path, weights_only=False)
+layers = [each(batch_to_ids(sentences))["elmo_representations"][0] for each in (elmo, clone, opened)]
+"""
+
+
+def test_the_list_of_a_mix_is_replaced_and_copies_and_whole_files_keep_it(tmp_path: Path) -> None:
+    for layer in run(ONE_LAYER_BY_A_NEW_LIST, path=tmp_path / "elmo.pt")["layers"]:
+        assert_close(layer, BASE.layers("call1")[1])
+
+
 PENALTY_ON_THE_MIX = """
 import torch
 from allennlp.modules.elmo import Elmo, batch_to_ids
