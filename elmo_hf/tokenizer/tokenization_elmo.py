@@ -182,6 +182,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """The ids alone, with the arguments of a call."""
         return super().encode(*args, **self._with_default(kwargs))
 
+    def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        """Splits a text into words with their offsets."""
+        return (self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str)(text)
+
     def _with_default(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return kwargs if self.add_boundaries else {"add_special_tokens": False} | kwargs
 
@@ -213,8 +217,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         boundaries = self.boundaries if add_special_tokens else None
         encodings = []
         for pair in zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True):
-            split = self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str
-            texts = tuple(to_words(part, is_split_into_words, split) for part in pair if part is not None)
+            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in pair if part is not None)
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 texts = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries)
             encodings.append(WordEncoding(texts, boundaries))

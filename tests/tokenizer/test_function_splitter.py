@@ -6,10 +6,13 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from transformers import AutoTokenizer
 
-from elmo_hf import ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding.embed import embed_file
 
 TEXT = "我们坐在河岸上。 We sat."
 
@@ -28,6 +31,17 @@ def test_a_function_gives_the_words_and_their_offsets() -> None:
     given = tokenizer([words], is_split_into_words=True, return_tensors="pt")
     assert encoded["input_ids"].equal(given["input_ids"])
     assert encoded.char_to_token(3) == 4
+
+
+def test_a_corpus_is_embedded_by_the_words_of_the_function(tiny_folder: Path, tmp_path: Path) -> None:
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=split)
+    (tmp_path / "text.txt").write_text(f"{TEXT}\n", encoding="utf-8")
+    model = ElmoModel.from_pretrained(tiny_folder).eval()
+    embed_file(model, tokenizer, tmp_path / "text.txt", tmp_path / "v.npz", layers="mix")
+    inputs = tokenizer([tokenizer.tokenize(TEXT)], is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**inputs).last_hidden_state[0, 1:-1].numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "v.npz")["0"], expected, rtol=0, atol=1e-6)
 
 
 def test_repeated_words_have_offsets_of_their_own() -> None:
