@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand
 
+from .cloze import fill
 from .conversion import convert, verify
 from .embedding import embed
 from .errors import quiet_imports, say
@@ -94,6 +95,11 @@ for command, summary, examples in (
         score,
         "Perplexity and surprisal of a text.",
         (TEXT, "elmo-hf score tiny text.txt --per-word surprisal.tsv"),
+    ),
+    (
+        fill,
+        "Print the words that fit a gap.",
+        ('elmo-hf fill tiny "The old ___ told us a story ."',),
     ),
     (info, "Say what a model is and what it can do.", ("elmo-hf info tiny",)),
     (

@@ -49,6 +49,7 @@ HELP = {
     "vocab": "Usage: elmo-hf vocab CORPUS... -o OUT [OPTIONS]",
     "pretrain": "Usage: elmo-hf pretrain CORPUS... -o OUT [OPTIONS]",
     "score": "Usage: elmo-hf score MODEL INPUT [OPTIONS]",
+    "fill": "Usage: elmo-hf fill MODEL TEXT [OPTIONS]",
     "info": "Usage: elmo-hf info MODEL [OPTIONS]",
     "card": "Usage: elmo-hf card FOLDER [OPTIONS]",
 }
@@ -136,6 +137,14 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o lm --vocabulary none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
+    "fill tiny none.txt": (
+        1,
+        "'none.txt' has no gap ___ and is no file. Write ___ in place of the word to predict.",
+    ),
+    "fill tiny empty.txt": (1, "empty.txt has no sentences."),
+    "fill nowhere ___": (1, NO_MODEL),
+    "fill tiny ___ --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
+    "fill tiny ___ --direction left": (2, "Invalid value for '--direction'"),
     "score tiny none.txt": (1, "No such file or directory: 'none.txt'"),
     "score nowhere file.txt": (1, NO_MODEL),
     "score tiny file.txt --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
@@ -157,6 +166,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (work / "bert" / "config.json").write_text('{"model_type": "bert", "hidden_size": 5}')
     for file in ("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv", "files/weights.hdf5"):
         (work / file).write_text("text\n")
+    (work / "empty.txt").write_text("\n")
     before = sorted(work.rglob("*"))
     commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", *REFUSALS]
     completed = subprocess.run(
