@@ -62,9 +62,8 @@ def test_distributions_are_those_of_each_side_read_alone(kind: str, place: int, 
         assert [each.probability for each in best] == pytest.approx([numbers[each.word] for each in best], abs=1e-5)
         assert [WORDS[each.index] for each in best] == [each.word for each in best]
         for name, alone in (("forward", forward), ("backward", backward)):
-            assert [getattr(each, name) for each in best] == pytest.approx(
-                [float(alone[e.index]) for e in best], abs=1e-5
-            )
+            numbers = [float(alone[each.index]) for each in best]
+            assert [getattr(each, name) for each in best] == pytest.approx(numbers, abs=1e-5)
 
 
 def test_the_word_at_the_place_is_not_read_and_dropout_is_off(tmp_path: Path) -> None:
@@ -168,8 +167,8 @@ def test_the_pipeline_says_what_it_needs(tmp_path: Path) -> None:
     ElmoModel(ElmoConfig(**{**SIZES, "num_softmax_words": None})).save_pretrained(tmp_path / "encoder")
     with pytest.raises(ValueError, match="encoder has no softmax over words, so it embeds text and cannot score it"):
         elmo_hf.pipeline("fill-mask", str(tmp_path / "encoder"))
-    message = "fill-mask needs the softmax of the language models, which ElmoModel lacks: load the folder as "
-    with pytest.raises(ValueError, match=f"^{message}ElmoForPreTraining, or give its name"):
+    message = "fill-mask needs the softmax of the language models, which ElmoModel lacks: load the folder "
+    with pytest.raises(ValueError, match=f"^{message}as ElmoForPreTraining, or give its name"):
         elmo_hf.pipeline("fill-mask", ElmoModel(ElmoConfig(**SIZES)), tiny_tokenizer())
 
 
