@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 from .cloze import fill
-from .conversion import convert, verify
+from .conversion import convert, models, verify
 from .embedding import embed
 from .errors import quiet_imports, say
 from .language_models import pretrain, score, vocab
@@ -63,6 +63,7 @@ def start(
 
 for command, summary, examples in (
     (convert, "Convert a checkpoint to a Hub folder, or a Hub folder back.", CONVERSION),
+    (models, "List the published models.", ("elmo-hf models",)),
     (
         embed,
         "Embed a file of sentences.",

@@ -42,14 +42,14 @@ class PredictedWord(NamedTuple):
     Attributes:
         word: the word.
         probability: in the direction asked for, among all V words.
-        index: its class, the line of the vocabulary, from 0.
+        word_class: its class, the line of the vocabulary, from 0.
         forward: its probability given the words before the gap.
         backward: its probability given the words behind the gap; None if the model reads forward alone.
     """
 
     word: str
     probability: float
-    index: int
+    word_class: int
     forward: float
     backward: float | None
 

@@ -71,7 +71,7 @@ class ElmoFillMaskPipeline(Pipeline):
             before, behind = outputs["text"][:start], outputs["text"][end:]
             answers.append(
                 [
-                    {"score": each.probability, "token": each.index, "token_str": each.word}
+                    {"score": each.probability, "token": each.word_class, "token_str": each.word}
                     | {"sequence": f"{before}{each.word}{behind}"}
                     for each in words
                 ]

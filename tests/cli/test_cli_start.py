@@ -45,6 +45,7 @@ HELP = {
     "embed": "Usage: elmo-hf embed MODEL INPUT -o OUT [OPTIONS]",
     "export": "Usage: elmo-hf export MODEL OUT [OPTIONS]",
     "push": "Usage: elmo-hf push FOLDER ORG/NAME [OPTIONS]",
+    "models": "Usage: elmo-hf models [OPTIONS]",
     "verify": "Usage: elmo-hf verify MODEL [OPTIONS]",
     "vocab": "Usage: elmo-hf vocab CORPUS... -o OUT [OPTIONS]",
     "pretrain": "Usage: elmo-hf pretrain CORPUS... -o OUT [OPTIONS]",
@@ -68,6 +69,11 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert --model large new": (
         1,
         "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ",
+    ),
+    "convert --model embeddia-hr new": (
+        1,
+        "embeddia-hr must be fetched by hand from https://www.clarin.si/repository/xmlui/handle/11356/1277, because "
+        "the address of its file is not known. Then run `elmo-hf convert FILE DEST`.",
     ),
     "convert --options none --weights file.txt new": (1, "there is no options file none."),
     "convert --options file.txt --weights none new": (1, "there is no weights file none."),

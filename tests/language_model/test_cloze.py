@@ -60,9 +60,9 @@ def test_distributions_are_those_of_each_side_read_alone(kind: str, place: int, 
         numbers = {word: float(expected[index]) for index, word in enumerate(WORDS) if word in REAL_WORDS}
         assert [each.word for each in best] == sorted(numbers, key=lambda word: -numbers[word])
         assert [each.probability for each in best] == pytest.approx([numbers[each.word] for each in best], abs=1e-5)
-        assert [WORDS[each.index] for each in best] == [each.word for each in best]
+        assert [WORDS[each.word_class] for each in best] == [each.word for each in best]
         for name, alone in (("forward", forward), ("backward", backward)):
-            numbers = [float(alone[each.index]) for each in best]
+            numbers = [float(alone[each.word_class]) for each in best]
             assert [getattr(each, name) for each in best] == pytest.approx(numbers, abs=1e-5)
 
 
@@ -148,7 +148,7 @@ def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
     assert answers == [
         {
             "score": pytest.approx(each.probability, abs=1e-6),
-            "token": each.index,
+            "token": each.word_class,
             "token_str": each.word,
             "sequence": f"the  ferry left, {each.word}.",
         }
