@@ -174,7 +174,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (work / file).write_text("text\n")
     (work / "empty.txt").write_text("\n")
     before = sorted(work.rglob("*"))
-    commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", *REFUSALS]
+    commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", "models", *REFUSALS]
     completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([command.split() for command in commands])],
         cwd=work,
@@ -199,6 +199,12 @@ def test_the_version_comes_with_those_of_torch_and_transformers(results: dict[st
     names = ("elmo-hf", "torch", "transformers")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in names)
     assert results["--version"] == [0, f"{versions}, Python {platform.python_version()}", ""]
+
+
+def test_published_models_are_listed_without_heavy_imports(results: dict[str, Any]) -> None:
+    code, output, errors = results["models"]
+    assert (code, errors) == (0, "")
+    assert output.startswith("name language size licence trained on source small en 1024/128 no-restrictions ")
 
 
 @pytest.mark.parametrize("command", REFUSALS)
