@@ -166,6 +166,10 @@ def score(
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="With --per-word: leave those of unknown words empty.")
     ] = False,
+    regions: Annotated[
+        bool,
+        typer.Option("--regions", help="With --per-word: one row for what stands between blanks, such as `river.`"),
+    ] = False,
 ) -> None:
     """Perplexity of INPUT, one sentence a line: forward, backward and their geometric mean, by the exact softmax.
 
@@ -202,7 +206,8 @@ def score(
         zero, carried = _score_twice(language_model, corpus, rows, numbers)
         if per_word is not None:
             scores = carried if carry_state or documents else zero
-            write_table(per_word, sentences, scores, tokenizer, unit=unit.value, skips_unknown=skip_unknown)
+            form = {"unit": unit.value, "skips_unknown": skip_unknown, "by_region": regions}
+            write_table(per_word, sentences, scores, tokenizer, **form)
     except (ValueError, OSError) as error:
         fail(error)
     say(_summary(corpus, tokenizer))

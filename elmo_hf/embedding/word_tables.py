@@ -10,6 +10,9 @@ It has one row for each word and boundary of each sentence. All places count fro
 
 The forward model never predicts `<S>`, the backward model never `</S>`; those cells are empty, and so are those of
 words that were not scored, and the regions of boundaries.
+
+A table by region has one row for each region instead: its text as `word`, `num_words`, whether one of them is unknown,
+and the sum of their surprisals, empty if one of them is empty.
 """
 
 import math
@@ -19,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -42,6 +46,7 @@ def write_table(
     *,
     unit: str = "bits",
     skips_unknown: bool = False,
+    by_region: bool = False,
 ) -> None:
     """Writes the table, which appears when it is complete.
 
@@ -52,6 +57,7 @@ def write_table(
         tokenizer: the one that made the corpus.
         unit: `"bits"` or `"nats"`.
         skips_unknown: whether the surprisals of unknown words are left empty.
+        by_region: whether a row is a region, and not a word.
 
     Raises:
         ValueError: if `check_table` refuses the path.
@@ -79,12 +85,25 @@ def write_table(
     columns["document_region"] = _numbers(
         [None, *(each.document_region + region for region in each.regions), None] for each in sentences
     )
-    table = pa.table(columns)
+    table = _add_up_regions(pa.table(columns), unit) if by_region else pa.table(columns)
     with new_file(path) as partial:
         if path.suffix == ".parquet":
             pa.parquet.write_table(table, partial)
         else:
             pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter="\t", quoting_style="needed"))
+
+
+def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
+    keys = ["sentence", "document", "document_sentence", "region", "document_region"]
+    bits = [f"{direction}_{unit}" for direction in ("forward", "backward")]
+    with_nulls = pa.compute.ScalarAggregateOptions(skip_nulls=False)
+    sums = [("word", "list"), ("word", "count"), ("is_unknown", "max"), *((name, "sum", with_nulls) for name in bits)]
+    found = table.filter(pa.compute.is_valid(table["region"])).group_by(keys, use_threads=False).aggregate(sums)
+    # A word splitter changes no letter, and there is no blank inside a region.
+    words = pa.array(["".join(words) for words in found["word_list"].to_pylist()], pa.string())
+    columns = {name: found[name] for name in keys} | {"word": words, "num_words": found["word_count"]}
+    columns["is_unknown"] = found["is_unknown_max"]
+    return pa.table(columns | {name: found[f"{name}_sum"].cast(pa.float32()) for name in bits})
 
 
 def _numbers(parts: Iterable[Iterable[int | None]]) -> pa.Array:

@@ -63,6 +63,41 @@ def test_units_and_unknown_words(tmp_path: Path) -> None:
     assert [row["is_unknown"] for row in nats] == ["false", "false", "true", "false", "false"]
 
 
+def test_a_table_by_region_adds_up_its_words(tmp_path: Path) -> None:
+    model = tiny_lm()
+    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    placed = list(place_sentences(["the ferry, left", "", "unseen. ten"], "ptb"))
+    scores = model.score([each.words for each in placed], tokenizer)
+    write_table(tmp_path / "t.tsv", placed, scores, tokenizer, unit="nats", skips_unknown=True, by_region=True)
+    table = rows(tmp_path / "t.tsv")
+    names = [
+        "sentence",
+        "document",
+        "document_sentence",
+        "region",
+        "document_region",
+        "word",
+        "num_words",
+        "is_unknown",
+    ]
+    assert list(table[0]) == [*names, "forward_nats", "backward_nats"]
+    assert [tuple(row[name] for name in names) for row in table] == [
+        ("0", "0", "0", "0", "0", "the", "1", "false"),
+        ("0", "0", "0", "1", "1", "ferry,", "2", "false"),
+        ("0", "0", "0", "2", "2", "left", "1", "false"),
+        ("2", "1", "0", "0", "0", "unseen.", "2", "true"),
+        ("2", "1", "0", "1", "1", "ten", "1", "false"),
+    ]
+    first, second = (-row[:-1] for row in np.split(scores.forward, scores.starts[1:-1]))
+    expected = [first[0], first[1] + first[2], first[3], np.nan, second[2]]
+    np.testing.assert_allclose([number(row["forward_nats"]) for row in table], expected, rtol=1e-5)
+    first, second = (-row[1:] for row in np.split(scores.backward, scores.starts[1:-1]))
+    expected = [first[0], first[1] + first[2], first[3], np.nan, second[2]]
+    np.testing.assert_allclose([number(row["backward_nats"]) for row in table], expected, rtol=1e-5)
+    write_table(tmp_path / "none.tsv", [], model.score([], tokenizer), tokenizer, by_region=True)
+    assert rows(tmp_path / "none.tsv") == []
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
@@ -97,6 +132,9 @@ def test_the_command_carries_the_state_through_documents(tmp_path: Path) -> None
         ("1", "0", "2", "2", "."),
         ("1", "0", "", "", "</S>"),
     ]
+    result = run("score", tmp_path / "lm", tmp_path / "text", "--per-word", tmp_path / "r.tsv", "--regions", *options)
+    assert result.exit_code == 0, result.output
+    assert [row["word"] for row in rows(tmp_path / "r.tsv")] == "the ferry left. ten late Yes, at ten.".split()
     first = model.score([["the", "ferry", "left", "."], ["ten", "late"]], tokenizer, carries_state=True, num_rows=1)
     nats = [float(row["forward_nats"]) for row in table if row["document"] == "0" and row["forward_nats"]]
     np.testing.assert_allclose(nats, -first.forward, rtol=1e-5)
