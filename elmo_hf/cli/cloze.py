@@ -11,6 +11,7 @@ from ..model_names import check_name
 from ..sentences import Sentence, check_encoding, read_sentences
 from .arguments import Encoding, Model
 from .errors import fail, say
+from .language_models import load_on_gpu
 
 if TYPE_CHECKING:
     from ..language_model.cloze import PredictedWord
@@ -51,15 +52,10 @@ def fill(
         sentences = _sentences(text, encoding)
     except (ValueError, OSError) as error:
         fail(error)
-    import torch
-
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
-    from elmo_hf.loading import load_language_models
 
     try:
-        language_model, tokenizer = load_language_models(model)
-        if torch.cuda.is_available():
-            language_model = language_model.cuda()
+        language_model, tokenizer = load_on_gpu(model)
         chosen = None if candidates is None else candidates.split()
         for sentence in sentences:
             words = tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence

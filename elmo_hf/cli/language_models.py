@@ -185,18 +185,13 @@ def score(
         source.stat()
     except (ValueError, OSError) as error:
         fail(error)
-    import torch
-
     from elmo_hf.embedding.placed_sentences import place_sentences
     from elmo_hf.embedding.word_tables import write_table
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.loading import load_language_models
     from elmo_hf.sentences import read_sentences
 
     try:
-        language_model, tokenizer = load_language_models(model)
-        if torch.cuda.is_available():
-            language_model = language_model.cuda()
+        language_model, tokenizer = load_on_gpu(model)
         splitter = tokenizer.word_splitter if words is None else words.value
         sentences = list(place_sentences(read_sentences(source, encoding=encoding), splitter))
         corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
@@ -204,10 +199,9 @@ def score(
             raise ValueError(f"{source} has no sentences.")
         numbers = [each.document for each in sentences] if documents else None
         zero, carried = _score_twice(language_model, corpus, rows, numbers)
+        wanted = carried if carry_state or documents else zero
         if per_word is not None:
-            scores = carried if carry_state or documents else zero
-            form = {"unit": unit.value, "skips_unknown": skip_unknown, "by_region": regions}
-            write_table(per_word, sentences, scores, tokenizer, **form)
+            write_table(per_word, sentences, wanted, tokenizer, unit.value, skip_unknown, regions)
     except (ValueError, OSError) as error:
         fail(error)
     say(_summary(corpus, tokenizer))
@@ -319,6 +313,16 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
         say(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
+
+
+def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    """Loads language models and their tokenizer, the models on the GPU if there is one."""
+    import torch
+
+    from elmo_hf.loading import load_language_models
+
+    language_model, tokenizer = load_language_models(model)
+    return language_model.cuda() if torch.cuda.is_available() else language_model, tokenizer
 
 
 def _score_twice(

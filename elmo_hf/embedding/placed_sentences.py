@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ..sentences import Sentence
 from ..tokenizer.word_splitter import make_word_splitter
 
-REGION = re.compile(r"\S+")
+# The word splitter takes these four characters for letters, as Unicode does; Python takes them for blanks.
+REGION = re.compile(r"[\S\x1c-\x1f]+")
 
 
 class PlacedSentence(NamedTuple):
@@ -47,6 +48,8 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
     splitter = make_word_splitter(word_splitter)
     document, number, region = 0, 0, 0
     for line, sentence in enumerate(sentences):
+        if isinstance(sentence, str) and word_splitter == "whitespace":
+            sentence = sentence.split()
         if isinstance(sentence, str):
             found = splitter.pre_tokenize_str(sentence)
             words = [word for word, _ in found]

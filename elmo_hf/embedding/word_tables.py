@@ -43,7 +43,6 @@ def write_table(
     sentences: Sequence[PlacedSentence],
     scores: Scores,
     tokenizer: ElmoTokenizer,
-    *,
     unit: str = "bits",
     skips_unknown: bool = False,
     by_region: bool = False,

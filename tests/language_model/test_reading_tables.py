@@ -24,6 +24,7 @@ def test_words_have_the_places_that_corpora_of_reading_times_number() -> None:
         PlacedSentence(5, ["ten"], [0], 1, 0, 0),
         PlacedSentence(6, ["at", "dawn now"], [0, 1], 1, 1, 1),
     ]
+    assert next(place_sentences(["\x1c a\x1db"], "ptb")).regions == [0, 1, 1, 1]
     assert next(place_sentences(TEXT, "whitespace")).words == ["the", "ferry's", "late,", "at", "ten."]
 
 
