@@ -24,6 +24,7 @@ from elmo_hf.cli import app
 AS_PRINTED = {
     "README": [],
     "chinese": [],
+    "cloze": [],
     "commands": [],
     "convert": [],
     "embed": [],
