@@ -4,8 +4,7 @@
     perplexity                     exp(- mean of log p over a direction's predictions)
 
 The predictions of a sentence are its n words and the boundary read last: `</S>` forward, `<S>` backward. Words outside
-the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of both directions'. A model of one
-direction scores nothing backward.
+the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of its directions'.
 
 Each sentence starts from the *zero* state, as ELMo is used; or the state, zero at first, is *carried* from sentence to
 sentence along B rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that
@@ -36,7 +35,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Scores:
-    """Natural log-probabilities of a corpus, NaN for words that were not scored."""
+    """Natural log-probabilities of a corpus, NaN for words that were not scored, or a direction that is missing."""
 
     forward: np.ndarray  # `(W + M,)` float32: the words and `</S>` of each sentence
     backward: np.ndarray  # `(W + M,)` float32: `<S>` and the words of each sentence

@@ -151,8 +151,7 @@ class BiLM(nn.Module):
                 input, as in bilm-tf.
 
         Returns:
-            L+1 tensors `(B, T, DP)`, the first being the token vector D times, and the state after this batch,
-            detached.
+            L+1 tensors `(B, T, DP)`, the first the token vector D times, and the state after this batch, detached.
 
         Raises:
             ValueError: if the state has the wrong shape for this batch.

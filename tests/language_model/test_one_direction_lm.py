@@ -11,7 +11,9 @@ from one_direction import forward_half, half_of
 from tiny_lm import MAKERS, SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of
 
 from elmo_hf import BiLMState
+from elmo_hf.embedding.placed_sentences import PlacedSentence
 from elmo_hf.embedding.word_tables import write_table
+from elmo_hf.language_model.cloze import gap_log_probs, predict_words
 from elmo_hf.language_model.softmax import draw_candidates
 
 ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
@@ -91,7 +93,19 @@ def test_scores_are_the_forward_ones_and_backward_is_unscored(carries_state: boo
     assert np.isnan(found.backward).all()
     assert found.perplexity == found.forward_perplexity == pytest.approx(expected.forward_perplexity, rel=1e-5)
     assert math.isnan(found.backward_perplexity)
-    write_table(tmp_path / "bits.tsv", list(enumerate(SENTENCES)), found, tokenizer)
+    placed = [PlacedSentence(line, words, range(len(words))) for line, words in enumerate(SENTENCES)]
+    write_table(tmp_path / "bits.tsv", placed, found, tokenizer)
     rows = [line.split("\t") for line in (tmp_path / "bits.tsv").read_text(encoding="utf-8").splitlines()]
     assert {row[5] for row in rows[1:]} == {""}
     assert sum(row[4] != "" for row in rows[1:]) == len(found.forward)
+
+
+def test_words_for_a_gap_follow_from_the_words_before_it(tmp_path: Path) -> None:
+    both = tiny_lm()
+    one, tokenizer = forward_half(both), tiny_tokenizer_of(both, tmp_path)
+    words = ["the", "ferry", "___", "dawn"]
+    assert_close(gap_log_probs(one, tokenizer, words, [2]), gap_log_probs(both, tokenizer, words, [2])[:1])
+    for found in predict_words(one, tokenizer, words, top_k=3):
+        assert (found.probability, found.backward) == (pytest.approx(found.forward), None)
+    with pytest.raises(ValueError, match=r"^the direction must be one of forward, both, found 'backward'\.$"):
+        predict_words(one, tokenizer, words, direction="backward")
