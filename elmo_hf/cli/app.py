@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand
 
-from .conversion import convert, verify
+from .cloze import fill
+from .conversion import convert, models, verify
 from .embedding import embed
 from .errors import quiet_imports, say
 from .language_models import pretrain, score, vocab
 from .sharing import card, export, info, push
+from .single_words import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
@@ -62,10 +64,21 @@ def start(
 
 for command, summary, examples in (
     (convert, "Convert a checkpoint to a Hub folder, or a Hub folder back.", CONVERSION),
+    (models, "List the published models.", ("elmo-hf models",)),
     (
         embed,
         "Embed a file of sentences.",
         (TEXT, "elmo-hf embed tiny text.txt -o vectors.hdf5 --layers average"),
+    ),
+    (
+        vectors,
+        "Vectors of single words, and nearest words.",
+        (
+            TEXT,
+            "elmo-hf vocab text.txt -o words.txt",
+            "elmo-hf vectors tiny words.txt -o vectors.txt",
+            "elmo-hf vectors tiny words.txt --nearest river",
+        ),
     ),
     (export, "Write a model as an ONNX graph, or for torch alone.", ("elmo-hf export tiny elmo.pt2",)),
     (push, "Share a folder on the Hub.", (*CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private")),
@@ -94,6 +107,11 @@ for command, summary, examples in (
         score,
         "Perplexity and surprisal of a text.",
         (TEXT, "elmo-hf score tiny text.txt --per-word surprisal.tsv"),
+    ),
+    (
+        fill,
+        "Print the words that fit a gap.",
+        ('elmo-hf fill tiny "The old ___ told us a story ."',),
     ),
     (info, "Say what a model is and what it can do.", ("elmo-hf info tiny",)),
     (

@@ -137,8 +137,7 @@ def embed_window(
         bar: counts sentences.
     """
     bar = tqdm(disable=True) if bar is None else bar
-    splitter = tokenizer.backend_tokenizer.pre_tokenizer
-    texts = [to_words(each, False, splitter).words if isinstance(each, str) else each for each in sentences]
+    texts = [to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences]
     chosen = None if wanted.words is None else [wanted.words.positions(text) for text in texts]
     rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row])]
     words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])

@@ -28,10 +28,13 @@ FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DE
     [
         ("convert", {"files", "my-elmo"}),
         ("embed", {"text.txt", "vectors.hdf5"}),
+        ("vectors", {"text.txt", "words.txt", "vectors.txt"}),
         ("export", {"elmo.pt2"}),
         ("vocab", {"text.txt", "words.txt"}),
         ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
         ("score", {"text.txt", "surprisal.tsv"}),
+        ("models", set()),
+        ("fill", set()),
         ("info", set()),
         ("card", {"files", "my-elmo"}),
     ],
@@ -59,13 +62,16 @@ def test_help_lists_every_verb() -> None:
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
+        "models",
         "embed",
+        "vectors",
         "export",
         "push",
         "verify",
         "vocab",
         "pretrain",
         "score",
+        "fill",
         "info",
         "card",
     ]

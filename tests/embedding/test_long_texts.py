@@ -1,0 +1,45 @@
+"""A long text in pieces has the vectors of the whole text at once."""
+
+import pytest
+import torch
+from one_direction import forward_half
+from tiny_inputs import assert_outputs_close
+from torch import Tensor
+
+from elmo_hf import ElmoModel
+from elmo_hf.embedding import long_texts
+from elmo_hf.embedding.long_texts import read_in_pieces
+
+
+@pytest.mark.parametrize(("length", "directions"), [(1, 2), (4, 2), (5, 2), (8, 2), (11, 2), (11, 1)])
+def test_layers_in_pieces_are_those_of_the_whole_text(
+    length: int, directions: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_texts, "PIECE_WORDS", 4)
+    bilm = tiny_model.bilm if directions == 2 else forward_half(tiny_model).bilm
+    vectors = torch.randn(length, tiny_model.config.projection_size)
+    with torch.no_grad():
+        expected, _ = bilm(vectors.unsqueeze(0), torch.ones(1, length, dtype=torch.bool))
+    sizes = []
+
+    def part_of(words: slice) -> Tensor:
+        sizes.append(words.stop - words.start)
+        return vectors[words]
+
+    found = read_in_pieces(bilm, part_of, length, lambda layers: layers[1:])
+    assert max(sizes) == min(length, 4)
+    assert sum(sizes) == directions * length
+    assert_outputs_close(tuple(found), tuple(layer.detach() for layer in expected[1:]), 1e-6)
+
+
+def test_what_is_kept_may_be_computed_from_all_layers(tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_texts, "PIECE_WORDS", 3)
+    vectors, mask = torch.randn(7, tiny_model.config.projection_size), torch.ones(1, 7, dtype=torch.bool)
+    mix = tiny_model.scalar_mixes[0]
+    mix.set_weights([0.2, 0.5, 0.3], scale=1.5)
+    with torch.no_grad():
+        expected = mix(tiny_model.bilm(vectors.unsqueeze(0), mask)[0], mask)
+    (found,) = read_in_pieces(
+        tiny_model.bilm, vectors.__getitem__, 7, lambda layers: [mix(layers, mask[:, : layers[0].shape[1]])]
+    )
+    assert_outputs_close(found, expected, 1e-6)
