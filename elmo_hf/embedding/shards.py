@@ -182,7 +182,8 @@ class _Shards:
             window: its sentences.
             kept: place in the window and arrays of each, in any order.
         """
-        arrays = dict(kept)
+        # Copies, because a part of a batch keeps the whole batch, padding included.
+        arrays = {row: {name: array.copy() for name, array in each.items()} for row, each in kept}
         records = (Record(first + row, sentence, arrays[row], line) for row, (line, sentence) in enumerate(window))
         with self._folder.new(self._shard(number)) as path:
             WRITERS[self._suffix](path, records)

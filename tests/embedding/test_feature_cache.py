@@ -124,8 +124,13 @@ def test_a_setting_that_changes_layers_makes_another_column() -> None:
             {"layers": "top"},
             "must have shape (layers + 1, words, 2 * projection) = (3, words, 14), found (6, 14)",
         ),
+        (
+            FIRST,
+            {"dtype": "int8"},
+            "first.hdf5 holds int8 or chosen words; embed all words in float32 or float16.",
+        ),
     ],
-    ids=["sentences", "words", "layers"],
+    ids=["sentences", "words", "layers", "int8"],
 )
 def test_a_file_of_other_texts_is_refused(texts: list[str], options: dict, message: str, tmp_path: Path) -> None:
     model, dataset = make_task_model("classification"), make_dataset("classification")
