@@ -2,11 +2,15 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from pages import blocks, read
 from vectors import SENTENCES, assert_all_close, embed_alone
 
 from elmo_hf import ElmoModel, ElmoTokenizer
@@ -112,17 +116,24 @@ def test_datasets_map_it_whole_and_streaming(
         assert_all_close([np.array(row["vectors"], dtype=np.float32) for row in rows], expected)
 
 
-def test_ray_maps_it(folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
-    try:
-        data = ray.data.from_items([{"text": text, "id": row} for row, text in enumerate(SENTENCES)])
-        workers = ray.data.ActorPoolStrategy(size=1)
-        mapped = data.map_batches(Embedder, fn_constructor_args=(folder,), batch_size=4, compute=workers)
-        rows = sorted(mapped.take_all(), key=lambda row: row["id"])
-    finally:
-        ray.shutdown()
-    assert_all_close([row["vectors"] for row in rows], alone(mixed_model, tiny_tokenizer))
+@pytest.mark.parametrize(("library", "layers"), [("ray", "mix"), ("pyspark", "pooled")])
+def test_what_the_page_shows_of_engines_writes_the_vectors_of_every_text(
+    library: str, layers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(library)
+    (code,) = (block for block in blocks(read("scale"), "py") if re.search(rf"^(import|from) {library}\b", block, re.M))
+    (tmp_path / "sentences.txt").write_text("The ferry left .\nYes .\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    # Spark's workers would take the first python3 of the path.
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=200)
+    dataset = pq.read_table(next(tmp_path.glob("*-vectors")), columns=["text", "vectors"])
+    found = {text.as_py(): vectors for text, vectors in zip(dataset["text"], dataset["vectors"], strict=True)}
+    expected = Embedder("tiny", layers=layers)({"text": [*found]})["vectors"]
+    arrays = [each.as_py() for each in found.values()]
+    # Ray has a type of its own for arrays of several shapes.
+    numbers = [np.reshape(each["data"], each["shape"]) if isinstance(each, dict) else np.array(each) for each in arrays]
+    assert_all_close(numbers, list(expected))
 
 
 def test_frames_of_pandas_are_mapped_as_spark_does(
