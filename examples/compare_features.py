@@ -4,7 +4,7 @@
 
     ELMo                     the frozen biLM of MODEL
     random ELMo              a frozen biLM of the same architecture, with new random weights for each seed
-    words                    a table of the words seen twice in training, learned with the task, as wide as the biLM's P
+    words                    word vectors of the words seen twice in training, learned with the task, as wide as P
     words and ELMo           both: the paper's [x; ELMo], with the learned word vector as x
     words and random ELMo    the same with the random biLM
 
@@ -18,7 +18,6 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -27,16 +26,18 @@ import torch
 import typer
 from datasets import DatasetDict
 from task_data import label_names, load
-from word_vectors import (
-    WordsAndElmoForSequenceClassification,
-    WordsAndElmoForTokenClassification,
-    WordsForSequenceClassification,
-    WordsForTokenClassification,
-)
+from torch import Tensor
 
-from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoTokenizer
+from elmo_hf import (
+    ElmoConfig,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    ElmoTokenizer,
+    WordVectors,
+)
 from elmo_hf.loading import model_folder
-from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.tasks.task_model import ElmoTaskModel, EncodedTexts
 
 # A kind of features, and the kinds that it is compared with.
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))
@@ -63,24 +64,38 @@ class Task(NamedTuple):
         name: a key of `SCORES`.
         has_words: whether words have labels, or texts.
         fields: config fields of the task's models.
-        characters: the data for the biLM.
-        words: the data for a table of words.
-        word_tokenizer: the tokenizer of `words`.
+        vectors: word vectors that learn with the task.
+        tokenizer: the biLM's, with the words of `vectors`.
+        data: the data, tokenized.
     """
 
     name: str
     has_words: bool
     fields: dict[str, Any]
-    characters: DatasetDict
-    words: Rows
-    word_tokenizer: ElmoTokenizer
+    vectors: WordVectors
+    tokenizer: ElmoTokenizer
+    data: DatasetDict
 
 
-def write_vocabulary(texts: Iterable[list[str]], path: Path) -> None:
-    """Writes the words that occur twice, one a line."""
-    counts = collections.Counter(word for words in texts for word in words)
-    words = ["<S>", "</S>", "<UNK>", *(word for word, count in counts.items() if count > 1)]
-    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+class WordsAlone(ElmoTaskModel):
+    """A model for a task whose layers are all the word vector, twice; its biLM does not run."""
+
+    def encode_texts(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, *args: Any, **kw: Any
+    ) -> EncodedTexts:
+        """Encodes a batch by its `word_vector_ids`."""
+        assert self.word_vectors is not None
+        layers = self.word_vectors(args[0]).repeat(1, 1, 2).unsqueeze(2)
+        layers = layers.expand(-1, -1, self.config.num_hidden_layers + 1, -1)
+        return super().encode_texts(input_ids, attention_mask, layers, *args, **kw)
+
+
+class WordsForSequenceClassification(WordsAlone, ElmoForSequenceClassification):
+    """The classifier on word vectors alone."""
+
+
+class WordsForTokenClassification(WordsAlone, ElmoForTokenClassification):
+    """The labeller on word vectors alone."""
 
 
 def in_memory(data: DatasetDict) -> Rows:
@@ -88,74 +103,50 @@ def in_memory(data: DatasetDict) -> Rows:
     return {name: list(part) for name, part in data.items()}
 
 
-def beside(words: list[dict[str, Any]], characters: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of word ids with the layers that a biLM computed from the characters."""
-    return [{**ids, "bilm_layers": row["bilm_layers"]} for ids, row in zip(words, characters, strict=True)]
-
-
-def read_task(name: str, model_name: str | Path, rows: int | None, folder: Path) -> Task:
-    """Reads and tokenizes the data; the vocabulary is written into the folder."""
+def read_task(name: str, model_name: str | Path, rows: int | None) -> Task:
+    """Reads and tokenizes the data."""
     data, tokenizer = load(name, rows), ElmoTokenizer.from_pretrained(model_name)
     labels, has_words = label_names(data), "words" in data["train"].column_names
     texts = data["train"]["words"] if has_words else map(tokenizer.tokenize, data["train"]["text"])
-    write_vocabulary(texts, folder / "vocab.txt")
-    word_tokenizer = ElmoTokenizer(
-        token_encoder="word_embedding", word_splitter=tokenizer.word_splitter, vocab_file=str(folder / "vocab.txt")
-    )
+    vectors = WordVectors.learned(texts, ElmoConfig.from_pretrained(model_name).projection_size)
+    vectors.put_words_into(tokenizer)
     fields = HEAD | {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    fields |= {"use_crf": "O" in labels} if has_words else {"pooling": "max"}
     encode = recipe.encode_words if has_words else recipe.encode_texts
-    return Task(
-        name,
-        has_words,
-        fields | ({"use_crf": "O" in labels} if has_words else {"pooling": "max"}),
-        encode(data, tokenizer),
-        in_memory(encode(data, word_tokenizer)),
-        word_tokenizer,
-    )
+    return Task(name, has_words, fields, vectors, tokenizer, encode(data, tokenizer))
 
 
-def make_elmo(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
+def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
     """A new model for a task over a frozen biLM; random weights are drawn from torch's generator."""
+    fields = task.fields | ({"word_vectors": task.vectors.config} if "words" in features else {})
     model_class = ElmoForTokenClassification if task.has_words else ElmoForSequenceClassification
     if "random" in features:
-        return model_class(ElmoConfig.from_pretrained(model_name, **task.fields))
-    return model_class.from_pretrained(model_name, **task.fields)
-
-
-def make_model_of_words(task: Task, elmo: ElmoTaskModel | None, projection_size: int) -> ElmoTaskModel:
-    """A new model with a table of word vectors, and a biLM's layers if there is one."""
-    config = ElmoConfig(
-        token_encoder="word_embedding",
-        vocab_size=task.word_tokenizer.vocab_size,
-        projection_size=projection_size,
-        cell_size=1,  # the biLM does not run
-        num_hidden_layers=2 if elmo is None else elmo.config.num_hidden_layers,
-        **task.fields,
-    )
-    if task.has_words:
-        return (WordsForTokenClassification if elmo is None else WordsAndElmoForTokenClassification)(config)
-    return (WordsForSequenceClassification if elmo is None else WordsAndElmoForSequenceClassification)(config)
+        config = ElmoConfig.from_pretrained(model_name, **fields)
+        bilm = ElmoModel(config).state_dict()  # drawn first, so that a seed has one random biLM and its layers are kept
+        model = model_class(config)
+        model.elmo.load_state_dict(bilm)
+        return model
+    if "ELMo" in features:
+        return model_class.from_pretrained(model_name, **fields)
+    # The smallest biLM with layers as wide as the word vector twice.
+    config = ElmoConfig(projection_size=task.vectors.size, cell_size=1, char_filters=[[1, 1]], **fields)
+    return (WordsForTokenClassification if task.has_words else WordsForSequenceClassification)(config)
 
 
 def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: int, work: Path) -> dict[str, Any]:
     """Trains and tests once; a folder in `work` keeps the biLM's layers."""
     start = time.perf_counter()
     torch.manual_seed(seed)
-    model, rows, tokenizer = None, task.words, task.word_tokenizer
+    model, data = make_model(features, model_name, task), task.data
     if "ELMo" in features:
-        model, tokenizer = make_elmo(features, model_name, task), ElmoTokenizer.from_pretrained(model_name)
         folder = work / ("random" if "random" in features else "pretrained")
-        rows = in_memory(recipe.keep_layers(task.characters, model, tokenizer, folder))
-    if "words" in features:
-        if model is not None:
-            rows = {name: beside(task.words[name], part) for name, part in rows.items()}
-        size = ElmoConfig.from_pretrained(model_name).projection_size
-        model, tokenizer = make_model_of_words(task, model, size), task.word_tokenizer
+        data = recipe.keep_layers(data, model, task.tokenizer, folder)
+    rows = in_memory(data)
     names = [model.config.id2label[label] for label in range(model.config.num_labels)]
     best = SCORES[task.name]
     trainer = recipe.train(
         model,
-        tokenizer,
+        task.tokenizer,
         rows,
         work / "run",
         compute_metrics=recipe.word_metrics(names) if task.has_words else recipe.text_metrics,
@@ -215,7 +206,7 @@ def main(
     source = model_folder(model)
     for name in task or SCORES:
         missing = {seed: [kind for kind in FEATURES if (name, kind, seed) not in done] for seed in range(seeds)}
-        read = read_task(name, source, rows, work) if any(missing.values()) else None
+        read = read_task(name, source, rows) if any(missing.values()) else None
         for seed, kinds in missing.items():
             for features in kinds:
                 assert read is not None
