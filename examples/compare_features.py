@@ -1,6 +1,7 @@
 """Do frozen ELMo features help? The same heads on several kinds of features, with several seeds, on four tasks.
 
-    python examples/compare_features.py MODEL                       # resumes where it stopped
+    python examples/compare_features.py MODEL                       # four tasks; resumes where it stopped
+    python examples/compare_features.py MODEL --task reviews.csv --column text=review --column label=stars
 
     ELMo                     the frozen biLM of MODEL
     random ELMo              a frozen biLM of the same architecture, with new random weights for each seed
@@ -25,6 +26,7 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
+from own_files import TEXTS, WORDS
 from task_data import label_names, load
 from torch import Tensor
 
@@ -42,7 +44,7 @@ from elmo_hf.tasks.task_model import ElmoTaskModel, EncodedTexts
 # A kind of features, and the kinds that it is compared with.
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))
 FEATURES = tuple(dict.fromkeys(features for kinds in COMPARISONS for features in kinds))
-SCORES = {"trec": "accuracy", "sst2": "accuracy", "wnut17": "entity_f1", "ewt": "accuracy"}
+TASKS = ("trec", "sst2", "wnut17", "ewt")
 # Chosen on the validation sets, with another seed; see docs/tasks.md.
 LEARNING_RATE = 4e-3
 EPOCHS = {"trec": 8, "sst2": 4, "wnut17": 10, "ewt": 3}
@@ -61,7 +63,8 @@ class Task(NamedTuple):
     """The data of a task, read and tokenized once for all runs.
 
     Attributes:
-        name: a key of `SCORES`.
+        name: a key of `TASKS`, or a user's file or folder.
+        score: what decides about the best epoch, and is compared.
         has_words: whether words have labels, or texts.
         fields: config fields of the task's models.
         vectors: word vectors that learn with the task.
@@ -70,6 +73,7 @@ class Task(NamedTuple):
     """
 
     name: str
+    score: str
     has_words: bool
     fields: dict[str, Any]
     vectors: WordVectors
@@ -103,9 +107,9 @@ def in_memory(data: DatasetDict) -> Rows:
     return {name: list(part) for name, part in data.items()}
 
 
-def read_task(name: str, model_name: str | Path, rows: int | None) -> Task:
-    """Reads and tokenizes the data."""
-    data, tokenizer = load(name, rows), ElmoTokenizer.from_pretrained(model_name)
+def read_task(name: str, model_name: str | Path, rows: int | None, *own: Any) -> Task:
+    """Reads and tokenizes the data; `own` are the last arguments of `load`."""
+    data, tokenizer = load(name, rows, (WORDS, TEXTS), *own), ElmoTokenizer.from_pretrained(model_name)
     labels, has_words = label_names(data), "words" in data["train"].column_names
     texts = data["train"]["words"] if has_words else map(tokenizer.tokenize, data["train"]["text"])
     vectors = WordVectors.learned(texts, ElmoConfig.from_pretrained(model_name).projection_size)
@@ -113,7 +117,8 @@ def read_task(name: str, model_name: str | Path, rows: int | None) -> Task:
     fields = HEAD | {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
     fields |= {"use_crf": "O" in labels} if has_words else {"pooling": "max"}
     encode = recipe.encode_words if has_words else recipe.encode_texts
-    return Task(name, has_words, fields, vectors, tokenizer, encode(data, tokenizer))
+    score = "entity_f1" if has_words and "O" in labels else "accuracy"
+    return Task(name, score, has_words, fields, vectors, tokenizer, encode(data, tokenizer))
 
 
 def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
@@ -143,25 +148,25 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
         data = recipe.keep_layers(data, model, task.tokenizer, folder)
     rows = in_memory(data)
     names = [model.config.id2label[label] for label in range(model.config.num_labels)]
-    best = SCORES[task.name]
     trainer = recipe.train(
         model,
         task.tokenizer,
         rows,
         work / "run",
         compute_metrics=recipe.word_metrics(names) if task.has_words else recipe.text_metrics,
-        best=best,
+        best=task.score,
         epochs=epochs,
         seed=seed,
         learning_rate=LEARNING_RATE,
-        batch_size=BATCH_SIZES[task.name],
+        batch_size=BATCH_SIZES.get(task.name, 64),
     )
     tested = trainer.predict(rows["test"]).metrics
     return {
         "task": task.name,
         "features": features,
         "seed": seed,
-        "score": tested[f"test_{best}"],
+        "score": tested[f"test_{task.score}"],
+        "measure": task.score,
         "validation": trainer.state.best_metric,
         "weights": [[*mix.weights.tolist(), mix.scale.item()] for mix in model.scalar_mixes_of_all()],
         "epochs": trainer.state.epoch,
@@ -172,11 +177,12 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
 def print_results(results: list[dict[str, Any]]) -> None:
     """Prints means and standard deviations over the seeds that all kinds have, and the first kind's advantage."""
     scores: dict[tuple[str, str], dict[int, float]] = collections.defaultdict(dict)
+    measures = {result["task"]: result["measure"] for result in results}
     for result in results:
         scores[result["task"], result["features"]][result["seed"]] = 100 * result["score"]
     for kinds in COMPARISONS:
         table = [["task", "score", "seeds", *kinds, *(f"over {kind}" for kind in kinds[1:])]]
-        for task in dict.fromkeys(result["task"] for result in results):
+        for task in measures:
             seeds = set.intersection(*(set(scores[task, features]) for features in kinds))
             if seeds:
                 found = [[scores[task, features][seed] for seed in seeds] for features in kinds]
@@ -184,7 +190,7 @@ def print_results(results: list[dict[str, Any]]) -> None:
                 spreads = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in found]
                 cells = [f"{mean:.2f} ± {spread:.2f}" for mean, spread in zip(means, spreads, strict=True)]
                 gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
-                table.append([task, SCORES[task], str(len(seeds)), *cells, *gaps])
+                table.append([task, measures[task], str(len(seeds)), *cells, *gaps])
         if len(table) > 1:
             recipe.print_table(table)
             print()
@@ -192,11 +198,16 @@ def print_results(results: list[dict[str, Any]]) -> None:
 
 def main(
     model: recipe.Model,
-    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. Default: all.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="A task, or your own file or folder; repeat it for more. Default: all.")
+    ] = None,
     seeds: int = 5,
     rows: recipe.Rows = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("comparison"),
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
 ) -> None:
     """Run what the results lack, and print the tables."""
     work, path = output / "work", output / "results.jsonl"
@@ -204,13 +215,13 @@ def main(
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(result["task"], result["features"], result["seed"]) for result in results}
     source = model_folder(model)
-    for name in task or SCORES:
+    for name in task or TASKS:
         missing = {seed: [kind for kind in FEATURES if (name, kind, seed) not in done] for seed in range(seeds)}
-        read = read_task(name, source, rows) if any(missing.values()) else None
+        read = read_task(name, source, rows, column, validation, test) if any(missing.values()) else None
         for seed, kinds in missing.items():
             for features in kinds:
                 assert read is not None
-                results.append(run(features, source, read, seed, epochs or EPOCHS[name], work))
+                results.append(run(features, source, read, seed, epochs or EPOCHS.get(name, 10), work))
                 with path.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 shutil.rmtree(work / "run")
@@ -222,4 +233,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)
