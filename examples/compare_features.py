@@ -85,13 +85,13 @@ class WordsAlone(ElmoTaskModel):
     """A model for a task whose layers are all the word vector, twice; its biLM does not run."""
 
     def encode_texts(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, *args: Any, **kw: Any
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
         """Encodes a batch by its `word_vector_ids`."""
         assert self.word_vectors is not None
-        layers = self.word_vectors(args[0]).repeat(1, 1, 2).unsqueeze(2)
+        layers = self.word_vectors(others["word_vector_ids"]).repeat(1, 1, 2).unsqueeze(2)
         layers = layers.expand(-1, -1, self.config.num_hidden_layers + 1, -1)
-        return super().encode_texts(input_ids, attention_mask, layers, *args, **kw)
+        return super().encode_texts(input_ids, attention_mask, layers, **others)
 
 
 class WordsForSequenceClassification(WordsAlone, ElmoForSequenceClassification):

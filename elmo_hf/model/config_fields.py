@@ -130,7 +130,7 @@ def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) ->
 
 
 def _are_word_vectors(value: object) -> bool:
-    if value is None or not isinstance(value, dict) or value.keys() != {"num_words", "size", "trainable"}:
+    if not isinstance(value, dict) or value.keys() != {"num_words", "size", "trainable"}:
         return value is None
     sizes_are_legal = is_whole(value["num_words"], 3, 10**8) and is_whole(value["size"], 1, 2**16)
     return sizes_are_legal and isinstance(value["trainable"], bool)

@@ -113,7 +113,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         Raises:
             ValueError: if a position is not a word of the context.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids, **kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         question, context = texts.rows.split(texts.vectors)
         question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))

@@ -80,7 +80,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids, **kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))

@@ -106,10 +106,10 @@ class TaskEncoder(nn.Module):
 
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
+        if self.lstm is None and self.output_size == representations[0].shape[-1]:
+            return representations[0]  # the biLM's own x is in ELMo already
         inputs = torch.cat([token_vectors, representations[0]], dim=-1)
-        if self.lstm is None:  # the biLM's own x is in ELMo already
-            return inputs[..., -self.output_size :]
-        return torch.cat([self.lstm(inputs, mask), *representations[1:]], dim=-1)
+        return inputs if self.lstm is None else torch.cat([self.lstm(inputs, mask), *representations[1:]], dim=-1)
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:

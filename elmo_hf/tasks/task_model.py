@@ -102,14 +102,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
 
     def encode_texts(
-        self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        bilm_layers: Tensor | None,
-        word_vector_ids: Tensor | None = None,
-        **others: Any,
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
-        """Encodes the words of a batch; among `others`, `inputs_embeds` are refused.
+        """Encodes the words of a batch; of `others`, `word_vector_ids` are read and `inputs_embeds` refused.
 
         Raises:
             ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
@@ -134,7 +129,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         is_word = ~self.elmo.boundaries(input_ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
-            rows.take(self.token_vectors(word_vector_ids, layers)),
+            rows.take(self.token_vectors(others.get("word_vector_ids"), layers)),
             [rows.take(representation) for representation in representations],
             rows.mask,
         )
@@ -147,13 +142,15 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """
         if self.word_vectors is None:
             return layers[0].chunk(2, dim=-1)[0]
-        shape, most = tuple(layers[0].shape[:2]), self.config.word_vectors["num_words"]
+        shape, most = tuple(layers[0].shape[:2]), self.word_vectors.num_embeddings - 1
         found = "none" if word_vector_ids is None else f"shape {tuple(word_vector_ids.shape)}"
         if word_vector_ids is not None and word_vector_ids.shape == shape:
-            looks = word_vector_ids.device.type == "cpu" and not torch.compiler.is_compiling()
-            if not looks or not ((word_vector_ids < 0) | (word_vector_ids > most)).any():
+            # A compiled graph cannot look at the data, and Python would wait for a GPU.
+            is_seen = word_vector_ids.device.type == "cpu" and not torch.compiler.is_compiling()
+            ends = word_vector_ids.aminmax() if is_seen and word_vector_ids.numel() else (0, 0)
+            if 0 <= ends[0] and ends[1] <= most:
                 return self.elmo.dropout(self.word_vectors(word_vector_ids))
-            found = f"{word_vector_ids.min()} to {word_vector_ids.max()}"
+            found = f"{ends[0]} to {ends[1]}"
         raise ValueError(
             f"a model with `word_vectors` needs `word_vector_ids` of shape {shape}, from 0 to {most}, found {found}; "
             "the tokenizer that was saved with the model makes them."

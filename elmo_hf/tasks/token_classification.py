@@ -67,7 +67,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids, **kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None

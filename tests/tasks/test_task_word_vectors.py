@@ -18,7 +18,7 @@ from tiny_inputs import assert_outputs_close
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 from elmo_hf.loading import load_complete
-from elmo_hf.share.export import export_model
+from elmo_hf.share.export import NamedTensors, example_inputs
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
 SIZE = 4
@@ -138,15 +138,20 @@ def test_lora_trains_and_saves_the_table(tmp_path: Path) -> None:
     assert_outputs_close(again(**batch).logits, expected)
 
 
-def test_a_compiled_and_an_exported_model_give_the_same_logits(tmp_path: Path) -> None:
+def test_a_compiled_model_gives_the_same_logits() -> None:
     model, tokenizer = make("pairs", num_hidden_layers=1)
     batch = inputs_of("pairs", tokenizer)
     compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
     with torch.no_grad():
         assert_outputs_close(compiled(**batch).logits, model(**batch).logits)
-    assert export_model(model, tmp_path / "pairs.pt2") < 1e-5
-    program = torch.export.load(tmp_path / "pairs.pt2").module()
-    assert_outputs_close(program(**batch)["logits"], model(**batch).logits)
+
+
+def test_what_is_exported_reads_the_ids_too() -> None:
+    model, _ = make("labelling")
+    inputs = example_inputs(model.config, [3, 5])
+    assert inputs["word_vector_ids"].shape == (2, 5)
+    with torch.no_grad():
+        assert_outputs_close(NamedTensors(model, has_state=False)(**inputs)["logits"], model(**inputs).logits)
 
 
 @pytest.mark.parametrize(
