@@ -1,8 +1,9 @@
 """A user's own data for the recipes, as `datasets` with the columns of `task_data.py`.
 
-    reviews.csv  .tsv  .json  .jsonl  .parquet    a table, which `datasets` reads; line 1 of .csv and .tsv has names
-    train.conll  .conllu  .bio  .iob  .txt        words in columns, one a line, a blank line after each text
-    folder/                                       of `save_to_disk`, or what `load_dataset` makes of its files
+    reviews.csv  .tsv                         a table; its first line names the columns
+    reviews.json  .jsonl  .parquet            what `load_dataset` makes of the file
+    train.conll  .conllu  .bio  .iob  .txt    words in columns, one a line, a blank line after each text
+    folder/                                   of `save_to_disk`, or what `load_dataset` makes of its files
 
 `--column NAME=COLUMN` says where `NAME`, a column of `task_data.py`, is in a user's data: the name of a column, or for
 words in columns its number, from 0, or from -1 backwards. Lists of words and labels may be strings with blanks.

@@ -51,6 +51,8 @@ def load(
     Raises:
         DataError: if there is no such task, or something is wrong with a user's data.
     """
+    if task in TASKS and (columns or validation or test):
+        raise DataError(f"`--column`, `--validation` and `--test` are for files of your own, found them with {task}.")
     if task in TASKS:
         local, hub = TASKS[task]
         data = local() if LOCAL.exists() else hub()

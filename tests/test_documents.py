@@ -120,7 +120,7 @@ def now_blocks(text: str) -> list[str]:
 
 def tasks_program() -> str:
     page = read("tasks")
-    shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], [*rows])"
+    shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], sorted(rows))"
     return "\n".join([*blocks(page, "python"), shown, START, RUN_RECIPES.format(lines=recipes(page))])
 
 
@@ -170,7 +170,7 @@ def test_commands_of_the_migration_guide_run(place: Path, monkeypatch: pytest.Mo
 
 def test_the_python_of_the_guide_to_tasks_runs(printed: tuple[Path, dict[str, str]]) -> None:
     work, texts = printed
-    expected = "(1, 6, 3) True bilm_layers ['input_ids', 'attention_mask', 'word_vector_ids']"
+    expected = "(1, 6, 3) True bilm_layers ['attention_mask', 'input_ids', 'word_vector_ids']"
     assert expected in texts["tasks"].splitlines(), texts["tasks"]
     code = (work / "tasks" / "film-elmo" / "modeling_elmo.py").read_text(encoding="utf-8")
     assert "class ElmoForSequenceClassification(" in code

@@ -236,6 +236,13 @@ def test_a_wrong_answer_is_one_line(change: dict[str, Any], message: str) -> Non
         load("q.jsonl", None, (QUESTIONS,))
 
 
+def test_columns_of_a_task_that_is_no_file_are_refused() -> None:
+    message = "`--column`, `--validation` and `--test` are for files of your own, found them with trec"
+    for own in ({"columns": ["text=a"]}, {"test": Path("a.csv")}):
+        with pytest.raises(DataError, match=message):
+            load("trec", **own)
+
+
 def test_a_recipe_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def main() -> None:
         load("reviews.csv", None, (TEXTS,))

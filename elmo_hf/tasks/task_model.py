@@ -85,7 +85,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         super().save_pretrained(save_directory, **kwargs)
 
     @torch.no_grad()
-    def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
         input_ids = checked_ids(input_ids, self.config)
         mask = self.elmo.word_mask(input_ids, attention_mask)

@@ -87,7 +87,7 @@ def test_a_saved_folder_and_kept_layers_and_padding_give_equal_numbers(task: str
     again, tokenizer_again = load_complete(tmp_path, type(model)), ElmoTokenizer.from_pretrained(tmp_path)
     batch, left = inputs_of(task, tokenizer), inputs_of(task, tokenizer_again, padding_side="left")
     expected = logits_of(model(**batch))
-    layers = model.compute_bilm_layers(batch["input_ids"])
+    layers = model.compute_bilm_layers(**batch)
     assert_outputs_close(logits_of(again(**inputs_of(task, tokenizer_again))), expected, 0)
     assert_outputs_close(logits_of(model(**batch, bilm_layers=layers)), expected)
     masks = batch["attention_mask"].bool(), left["attention_mask"].bool()
