@@ -136,10 +136,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return EncodedTexts(vectors, rows, tuple(layers))
 
     def token_vectors(self, word_vector_ids: Tensor | None, layers: list[Tensor]) -> Tensor:
-        """The task encoder's x `(B, T, ...)`: the task's own vectors with the dropout of representations.
-
-        Without them, the context-free vectors, either half of the first layer.
-        """
+        """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or half the first layer, context-free."""
         if self.word_vectors is None:
             return layers[0].chunk(2, dim=-1)[0]
         shape, most = tuple(layers[0].shape[:2]), self.word_vectors.num_embeddings - 1

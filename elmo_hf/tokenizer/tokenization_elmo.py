@@ -4,9 +4,7 @@ A text is split into words, or comes as a list of words. `<S>` and `</S>` go aro
 batch becomes one array with a mask:
 
     input_ids (B, T, C)    attention_mask (B, T), 1 on words and boundaries
-
-A task may have word vectors of its own. Their words are `vector_codec`, and each word then has one of the
-`word_vector_ids` (B, T) too; if no word of theirs has an upper-case letter, words are looked up in lower case.
+    word_vector_ids (B, T), by `vector_codec`, if a task has word vectors of its own
 
 Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
 
