@@ -94,6 +94,7 @@ def test_a_saved_folder_and_kept_layers_and_padding_give_equal_numbers(task: str
     found = logits_of(model(**left))
     is_per_word = expected.shape[:2] == masks[0].shape
     assert_outputs_close(found[masks[1]] if is_per_word else found, expected[masks[0]] if is_per_word else expected)
+    assert set(again.state_dict()) - set(make_task_model(task, **LSTM).state_dict()) == {"word_vectors.weight"}
     assert isinstance(load_complete(tmp_path), ElmoModel)  # which needs no word vectors
 
 
