@@ -20,7 +20,6 @@ Glossary: x word vector, h_k layer k of the biLM, s the mix's weights, lambda `s
 import collections
 import json
 import shutil
-import statistics
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -30,6 +29,7 @@ import recipe
 import torch
 import typer
 from compare_features import BATCH_SIZES, EPOCHS, LEARNING_RATE, SCORES, Rows, Task
+from seeds import mean_and_deviation, plot_band
 from tqdm import tqdm
 
 from elmo_hf import ElmoTokenizer
@@ -54,14 +54,13 @@ SETTINGS = {
     "last layer": Setting(mix={"scalar_mix_weights": [0, 0, 1], "scalar_mix_trainable": False}),
     "lambda 1": Setting(mix={"scalar_mix_l2": 1.0}),
     "lambda 0.001": Setting(),
-    "lambda 0": Setting(mix={"scalar_mix_l2": 0.0}),
     "output": Setting(at_input=False, at_output=True),
     "input and output": Setting(at_output=True),
 }
 # By command: its settings, by the names in its table.
 SHOWN = {
     "figure1": {"without ELMo": "without ELMo", "with ELMo": "lambda 0.001"},
-    "table2": {name: name for name in ("without ELMo", "last layer", "lambda 1", "lambda 0.001", "lambda 0")},
+    "table2": {name: name for name in ("without ELMo", "last layer", "lambda 1", "lambda 0.001")},
     "table3": {"none": "without ELMo", "input": "lambda 0.001", "input and output": "input and output"}
     | {"output": "output"},
 }
@@ -118,32 +117,24 @@ def run(setting: Setting, source: str | Path, task: Task, rows: Rows, seed: int,
     return trainer.predict(rows["test"]).metrics[f"test_{best}"]
 
 
-def summary(scores: list[float]) -> str:
-    """Mean and standard deviation over seeds, in percent."""
-    spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
-    return f"{100 * statistics.mean(scores):.2f} ± {100 * spread:.2f}"
-
-
 def plot(results: dict[tuple[Any, ...], list[float]], shown: dict[str, str], tasks: list[str], path: Path) -> None:
-    """Plots the scores of each task: means over the training set's size with a band of one deviation, or bars."""
+    """Plots the scores of each task: over the training set's size, or seed by seed with means."""
     size = (4.5 * len(tasks), 3.5)
     figure, panels = recipe.plt.subplots(1, len(tasks), figsize=size, layout="constrained", squeeze=False)
     for task, axes in zip(tasks, panels[0], strict=True):
         sizes = sorted({key[2] for key in results if key[0] == task})
         for place, (label, name) in enumerate(shown.items()):
-            found = [100 * np.array(results[task, name, size]) for size in sizes]
-            means, spreads = np.array([each.mean() for each in found]), np.array([each.std() for each in found])
+            found = [results[task, name, size] for size in sizes]
             if len(sizes) > 1:
-                axes.plot(sizes, means, marker="o", label=label)
-                axes.fill_between(sizes, means - spreads, means + spreads, alpha=0.2)
+                plot_band(axes, sizes, found, label)
             else:
-                axes.bar(place, means, yerr=spreads, capsize=4)
+                axes.scatter([place] * len(found[0]), 100 * np.array(found[0]), alpha=0.5)
+                axes.plot(place, 100 * np.mean(found[0]), "k_", markersize=20)
         if len(sizes) > 1:
             axes.set(xscale="log", xlabel="training rows")
             axes.legend()
         else:
             axes.set_xticks(range(len(shown)), shown, rotation=20)
-            axes.set_ylim(bottom=max(0, axes.dataLim.y0 - 5))
         axes.set(title=task, ylabel=f"{SCORES[task]} (%)")
     figure.savefig(path, dpi=80)
 
@@ -153,7 +144,7 @@ def main(
     what: Annotated[str, typer.Argument(help="figure1, table2 or table3")],
     task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more.")] = None,
     size: Annotated[
-        list[int] | None, typer.Option(help="Training rows; repeat it. Default: all, for figure 1 also smaller sets.")
+        list[int] | None, typer.Option(help="Training rows; repeat it. Default: all, and smaller sets for figure 1.")
     ] = None,
     seeds: int = 5,
     rows: recipe.Rows = None,
@@ -174,8 +165,8 @@ def main(
         elmo, tokenizer = compare_features.make_elmo("ELMo", source, read), ElmoTokenizer.from_pretrained(source)
         kept = compare_features.in_memory(recipe.keep_layers(read.characters, elmo, tokenizer, work / "layers"))
         full = {part: compare_features.beside(read.words[part], kept[part]) for part in kept}
-        most = len(full["train"])
-        sizes = [*(size or SIZES), most] if what == "figure1" else (size or [most])
+        most = [len(full["train"])]
+        sizes = size or ([*SIZES, *most] if what == "figure1" else most)
         unknown = read.word_tokenizer(["<UNK>"], is_split_into_words=True, add_special_tokens=False)["input_ids"][0]
         grid = [(number, setting, seed) for number in sizes for seed in range(seeds) for setting in shown.values()]
         for number, setting, seed in tqdm(grid, desc=name):
@@ -190,7 +181,7 @@ def main(
     shutil.rmtree(work)
     table = [["task", "score", "training rows", "seeds", *shown]]
     for name, number in dict.fromkeys((name, number) for name, _, number in results):
-        cells = [summary(results[name, setting, number]) for setting in shown.values()]
+        cells = [mean_and_deviation(results[name, setting, number]) for setting in shown.values()]
         table.append([name, SCORES[name], f"{number:,}", str(seeds), *cells])
     recipe.print_table(table)
     plot(results, shown, tasks, output / f"{what}.png")
