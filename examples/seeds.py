@@ -1,6 +1,5 @@
 """Scores of several seeds, in a table and in a plot."""
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +8,8 @@ import numpy as np
 
 def mean_and_deviation(scores: Sequence[float]) -> str:
     """Mean and standard deviation in percent; the mean alone of one score."""
-    mean = f"{100 * statistics.mean(scores):.2f}"
-    return f"{mean} ± {100 * statistics.stdev(scores):.2f}" if len(scores) > 1 else mean
+    mean = f"{100 * np.mean(scores):.2f}"
+    return f"{mean} ± {100 * np.std(scores, ddof=1):.2f}" if len(scores) > 1 else mean
 
 
 def plot_band(axes: Any, places: Sequence[float], scores: Sequence[Sequence[float]], label: str) -> None:
