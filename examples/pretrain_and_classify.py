@@ -40,6 +40,7 @@ from elmo_hf.training.run import new_language_model, pretrain
 from elmo_hf.training.trainer import PretrainingArguments
 
 READS = ("words", "characters")
+MIXES = ("learned weights", "random weights", "learned function", "not pretrained")
 
 
 def own_sentences(path: Path | None) -> Iterator[list[str]]:
@@ -116,6 +117,7 @@ def main(
     task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5 or trec")],
     output: Annotated[Path, typer.Option(help="Folder for all models.")] = Path("own_elmo"),
     reads: Annotated[list[str] | None, typer.Option(help="words or characters. Default: both.")] = None,
+    mix: Annotated[list[str] | None, typer.Option(help="A row of the list above; repeat it. Default: all.")] = None,
     filters: Annotated[str, typer.Option(help="Character filters, width:count.")] = "1:16,2:16,3:32,4:64",
     projection_size: Annotated[int, typer.Option(help="P, the size of each direction's vectors.")] = 64,
     cell_size: Annotated[int, typer.Option(help="H, the LSTM's cells.")] = 256,
@@ -142,27 +144,25 @@ def main(
         place.mkdir(parents=True, exist_ok=True)
         drawn = torch.rand(layers + 1, generator=torch.Generator().manual_seed(seed)).log()
         mixes: dict[str, dict[str, Any]] = {
-            "learned weights": {},
             "random weights": {"scalar_mix_weights": (drawn / drawn.sum()).tolist(), "scalar_mix_trainable": False},
             "learned function": {"layer_mix": "linear"},
-            "not pretrained": {},
         }
         for kind in reads or READS:
             elmo = place / kind
             perplexity = pretrain_on(data, text, sizes | inputs[kind], elmo, pretraining_epochs, seed)
             perplexities.setdefault(kind, []).append(perplexity)
-            for mix, fields in mixes.items():
-                folder = place / f"{kind} {mix}".replace(" ", "_")
-                is_pretrained = mix != "not pretrained"
-                weights[kind, mix], accuracy = classify_with(data, elmo, fields, folder, epochs, seed, is_pretrained)
-                accuracies.setdefault((kind, mix), []).append(accuracy)
-    classify = pipeline("text-classification", model=str(elmo) + "_learned_weights", trust_remote_code=True)
+            for name in mix or MIXES:
+                folder, fields = place / f"{kind} {name}".replace(" ", "_"), mixes.get(name, {})
+                is_pretrained = name != "not pretrained"
+                weights[kind, name], accuracy = classify_with(data, elmo, fields, folder, epochs, seed, is_pretrained)
+                accuracies.setdefault((kind, name), []).append(accuracy)
+    classify = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     for row in data["test"].select(range(3)):
         print(row["text"], "->", classify(row["text"])[0], "right:", label_names(data)[row["label"]])
     table = [["biLM reads", "perplexity", "mix", "weights of token, layer 1, ... (last seed)", "accuracy"]]
-    for (kind, mix), scores in accuracies.items():
+    for (kind, name), scores in accuracies.items():
         perplexity = sum(perplexities[kind]) / seeds
-        table.append([kind, f"{perplexity:.1f}", mix, weights[kind, mix], mean_and_deviation(scores)])
+        table.append([kind, f"{perplexity:.1f}", name, weights[kind, name], mean_and_deviation(scores)])
     recipe.print_table(table)
     plot(accuracies, output / "accuracies.png")
 
