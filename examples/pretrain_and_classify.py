@@ -15,11 +15,13 @@ film-review ELMo with its own character filters and no projection, because filte
     python examples/pretrain_and_classify.py sst2 --reads characters --filters 1:16,2:16,3:32,4:64 \
         --projection-size 128 --cell-size 128 --text reviews.txt
 
-`--text` adds sentences of a file of your own to the pretraining text: one a line, JSON lines, or CoNLL-U.
+`--text` adds sentences of a file of your own to the pretraining text: one a line, JSON lines, or CoNLL-U. Each run adds
+a line to `results.jsonl`; the same command resumes where it stopped.
 
 Glossary: P `--projection-size`, H `--cell-size`, filters `width:count`.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +30,7 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
-from seeds import mean_and_deviation
+from seeds import Results, mean_and_deviation
 from task_data import label_names, load
 from transformers import pipeline
 
@@ -54,8 +56,8 @@ def own_sentences(path: Path | None) -> Iterator[list[str]]:
 
 def pretrain_on(
     data: DatasetDict, text: Path | None, fields: dict[str, Any], folder: Path, epochs: float, seed: int
-) -> float:
-    """Pretrains on the training texts, and a file's, into a folder; returns the perplexity of the validation texts."""
+) -> None:
+    """Pretrains on the training texts, and a file's, into a folder, or goes on with what is there."""
     split = ElmoTokenizer().tokenize
     sentences = {name: [split(text) for text in data[name]["text"]] for name in ("train", "validation")}
     sentences["train"] += own_sentences(text)
@@ -68,8 +70,13 @@ def pretrain_on(
     arguments = PretrainingArguments(
         str(folder), num_train_epochs=epochs, per_device_train_batch_size=32, seed=seed, report_to=[]
     )
-    trainer = pretrain(language_model, tokenizer, corpora["train"], corpora["validation"], arguments)
-    return [entry["eval_perplexity"] for entry in trainer.state.log_history if "eval_perplexity" in entry][-1]
+    pretrain(language_model, tokenizer, corpora["train"], corpora["validation"], arguments)
+
+
+def perplexity_of(folder: Path) -> float:
+    """The last perplexity of the validation texts in the log of a finished run."""
+    entries = json.loads((folder / "log.json").read_text(encoding="utf-8"))
+    return [entry["eval_perplexity"] for entry in entries if "eval_perplexity" in entry][-1]
 
 
 def classify_with(
@@ -137,7 +144,7 @@ def main(
         "characters": {"char_filters": pairs, "num_highway_layers": 1},
     }
     perplexities: dict[str, list[float]] = {}
-    weights: dict[tuple[str, str], str] = {}
+    done = Results(output / "results.jsonl")
     accuracies: dict[tuple[str, str], list[float]] = {}
     for seed in range(seeds):
         place = output / str(seed)
@@ -149,20 +156,24 @@ def main(
         }
         for kind in reads or READS:
             elmo = place / kind
-            perplexity = pretrain_on(data, text, sizes | inputs[kind], elmo, pretraining_epochs, seed)
-            perplexities.setdefault(kind, []).append(perplexity)
+            if not (elmo / "config.json").exists():
+                pretrain_on(data, text, sizes | inputs[kind], elmo, pretraining_epochs, seed)
+            perplexities.setdefault(kind, []).append(perplexity_of(elmo))
             for name in mix or MIXES:
                 folder, fields = place / f"{kind} {name}".replace(" ", "_"), mixes.get(name, {})
-                is_pretrained = name != "not pretrained"
-                weights[kind, name], accuracy = classify_with(data, elmo, fields, folder, epochs, seed, is_pretrained)
-                accuracies.setdefault((kind, name), []).append(accuracy)
+                if (kind, name, seed) not in done:
+                    is_pretrained = name != "not pretrained"
+                    result = classify_with(data, elmo, fields, folder, epochs, seed, is_pretrained)
+                    done.add(kind, name, seed, value=result)
+                accuracies.setdefault((kind, name), []).append(done[kind, name, seed][1])
     classify = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     for row in data["test"].select(range(3)):
         print(row["text"], "->", classify(row["text"])[0], "right:", label_names(data)[row["label"]])
     table = [["biLM reads", "perplexity", "mix", "weights of token, layer 1, ... (last seed)", "accuracy"]]
     for (kind, name), scores in accuracies.items():
         perplexity = sum(perplexities[kind]) / seeds
-        table.append([kind, f"{perplexity:.1f}", name, weights[kind, name], mean_and_deviation(scores)])
+        weights = done[kind, name, seeds - 1][0]
+        table.append([kind, f"{perplexity:.1f}", name, weights, mean_and_deviation(scores)])
     recipe.print_table(table)
     plot(accuracies, output / "accuracies.png")
 

@@ -18,7 +18,6 @@ Glossary: x word vector, h_k layer k of the biLM, s the mix's weights, lambda `s
 """
 
 import collections
-import json
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -29,7 +28,7 @@ import recipe
 import torch
 import typer
 from compare_features import BATCH_SIZES, EPOCHS, LEARNING_RATE, SCORES, Rows, Task
-from seeds import mean_and_deviation, plot_band
+from seeds import Results, mean_and_deviation, plot_band
 from tqdm import tqdm
 
 from elmo_hf import ElmoTokenizer
@@ -153,12 +152,9 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("sample_efficiency"),
 ) -> None:
     """Run what the results lack, print the table and plot it."""
-    work, path, shown, tasks = output / "work", output / "results.jsonl", SHOWN[what], task or ["trec", "ewt"]
+    work, shown, tasks = output / "work", SHOWN[what], task or ["trec", "ewt"]
     work.mkdir(parents=True, exist_ok=True)
-    done: dict[tuple[Any, ...], float] = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
-        *key, score = json.loads(line)
-        done[tuple(key)] = score
+    done = Results(output / "results.jsonl")
     source, results = model_folder(model), collections.defaultdict(list)
     for name in tasks:
         read = compare_features.read_task(name, source, rows, work)
@@ -173,9 +169,7 @@ def main(
             if (name, setting, number, seed) not in done:
                 sampled = sample(full, number, seed, unknown, choice)
                 score = run(SETTINGS[setting], source, read, sampled, seed, epochs or EPOCHS[name], work)
-                done[name, setting, number, seed] = score
-                with path.open("a") as file:
-                    file.write(json.dumps([name, setting, number, seed, score]) + "\n")
+                done.add(name, setting, number, seed, value=score)
                 shutil.rmtree(work / "run")
             results[name, setting, number].append(done[name, setting, number, seed])
     shutil.rmtree(work)

@@ -1,9 +1,28 @@
-"""Scores of several seeds, in a table and in a plot."""
+"""Results of several seeds: kept in a file from run to run, in a table, and in a plot."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+
+class Results(dict[tuple[Any, ...], Any]):
+    """Results by what was run; each new one is a line of a file at once, so that a stopped command resumes."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads what the file already has."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        super().__init__((tuple(key), value) for *key, value in map(json.loads, lines))
+
+    def add(self, *key: Any, value: Any) -> None:
+        """Adds a result."""
+        self[key] = value
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([*key, value]) + "\n")
 
 
 def mean_and_deviation(scores: Sequence[float]) -> str:

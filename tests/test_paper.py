@@ -16,7 +16,7 @@ import sample_efficiency
 import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
-from seeds import mean_and_deviation
+from seeds import Results, mean_and_deviation
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
@@ -81,6 +81,14 @@ def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None
 def test_scores_of_seeds_in_percent() -> None:
     assert mean_and_deviation([0.5, 0.7]) == "60.00 ± 14.14"
     assert mean_and_deviation([0.5]) == "50.00"
+
+
+def test_results_are_kept_from_run_to_run(tmp_path: Path) -> None:
+    results = Results(tmp_path / "new" / "results.jsonl")
+    results.add("trec", 4, value=0.5)
+    results.add("trec", 8, value=["0.2 0.8", 0.75])
+    again = Results(results.path)
+    assert again == results == {("trec", 4): 0.5, ("trec", 8): ["0.2 0.8", 0.75]}
 
 
 def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
