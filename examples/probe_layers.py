@@ -141,13 +141,13 @@ def score_tags(model: ElmoModel, tokenizer: ElmoTokenizer, train: Dataset, test:
 
 def plot(scores: dict[str, list[list[float]]], path: Path) -> None:
     """Plots means over seeds by layer, with a band of one standard deviation."""
-    figure, axes = recipe.plt.subplots(figsize=(5, 3.5), layout="constrained")
+    figure, axes = recipe.plt.subplots(figsize=(5.5, 3.7), layout="constrained")
     for name, found in scores.items():
         by_layer = list(zip(*found, strict=True))
         plot_band(axes, range(len(by_layer)), by_layer, name)
     axes.set_xticks(range(len(by_layer)), ["token", *(f"layer {layer}" for layer in range(1, len(by_layer)))])
     axes.set_ylabel("accuracy (%)")
-    axes.legend()
+    figure.legend(loc="outside upper center", ncols=2)
     figure.savefig(path, dpi=80)
 
 

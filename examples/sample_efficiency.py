@@ -131,6 +131,8 @@ def plot(results: dict[tuple[Any, ...], list[float]], shown: dict[str, str], tas
                 axes.plot(place, 100 * np.mean(found[0]), "k_", markersize=20)
         if len(sizes) > 1:
             axes.set(xscale="log", xlabel="training rows")
+            axes.set_xticks(sizes, sizes)
+            axes.minorticks_off()
             axes.legend()
         else:
             axes.set_xticks(range(len(shown)), shown, rotation=20)
