@@ -1,21 +1,30 @@
 """The published checkpoints and their download.
 
-Addresses and file names come from AllenNLP's page (allennlp.org/elmo) and the pages it links to; `published_cards.py`
-has the facts about each model. Most were published without checksums, so the first download records its own in
-`SHA256SUMS` beside the files (check with `sha256sum -c`) and in the model card.
+The table `published.tsv` has their addresses and what is known of them; only what a public page or code gives is there.
+`published_cards.py` has more facts about those with a card of their own. A row has one of these:
+
+    options, weights                 AllenNLP's two files; some with the softmax and its vocabulary
+    options, weights, vocabulary     a TensorFlow checkpoint of bilm-tf: `weights` is its `.index`
+    weights                          an archive
+    none                             files that are to be fetched by hand from the `source`
+
+Most were published without checksums, so the first download records its own in `SHA256SUMS` beside the files (check
+with `sha256sum -c`) and in the model card.
 """
 
+import csv
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
 from elmo_hf.files import new_file, sha256_of_file
+from elmo_hf.share.card_labels import card_labels
 
 from .errors import ConversionError
 
@@ -24,56 +33,76 @@ if TYPE_CHECKING:
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 RECORD = "SHA256SUMS"
+TABLE = Path(__file__).with_name("published.tsv")
+INDEX, DATA = ".index", ".data-00000-of-00001"
+MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published checkpoint: its two files, below `BASE_URL` or elsewhere."""
+    """One published checkpoint. What is not known or not there is empty.
+
+    Attributes:
+        options, weights, softmax, vocabulary: addresses of its files, below `BASE_URL` or elsewhere.
+        language: its ISO 639 code.
+        size: LSTM cells and projection of each direction.
+        licence: the Hub's name of it; `no-restrictions` and `unknown` are none.
+        text: what it was trained on.
+        source: the page that gives the addresses.
+    """
 
     options: str
     weights: str
+    softmax: str = ""
+    vocabulary: str = ""
+    language: str = ""
+    size: str = ""
+    licence: str = ""
+    text: str = ""
+    source: str = ""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The addresses by the names of `AllenNlpFiles`."""
+        named = {name: getattr(self, name) for name in ("options", "weights", "softmax", "vocabulary")}
+        return {name: address for name, address in named.items() if address}
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """What is known of the weights, for the card of a converted archive."""
+        licence = None if self.licence in ("no-restrictions", "unknown") else self.licence
+        return card_labels(licence, [self.language], self.source)
 
 
-def _official(folder: str) -> Published:
-    return Published(f"{folder}/elmo_{folder}_options.json", f"{folder}/elmo_{folder}_weights.hdf5")
+def _read_table() -> dict[str, Published]:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {row.pop("name"): Published(**row) for row in rows}
 
 
-def _in_one_place(address: str) -> Published:
-    return Published(f"{address}options.json", f"{address}weights.hdf5")
-
-
-PUBLISHED = {
-    "small": _official("2x1024_128_2048cnn_1xhighway"),
-    "medium": _official("2x2048_256_2048cnn_1xhighway"),
-    "original": _official("2x4096_512_2048cnn_2xhighway"),
-    "5.5B": _official("2x4096_512_2048cnn_2xhighway_5.5B"),
-    "pt": Published("contributed/pt/elmo_pt_options.json", "contributed/pt/elmo_pt_weights.hdf5"),
-    "pt-wikipedia": Published("contributed/pt/wikipedia/options.json", "contributed/pt/wikipedia/elmo_pt_weights.hdf5"),
-    "pt-brwac": Published("contributed/pt/brwac/options.json", "contributed/pt/brwac/elmo_pt_weights_dgx1.hdf5"),
-    "pubmed": Published(
-        "contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_options.json",
-        "contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
-    ),
-    "de": _in_one_place(
-        "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/"
-    ),
-    "ja": _in_one_place("https://exawizardsallenlp.blob.core.windows.net/data/"),
-    "eu": _in_one_place("https://schweter.eu/cloud/eu-elmo/"),
-    "ta": _in_one_place("https://schweter.eu/cloud/ta-elmo/"),
-}
+PUBLISHED = _read_table()
 
 
 def check_name(name: str) -> None:
     """Checks the name of a published model; light, so that the command line refuses a wrong one at once.
 
     Raises:
-        ConversionError: if the name is not a key of `PUBLISHED`.
+        ConversionError: if the name is not a key of `PUBLISHED`, or its files are to be fetched by hand.
     """
     if name not in PUBLISHED:
-        raise ConversionError(f"there is no published model {name!r}; known are {', '.join(PUBLISHED)}.")
+        known = ", ".join(list(PUBLISHED)[:MOST_NAMED])
+        raise ConversionError(
+            f"there is no published model {name!r}; known are {known} and {len(PUBLISHED) - MOST_NAMED} more, which "
+            "`elmo-hf models` lists."
+        )
+    if not PUBLISHED[name].weights:
+        raise ConversionError(
+            f"{name} must be fetched by hand from {PUBLISHED[name].source}, because the address of its file is not "
+            "known. Then run `elmo-hf convert FILE DEST`."
+        )
 
 
-def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> "AllenNlpFiles":
+def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> "AllenNlpFiles | Path":
     """Downloads a published checkpoint, with a progress bar, unless it is there already.
 
     Args:
@@ -81,18 +110,26 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
         base_url: address that the file names continue.
         folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
 
+    Returns:
+        its files, or the archive that holds them.
+
     Raises:
         ConversionError: if the name is unknown, a download fails, or a file differs from the recorded one.
     """
-    from .readers.allennlp import AllenNlpFiles
-
     check_name(name)
     published = PUBLISHED[name]
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [fetch(urljoin(base_url, part), folder) for part in (published.options, published.weights)]
-    _check_record(folder / RECORD, paths)
-    return AllenNlpFiles(*paths)
+    paths = {role: fetch(urljoin(base_url, address), folder) for role, address in published.files.items()}
+    fetched = list(paths.values())
+    if published.weights.endswith(INDEX):
+        fetched.append(fetch(urljoin(base_url, published.weights.removesuffix(INDEX) + DATA), folder))
+    _check_record(folder / RECORD, fetched)
+    if not published.options:
+        return paths["weights"]
+    from .readers.allennlp import AllenNlpFiles
+
+    return AllenNlpFiles(**paths)
 
 
 def fetch(url: str, folder: Path) -> Path:
@@ -114,9 +151,12 @@ def fetch(url: str, folder: Path) -> Path:
             # Unlike torch.hub's function, it fails if the connection ends before the file does.
             urllib.request.urlretrieve(url, partial, show)
     except (urllib.error.URLError, OSError) as error:
+        what, how = "it", "FILE DEST"
+        if path.suffix in (".json", ".hdf5"):
+            what, how = "the options and the weights file", "--options FILE --weights FILE DEST"
         raise ConversionError(
-            f"cannot download {url}: {error}. Without a network, download the options and the weights file "
-            "elsewhere and run `elmo-hf convert --options FILE --weights FILE DEST`."
+            f"cannot download {url}: {error}. Without a network, download {what} elsewhere and run "
+            f"`elmo-hf convert {how}`."
         ) from error
     return path
 

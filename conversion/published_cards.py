@@ -16,9 +16,11 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Facts, Licence, Score, render_card
 
+from .published import PUBLISHED
 from .witness.reference_outputs import STREAMS
 
-PAGE = "https://github.com/allenai/allennlp-website/blob/8c27645d3942a8017891928a9caa1ddb9e4b7a4a/elmo.html"
+WITH_SOFTMAX = "-lm"
+PAGE = PUBLISHED["original"].source
 PAPER = "https://aclanthology.org/N18-1202/"
 UNRESTRICTED = Licence(
     "other",
@@ -29,12 +31,9 @@ UNRESTRICTED = Licence(
     link="https://github.com/allenai/allennlp/issues/1462",
 )
 UNKNOWN = Licence("unknown", "The weights come without a licence. Ask their authors before you share them.")
-GERMAN_PAGE = "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model"
-PLUR = "https://github.com/stefan-it/plur"
-MANY_LANGUAGES = (
-    "ar bg ca cs cu da de el en es et eu fa fi fr ga gl grc he hi hr hu "
-    "id it ja ko la lv nl nb nn pl pt ro ru sk sl sv tr ug uk ur vi zh"
-).split()
+GERMAN_PAGE = PUBLISHED["de"].source
+PLUR = PUBLISHED["eu"].source
+MANY_LANGUAGES = [each.language for name, each in PUBLISHED.items() if name.startswith("manylangs-")]
 BILLION_WORDS = (
     "The [1 Billion Word Benchmark](http://www.statmt.org/lm-benchmark/): about 800 million words of news of 2011, in\n"
     "English, shuffled by sentence."
@@ -148,7 +147,7 @@ CARDS = {
         "pt",
         f"the first Portuguese model of {UFG}, which flair loads",
         "Portuguese Wikipedia ([allenai/allennlp#2025](https://github.com/allenai/allennlp/issues/2025)).",
-        "https://github.com/allenai/allennlp/issues/2025",
+        PUBLISHED["pt"].source,
     ),
     "portuguese-wikipedia": _portuguese(
         "pt-wikipedia", f"the later Portuguese model of {UFG}, trained on Wikipedia", "Portuguese Wikipedia."
@@ -269,18 +268,18 @@ CARDS = {
                 "mit",
                 "MIT, as [its author](https://github.com/HIT-SCIR/ELMoForManyLangs/issues/64) and the repository say.",
             ),
-            page="https://github.com/HIT-SCIR/ELMoForManyLangs",
+            page=PUBLISHED["manylangs-en"].source,
             words="The training text was split by the shared task's tokenizer, UDPipe.",
             word_limit="48 characters (code points, not bytes)",
         ),
-        command="elmo-hf convert 144.zip elmo-en  # http://vectors.nlpl.eu/repository/11/144.zip",
+        command="elmo-hf convert --model manylangs-en elmo-en --check",
     ),
 }
 
 
 def facts_of(model: str) -> Facts:
-    """The published facts about a checkpoint that `--model` downloads."""
-    return next(card.facts for card in CARDS.values() if card.model == model)
+    """The published facts about a checkpoint that `--model` downloads, with or without its softmax."""
+    return next(card.facts for card in CARDS.values() if card.model == model.removesuffix(WITH_SOFTMAX))
 
 
 def published_card(name: str) -> str:

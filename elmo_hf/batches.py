@@ -9,6 +9,26 @@ from .model.modeling_elmo import ElmoModel
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 
+def batches_by_length(lengths: Sequence[int], batch_words: int) -> Iterator[list[int]]:
+    """Gives the indices of each batch's texts; the longest texts come first.
+
+    Args:
+        lengths: of the texts in positions, boundaries included.
+        batch_words: the most positions of a batch, padding included; a longer text is alone.
+
+    Raises:
+        ValueError: if `batch_words` is below 1.
+    """
+    if batch_words < 1:
+        raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
+    rest = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    start = 0
+    while start < len(rest):
+        size = max(1, batch_words // max(1, lengths[rest[start]]))
+        yield rest[start : start + size]
+        start += size
+
+
 @torch.inference_mode()
 def outputs_in_batches(
     model: ElmoModel, tokenizer: ElmoTokenizer, texts: Sequence[Sequence[str]], batch_words: int
@@ -19,17 +39,13 @@ def outputs_in_batches(
         model: in evaluation mode, on the device to run on.
         tokenizer: the model's.
         texts: the words of each text.
-        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+        batch_words: as in `batches_by_length`.
 
     Raises:
         ValueError: if `batch_words` is below 1.
     """
-    if batch_words < 1:
-        raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
-    rest = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
-    while rest:
-        size = max(1, batch_words // (len(texts[rest[0]]) + tokenizer.num_special_tokens_to_add()))
-        batch, rest = rest[:size], rest[size:]
+    num_boundaries = tokenizer.num_special_tokens_to_add()
+    for batch in batches_by_length([len(text) + num_boundaries for text in texts], batch_words):
         words = [list(texts[index]) for index in batch]
         inputs = tokenizer(words, is_split_into_words=True, padding=True, return_tensors="pt")
         yield batch, model(**inputs.to(model.device))

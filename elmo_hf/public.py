@@ -10,6 +10,7 @@ from transformers import (
     AutoTokenizer,
 )
 
+from .language_model.cloze import PredictedWord, predict_words
 from .language_model.pretraining import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .loading import tiny_model, tiny_tokenizer
 from .model.bilm import BiLMState
@@ -33,8 +34,10 @@ __all__ = [
     "ElmoModelOutput",
     "ElmoPreTrainedModel",
     "ElmoTokenizer",
+    "PredictedWord",
     "extract_answers",
     "pipeline",
+    "predict_words",
     "tiny_model",
     "tiny_tokenizer",
 ]

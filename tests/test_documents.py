@@ -23,6 +23,7 @@ from elmo_hf.cli import app
 # Pages whose Python and commands run as printed in a clone, and print what the page shows; the libraries they need.
 AS_PRINTED = {
     "README": [],
+    "cloze": [],
     "commands": [],
     "convert": [],
     "embed": [],

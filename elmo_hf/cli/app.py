@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand
 
-from .conversion import convert, verify
+from .cloze import fill
+from .conversion import convert, models, verify
 from .embedding import embed
 from .errors import quiet_imports, say
 from .language_models import pretrain, score, vocab
@@ -62,6 +63,7 @@ def start(
 
 for command, summary, examples in (
     (convert, "Convert a checkpoint to a Hub folder, or a Hub folder back.", CONVERSION),
+    (models, "List the published models.", ("elmo-hf models",)),
     (
         embed,
         "Embed a file of sentences.",
@@ -94,6 +96,11 @@ for command, summary, examples in (
         score,
         "Perplexity and surprisal of a text.",
         (TEXT, "elmo-hf score tiny text.txt --per-word surprisal.tsv"),
+    ),
+    (
+        fill,
+        "Print the words that fit a gap.",
+        ('elmo-hf fill tiny "The old ___ told us a story ."',),
     ),
     (info, "Say what a model is and what it can do.", ("elmo-hf info tiny",)),
     (

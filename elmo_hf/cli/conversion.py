@@ -1,4 +1,4 @@
-"""The commands `elmo-hf convert` and `elmo-hf verify`."""
+"""The commands `elmo-hf convert`, `elmo-hf models` and `elmo-hf verify`."""
 
 from dataclasses import replace
 from enum import Enum
@@ -42,7 +42,9 @@ def convert(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Download a published model: small, medium, original, 5.5B, pt... (a wrong name lists all)"),
+        typer.Option(
+            help="Download a published model: small, original, original-lm, pt... (`elmo-hf models` lists all)"
+        ),
     ] = None,
     to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
     word_splitter: Annotated[Splitter | None, typer.Option(help=SPLITTER_HELP)] = None,
@@ -86,6 +88,23 @@ def convert(
             _convert_files(destination, files, weights, model, splitter, check, labels)
     except (ConversionError, ValueError, OSError) as error:
         fail(error)
+
+
+def models() -> None:
+    """Print the published models that `elmo-hf convert --model NAME` downloads, as a table.
+
+    The size is that of the LSTM cells and of the projection in each direction; a word gets two projections. `-`: not
+    known. `by hand`: fetch the file from the source, then convert it. Licences are those that the authors name.
+    """
+    from elmo_hf.conversion.published import PUBLISHED
+
+    rows = [("name", "language", "size", "licence", "trained on", "source")]
+    for name, each in PUBLISHED.items():
+        source = each.source if each.weights else f"{each.source} (by hand)"
+        rows.append((name, each.language, each.size or "-", each.licence, each.text, source))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def verify(model: Model) -> None:
@@ -181,12 +200,15 @@ def _convert_files(
 ) -> None:
     """From AllenNLP's two files, or a published model, to a Hub repository."""
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
-    from elmo_hf.conversion.published import download
+    from elmo_hf.conversion.published import PUBLISHED, download
     from elmo_hf.conversion.published_cards import facts_of
 
     options = files.pop("options")
     if model is not None:
         found, name = download(model), f"the published {model} model"
+        if isinstance(found, Path):
+            labels = PUBLISHED[model].labels | labels
+            return _convert_source(found, destination, files | {"options": options}, splitter, check, labels)
     else:
         assert options is not None
         assert weights is not None

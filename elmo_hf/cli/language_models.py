@@ -17,8 +17,18 @@ from .errors import fail, need, say, when_stopped
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
+    from ..language_model.pretraining import ElmoForPreTraining
+    from ..language_model.scoring import Scores
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
     from ..training.trainer import ElmoPretrainer, PretrainingArguments
+
+
+class SurprisalUnit(str, Enum):
+    """The unit of a table's surprisals."""
+
+    bits = "bits"
+    nats = "nats"
+
 
 Corpora = Annotated[
     list[str],
@@ -144,16 +154,28 @@ def score(
     encoding: Encoding = "utf-8",
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
-        Path | None, typer.Option(help="Write each word's surprisal in bits to this new .tsv or .parquet file.")
+        Path | None, typer.Option(help="Write each word's surprisal to this new .tsv or .parquet file.")
     ] = None,
     carry_state: Annotated[
         bool, typer.Option("--carry-state", help="With --per-word: carry the state; default: from zero.")
+    ] = False,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="Carry the state through each document; blank lines separate them.")
+    ] = False,
+    unit: Annotated[SurprisalUnit, typer.Option(help="With --per-word: unit of the surprisals.")] = SurprisalUnit.bits,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="With --per-word: leave those of unknown words empty.")
+    ] = False,
+    regions: Annotated[
+        bool,
+        typer.Option("--regions", help="With --per-word: one row for what stands between blanks, such as `river.`"),
     ] = False,
 ) -> None:
     """Perplexity of INPUT, one sentence a line: forward, backward and their geometric mean, by the exact softmax.
 
     From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
-    sentence, as in bilm-tf's test. MODEL needs its softmax; `elmo-hf info` says whether it has one.
+    sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
+    says whether it has one.
     """
     try:
         if per_word is not None:
@@ -163,32 +185,23 @@ def score(
         source.stat()
     except (ValueError, OSError) as error:
         fail(error)
-    import torch
-    from tqdm import tqdm
-
+    from elmo_hf.embedding.placed_sentences import place_sentences
     from elmo_hf.embedding.word_tables import write_table
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.language_model.scoring import score_carried, score_from_zero
-    from elmo_hf.loading import load_language_models
     from elmo_hf.sentences import read_sentences
-    from elmo_hf.training.corpora import split_sentences
 
     try:
-        language_model, tokenizer = load_language_models(model)
-        if torch.cuda.is_available():
-            language_model = language_model.cuda()
+        language_model, tokenizer = load_on_gpu(model)
         splitter = tokenizer.word_splitter if words is None else words.value
-        split = split_sentences(read_sentences(source, encoding=encoding), splitter)
-        sentences = {index: sentence for index, sentence in enumerate(split) if sentence}
-        corpus = Corpus.from_sentences(list(sentences.values()), tokenizer)
+        sentences = list(place_sentences(read_sentences(source, encoding=encoding), splitter))
+        corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
         if len(corpus) == 0:
             raise ValueError(f"{source} has no sentences.")
-        total = corpus.num_predictions + _num_carried(corpus, rows)
-        with tqdm(total=total, unit=" words") as bar:
-            zero = score_from_zero(language_model, corpus, bar.update)
-            carried = score_carried(language_model, corpus, rows, bar.update)
+        numbers = [each.document for each in sentences] if documents else None
+        zero, carried = _score_twice(language_model, corpus, rows, numbers)
+        wanted = carried if carry_state or documents else zero
         if per_word is not None:
-            write_table(per_word, list(sentences.items()), carried if carry_state else zero, tokenizer)
+            write_table(per_word, sentences, wanted, tokenizer, unit.value, skip_unknown, regions)
     except (ValueError, OSError) as error:
         fail(error)
     say(_summary(corpus, tokenizer))
@@ -300,6 +313,33 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
         say(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
+
+
+def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    """Loads language models and their tokenizer, the models on the GPU if there is one."""
+    import torch
+
+    from elmo_hf.loading import load_language_models
+
+    language_model, tokenizer = load_language_models(model)
+    return language_model.cuda() if torch.cuda.is_available() else language_model, tokenizer
+
+
+def _score_twice(
+    model: "ElmoForPreTraining", corpus: "Corpus", rows: int, documents: list[int] | None
+) -> tuple["Scores", "Scores"]:
+    """Scores from the zero state, and with the state carried along rows or, if they are given, through documents."""
+    from tqdm import tqdm
+
+    from elmo_hf.language_model.documents import score_documents
+    from elmo_hf.language_model.scoring import score_carried, score_from_zero
+
+    num_carried = _num_carried(corpus, rows) if documents is None else corpus.num_predictions
+    with tqdm(total=corpus.num_predictions + num_carried, unit=" words") as bar:
+        zero = score_from_zero(model, corpus, bar.update)
+        if documents is None:
+            return zero, score_carried(model, corpus, rows, bar.update)
+        return zero, score_documents(model, corpus, documents, bar.update)
 
 
 def _num_carried(corpus: "Corpus", rows: int) -> int:

@@ -1,8 +1,8 @@
 """Embeds a corpus: sentences in, one file of vectors out, in bounded memory, resumable, by one process or many.
 
-Sentences are read in windows of about `WINDOW_CHARACTERS`. In a window each distinct word goes through the token
-encoder once, and the sentences are sorted by length into batches, so that there is little padding. The vectors of a
-window become one chunk in `OUT.partial` (see `working_folder.py`); the last step joins all chunks in OUT.
+Sentences are read in windows of about `WINDOW_CHARACTERS`. In a window each distinct word goes through the tokenizer
+and the token encoder once, and the sentences are sorted by length into batches, so that there is little padding. The
+vectors of a window become one chunk in `OUT.partial` (see `working_folder.py`); the last step joins all chunks in OUT.
 
 A run that continues an interrupted one computes only the missing windows. Of R processes, process r computes every R-th
 missing window, starting with the r-th. A window does not depend on R, so OUT has the same bits for any R, on the same
@@ -18,7 +18,7 @@ Vectors kept of a sentence, without its boundaries (L layers, n words, P project
     average  (n, 2P)        the plain mean of all layers
     pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
 
-Glossary: B sentences of a batch, T positions of its longest one, boundaries included.
+Glossary: B sentences of a batch, T positions of its longest one, boundaries included; V distinct words of a window.
 """
 
 import hashlib
@@ -31,11 +31,14 @@ from typing import IO, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
+from ..batches import batches_by_length
 from ..files import named_if_full, only_writer, publish_last, sha256_of_model
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence, read_sentences
+from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, check_paths, check_suffix
 from .processes import Processes
@@ -115,7 +118,7 @@ def embed_file(
     """Embeds every sentence of a file.
 
     Args:
-        model: on the device to run on; afterwards it is in evaluation mode and its word cache is empty.
+        model: on the device to run on; afterwards it is in evaluation mode.
         tokenizer: the model's.
         source: a file that `read_sentences` reads, or a binary stream of text lines, which the first process reads.
         destination: the new file; its suffix is a key of `WRITERS`.
@@ -160,7 +163,6 @@ def embed_file(
                 if index in own:
                     vectors = _embed_window(model, tokenizer, window, layers, dtype, batch_words, bar)
                     work.write(index, plan.digests[index], vectors)
-                    model.cache_words(None)
         processes.wait()
         processes.on_first(lambda: _finish(plan, work, destination))
     return sum(plan.window_sizes)
@@ -246,38 +248,50 @@ def _embed_window(
     bar: tqdm,
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Gives the indices and vectors of a window's sentences, the longest ones first."""
-    split = [(index, tokenizer.tokenize(each) if isinstance(each, str) else each) for index, each in window]
-    words = sorted({word for _, words in split for word in words})
-    model.cache_words(_inputs(model, tokenizer, [words])["input_ids"])
-    by_length = sorted(split, key=lambda item: len(item[1]), reverse=True)
-    while by_length:
-        size = max(1, batch_words // (len(by_length[0][1]) + tokenizer.num_special_tokens_to_add()))
-        batch, by_length = by_length[:size], by_length[size:]
-        texts = [words for _, words in batch]
-        yield from zip((index for index, _ in batch), _embed_batch(model, tokenizer, texts, layers, dtype), strict=True)
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    texts = [to_words(each, False, splitter).words if isinstance(each, str) else each for _, each in window]
+    words = _Words.of_texts(model, tokenizer, texts)
+    for batch in batches_by_length([len(text) + 2 * words.num_begins for text in texts], batch_words):
+        vectors = _embed_batch(model, words, [texts[row] for row in batch], layers, dtype)
+        yield from zip((window[row][0] for row in batch), vectors, strict=True)
         bar.update(len(batch))
 
 
+class _Words(NamedTuple):
+    """The V distinct words of a window, sorted, with the boundaries before and after them, if the model reads any."""
+
+    places: dict[str, int]  # of each word among all V (+ 2)
+    num_begins: int  # 1 with boundaries, else 0
+    vectors: Tensor  # (V + 2, P), of the token encoder
+    is_text: Tensor  # (V + 2), False on boundaries
+
+    @classmethod
+    @torch.inference_mode()
+    def of_texts(cls, model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> "_Words":
+        words = sorted({word for text in texts for word in text})
+        ids = tokenizer([words], is_split_into_words=True, return_tensors="pt")["input_ids"].to(model.device)
+        num_begins = tokenizer.num_special_tokens_to_add() // 2
+        places = {word: place for place, word in enumerate(words, num_begins)}
+        mask = torch.ones(ids.shape[:2], dtype=torch.bool, device=ids.device)
+        return cls(places, num_begins, model.embed_words(ids, mask)[0][0], ~model.boundaries(ids)[0])
+
+
 @torch.inference_mode()
-def _embed_batch(
-    model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]], layers: str, dtype: str
-) -> list[np.ndarray]:
+def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], layers: str, dtype: str) -> list[np.ndarray]:
     """The vectors kept of each text."""
-    inputs = _inputs(model, tokenizer, texts)
-    input_ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
-    tensors = LAYERS[layers](model, model.encode(input_ids, mask), mask, mask & ~model.boundaries(input_ids))
+    begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
+    rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
+    places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
+    mask = places >= 0
+    vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
+    tensors = LAYERS[layers](model, model.bilm(vectors, mask)[0], mask, mask & words.is_text[places])
     kept = [tensor.to(getattr(torch, dtype)).cpu().numpy() for tensor in tensors]
     if layers == "pooled":
         return list(kept[0])
-    start = tokenizer.num_special_tokens_to_add() // 2
-    words = [slice(start, start + len(text)) for text in texts]
+    parts = [slice(words.num_begins, words.num_begins + len(text)) for text in texts]
     if layers == "all":
-        return [np.stack([layer[row, place] for layer in kept]) for row, place in enumerate(words)]
-    return [kept[0][row, place] for row, place in enumerate(words)]
-
-
-def _inputs(model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> dict[str, Tensor]:
-    return tokenizer(texts, is_split_into_words=True, padding=True, return_tensors="pt").to(model.device)
+        return [np.stack([layer[row, part] for layer in kept]) for row, part in enumerate(parts)]
+    return [kept[0][row, part] for row, part in enumerate(parts)]
 
 
 def _spool(stream: IO[bytes], path: Path) -> Path:

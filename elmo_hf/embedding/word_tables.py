@@ -1,15 +1,28 @@
 """Surprisal word by word, as a table for psycholinguists to compare with reading times.
 
-It has one row for each word and boundary of each sentence: `sentence` (line of the file, from 0), `position` (0 is
-`<S>`), `word`, `is_unknown` (scored as `<UNK>`), `forward_bits` and `backward_bits`. The forward model never predicts
-`<S>`, the backward model never `</S>`; those cells are empty, and so are those of words that were not scored.
+It has one row for each word and boundary of each sentence. All places count from 0:
+
+    sentence, position               line of the file; position in it, where 0 is `<S>`
+    word, is_unknown                 the word, and whether it is scored as `<UNK>`
+    forward_bits, backward_bits      surprisal, or in nats, with that name
+    document, document_sentence      the document, and the place of the sentence in it
+    region, document_region          the place between blanks, in the sentence and in the document (`PlacedSentence`)
+
+The forward model never predicts `<S>`, the backward model never `</S>`; those cells are empty, and so are those of
+words that were not scored, and the regions of boundaries.
+
+A table by region has one row for each region instead: its text as `word`, `num_words`, whether one of them is unknown,
+and the sum of their surprisals, empty if one of them is empty.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -19,52 +32,78 @@ from ..sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
 from .arguments import check_table
+from .placed_sentences import PlacedSentence
 
-SCHEMA = pa.schema(
-    {
-        "sentence": pa.int64(),
-        "position": pa.int64(),
-        "word": pa.string(),
-        "is_unknown": pa.bool_(),
-        "forward_bits": pa.float32(),
-        "backward_bits": pa.float32(),
-    }
-)
+NATS_PER = {"bits": math.log(2), "nats": 1.0}
 NOTHING, MISSING = np.zeros(0, dtype=np.float32), np.array([np.nan], dtype=np.float32)
 
 
 def write_table(
-    path: Path, sentences: Sequence[tuple[int, Sequence[str]]], scores: Scores, tokenizer: ElmoTokenizer
+    path: Path,
+    sentences: Sequence[PlacedSentence],
+    scores: Scores,
+    tokenizer: ElmoTokenizer,
+    unit: str = "bits",
+    skips_unknown: bool = False,
+    by_region: bool = False,
 ) -> None:
     """Writes the table, which appears when it is complete.
 
     Args:
         path: `*.tsv` or `*.parquet`.
-        sentences: line of the file and words of each sentence, in the order of the scores.
+        sentences: the sentences in the order of the scores.
         scores: the scores of these sentences.
         tokenizer: the one that made the corpus.
+        unit: `"bits"` or `"nats"`.
+        skips_unknown: whether the surprisals of unknown words are left empty.
+        by_region: whether a row is a region, and not a word.
 
     Raises:
         ValueError: if `check_table` refuses the path.
     """
     check_table(path)
-    words = [word for _, sentence in sentences for word in (BEGIN_SENTENCE, *sentence, END_SENTENCE)]
+    words = [word for each in sentences for word in (BEGIN_SENTENCE, *each.words, END_SENTENCE)]
+    is_unknown = tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0]
     forward, backward = [NOTHING], [NOTHING]
-    for index in range(len(sentences)):
-        forward_bits, backward_bits = scores.surprisals(index)
-        forward += [MISSING, forward_bits]
-        backward += [backward_bits, MISSING]
+    for start, end in zip(scores.starts[:-1], scores.starts[1:], strict=True):
+        forward += [MISSING, -scores.forward[start:end]]
+        backward += [-scores.backward[start:end], MISSING]
     columns = {
-        "sentence": [line for line, sentence in sentences for _ in range(len(sentence) + 2)],
-        "position": [position for _, sentence in sentences for position in range(len(sentence) + 2)],
-        "word": [storable(word) for word in words],
-        "is_unknown": tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0],
-        "forward_bits": pa.array(np.concatenate(forward), from_pandas=True),
-        "backward_bits": pa.array(np.concatenate(backward), from_pandas=True),
+        "sentence": _numbers([each.line] * (len(each.words) + 2) for each in sentences),
+        "position": _numbers(range(len(each.words) + 2) for each in sentences),
+        "word": pa.array([storable(word) for word in words], pa.string()),
+        "is_unknown": pa.array(is_unknown),
     }
-    table = pa.table(columns, schema=SCHEMA)
+    for name, parts in (("forward", forward), ("backward", backward)):
+        values = np.concatenate(parts) / np.float32(NATS_PER[unit])
+        values[is_unknown & skips_unknown] = np.nan
+        columns[f"{name}_{unit}"] = pa.array(values, from_pandas=True)
+    for name in ("document", "document_sentence"):
+        columns[name] = _numbers([getattr(each, name)] * (len(each.words) + 2) for each in sentences)
+    columns["region"] = _numbers([None, *each.regions, None] for each in sentences)
+    columns["document_region"] = _numbers(
+        [None, *(each.document_region + region for region in each.regions), None] for each in sentences
+    )
+    table = _add_up_regions(pa.table(columns), unit) if by_region else pa.table(columns)
     with new_file(path) as partial:
         if path.suffix == ".parquet":
             pa.parquet.write_table(table, partial)
         else:
             pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter="\t", quoting_style="needed"))
+
+
+def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
+    keys = ["sentence", "document", "document_sentence", "region", "document_region"]
+    bits = [f"{direction}_{unit}" for direction in ("forward", "backward")]
+    with_nulls = pa.compute.ScalarAggregateOptions(skip_nulls=False)
+    sums = [("word", "list"), ("word", "count"), ("is_unknown", "max"), *((name, "sum", with_nulls) for name in bits)]
+    found = table.filter(pa.compute.is_valid(table["region"])).group_by(keys, use_threads=False).aggregate(sums)
+    # A word splitter changes no letter, and there is no blank inside a region.
+    words = pa.array(["".join(words) for words in found["word_list"].to_pylist()], pa.string())
+    columns = {name: found[name] for name in keys} | {"word": words, "num_words": found["word_count"]}
+    columns["is_unknown"] = found["is_unknown_max"]
+    return pa.table(columns | {name: found[f"{name}_sum"].cast(pa.float32()) for name in bits})
+
+
+def _numbers(parts: Iterable[Iterable[int | None]]) -> pa.Array:
+    return pa.array(chain.from_iterable(parts), pa.int64())

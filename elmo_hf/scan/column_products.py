@@ -26,11 +26,11 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
         else:
             torch.mm(weight[0], vectors[0], out=out[0])
         return
-    blocks = num_blocks(weight, columns)
-    if blocks > 1 and stored_as_rows(directions, columns):
+    blocks, as_rows = num_blocks(weight, columns), stored_as_rows(columns)
+    if blocks > 1 and as_rows:
         in_blocks = weight.view(blocks, height // blocks, -1)
-        as_rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
-        product = torch.bmm(as_rows, in_blocks.transpose(1, 2)).transpose(0, 1)
+        rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
+        product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
         out_as_rows = out.transpose(1, 2).view(columns, blocks, -1)
         if adds:
             out_as_rows += product
@@ -40,10 +40,13 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
     if blocks > 1:
         weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
         vectors = vectors.contiguous().expand(blocks, -1, -1)
+    first, second = weight, vectors
+    if as_rows:
+        first, second, out = vectors.transpose(1, 2), weight.transpose(1, 2), out.transpose(1, 2)
     if adds:
-        torch.baddbmm(out, weight, vectors, out=out)
+        torch.baddbmm(out, first, second, out=out)
     else:
-        torch.bmm(weight, vectors, out=out)
+        torch.bmm(first, second, out=out)
 
 
 def multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
@@ -60,22 +63,22 @@ def num_blocks(weight: Tensor, columns: int) -> int:
 
     One column reads every weight once and needs no cache.
     """
-    blocks = 1
-    if len(weight) == 1 and weight.device.type == "cpu" and columns > 1:
-        height, num_bytes = weight.shape[1], weight.nbytes
+    blocks, (directions, height, _) = 1, weight.shape
+    if directions == 1 and columns > 1 and weight.device.type == "cpu":
+        num_bytes = weight.nbytes
         while height % (2 * blocks) == 0 and height >= 2 * blocks * columns and num_bytes >= 2 * blocks * BLOCK_BYTES:
             blocks *= 2
     return blocks
 
 
-def stored_as_rows(directions: int, columns: int) -> bool:
+def stored_as_rows(columns: int) -> bool:
     """Whether columns are few, so that each is stored as a row."""
-    return directions == 1 and columns < FEW_COLUMNS
+    return columns < FEW_COLUMNS
 
 
 def columns_in(memory: Tensor, directions: int, height: int, columns: int) -> Tensor:
     """A view `(D, height, columns)` of the beginning of `memory`."""
     of_columns = memory[: directions * height * columns]
-    if stored_as_rows(directions, columns):
+    if stored_as_rows(columns):
         return of_columns.view(directions, columns, height).transpose(1, 2)
     return of_columns.view(directions, height, columns)

@@ -93,6 +93,6 @@ def _factors(
 def _steps_of(memory: Tensor, words: slice, directions: int, height: int, count: int) -> Tensor:
     """The part of several steps, `(steps, D, height, count)`, of what the trace keeps of all words."""
     of_steps = memory[words.start * directions * height : words.stop * directions * height]
-    if stored_as_rows(directions, count):
+    if stored_as_rows(count):
         return of_steps.view(-1, directions, count, height).transpose(2, 3)
     return of_steps.view(-1, directions, height, count)

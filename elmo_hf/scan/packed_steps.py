@@ -4,6 +4,7 @@ Without gradient all steps of a run, those with equal b_t, compute in the same m
 `Trace`.
 """
 
+from bisect import bisect_right
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -108,9 +109,9 @@ class _GateInputs:
     def _compute(self, here: slice) -> None:
         """Makes `products`, `(D, blocks, 4H / blocks, words)`, for this step and some after it."""
         directions, blocks, height, _ = self.bias.shape
-        as_rows = stored_as_rows(directions, here.stop - here.start)
+        as_rows = stored_as_rows(here.stop - here.start)
         most = max(here.stop, here.start + self.num_words // (2 if as_rows else 1))
-        self.start, self.stop = here.start, max(end for end in self.ends if end <= most)
+        self.start, self.stop = here.start, self.ends[bisect_right(self.ends, most) - 1]
         words = self.inputs[:, self.start : self.stop].transpose(1, 2)
         products = columns_in(self.memory, directions, blocks * height, words.shape[2])
         multiply(self.weight, words, products)

@@ -185,7 +185,7 @@ def _abilities(model: SavedModel, name: str) -> list[str]:
     abilities = ["embed", "export"]
     head = HEADS.get(model.class_name)
     if _has_softmax(model) and _knows_words(model):
-        abilities += ["score", f"pretrain --model {name}"]
+        abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn":
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
     if head is not None:

@@ -32,6 +32,8 @@ FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DE
         ("vocab", {"text.txt", "words.txt"}),
         ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
         ("score", {"text.txt", "surprisal.tsv"}),
+        ("models", set()),
+        ("fill", set()),
         ("info", set()),
         ("card", {"files", "my-elmo"}),
     ],
@@ -59,6 +61,7 @@ def test_help_lists_every_verb() -> None:
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.split("Commands:")[1].splitlines() if line] == [
         "convert",
+        "models",
         "embed",
         "export",
         "push",
@@ -66,6 +69,7 @@ def test_help_lists_every_verb() -> None:
         "vocab",
         "pretrain",
         "score",
+        "fill",
         "info",
         "card",
     ]

@@ -129,7 +129,7 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
         "source                      thirty English books of 1599 to 1914, in the public domain",
         "licence                     apache-2.0",
         "language                    en",
-        "can                         embed; export; score; pretrain --model tiny",
+        "can                         embed; export; score; fill; pretrain --model tiny",
     ]
     rows = dict(line.split("  ", 1) for line in run("info", tiny_folder).stdout.splitlines())
     rows = {name: value.strip() for name, value in rows.items()}

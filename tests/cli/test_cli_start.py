@@ -45,10 +45,12 @@ HELP = {
     "embed": "Usage: elmo-hf embed MODEL INPUT -o OUT [OPTIONS]",
     "export": "Usage: elmo-hf export MODEL OUT [OPTIONS]",
     "push": "Usage: elmo-hf push FOLDER ORG/NAME [OPTIONS]",
+    "models": "Usage: elmo-hf models [OPTIONS]",
     "verify": "Usage: elmo-hf verify MODEL [OPTIONS]",
     "vocab": "Usage: elmo-hf vocab CORPUS... -o OUT [OPTIONS]",
     "pretrain": "Usage: elmo-hf pretrain CORPUS... -o OUT [OPTIONS]",
     "score": "Usage: elmo-hf score MODEL INPUT [OPTIONS]",
+    "fill": "Usage: elmo-hf fill MODEL TEXT [OPTIONS]",
     "info": "Usage: elmo-hf info MODEL [OPTIONS]",
     "card": "Usage: elmo-hf card FOLDER [OPTIONS]",
 }
@@ -67,6 +69,11 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert --model large new": (
         1,
         "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ",
+    ),
+    "convert --model embeddia-hr new": (
+        1,
+        "embeddia-hr must be fetched by hand from https://www.clarin.si/repository/xmlui/handle/11356/1277, because "
+        "the address of its file is not known. Then run `elmo-hf convert FILE DEST`.",
     ),
     "convert --options none --weights file.txt new": (1, "there is no options file none."),
     "convert --options file.txt --weights none new": (1, "there is no weights file none."),
@@ -136,6 +143,14 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o lm --vocabulary none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
+    "fill tiny none.txt": (
+        1,
+        "'none.txt' has no gap ___ and is no file. Write ___ in place of the word to predict.",
+    ),
+    "fill tiny empty.txt": (1, "empty.txt has no sentences."),
+    "fill nowhere ___": (1, NO_MODEL),
+    "fill tiny ___ --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
+    "fill tiny ___ --direction left": (2, "Invalid value for '--direction'"),
     "score tiny none.txt": (1, "No such file or directory: 'none.txt'"),
     "score nowhere file.txt": (1, NO_MODEL),
     "score tiny file.txt --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
@@ -157,8 +172,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (work / "bert" / "config.json").write_text('{"model_type": "bert", "hidden_size": 5}')
     for file in ("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv", "files/weights.hdf5"):
         (work / file).write_text("text\n")
+    (work / "empty.txt").write_text("\n")
     before = sorted(work.rglob("*"))
-    commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", *REFUSALS]
+    commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", "models", *REFUSALS]
     completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([command.split() for command in commands])],
         cwd=work,
@@ -183,6 +199,12 @@ def test_the_version_comes_with_those_of_torch_and_transformers(results: dict[st
     names = ("elmo-hf", "torch", "transformers")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in names)
     assert results["--version"] == [0, f"{versions}, Python {platform.python_version()}", ""]
+
+
+def test_published_models_are_listed_without_heavy_imports(results: dict[str, Any]) -> None:
+    code, output, errors = results["models"]
+    assert (code, errors) == (0, "")
+    assert output.startswith("name language size licence trained on source small en 1024/128 no-restrictions ")
 
 
 @pytest.mark.parametrize("command", REFUSALS)

@@ -4,11 +4,16 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from archives import manylangs_files, write_zip
 from checkpoints import FIXTURES
+from commands import run
+from huggingface_hub import ModelCard
+from transformers import AutoModelForPreTraining
 
 from elmo_hf.conversion import published
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
@@ -177,7 +182,7 @@ def test_an_unknown_name_is_refused_before_anything_is_fetched(server: Server, t
 
 def test_addresses_are_those_of_allennlps_page_and_of_the_pages_it_links_to() -> None:
     assert BASE_URL == "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
-    assert {name: files.weights for name, files in PUBLISHED.items()} == {
+    assert {name: files.weights for name, files in list(PUBLISHED.items())[:12]} == {
         "small": "2x1024_128_2048cnn_1xhighway/elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5",
         "medium": "2x2048_256_2048cnn_1xhighway/elmo_2x2048_256_2048cnn_1xhighway_weights.hdf5",
         "original": "2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5",
@@ -205,3 +210,91 @@ def test_files_that_lie_elsewhere_are_fetched_from_there(
     monkeypatch.setitem(published.PUBLISHED, "far", Published(f"{address}options.json", f"{address}weights.hdf5"))
     assert download("far", server.url, tmp_path).weights.read_bytes() == (BASE / "weights.hdf5").read_bytes()
     assert server.asked == list(elsewhere)
+
+
+def test_rows_of_the_table_are_whole() -> None:
+    for name, each in PUBLISHED.items():
+        assert re.fullmatch(r"[a-z]{2,3}", each.language), name
+        assert re.fullmatch(r"(\d+/\d+)?", each.size), name
+        assert each.licence in ("no-restrictions", "unknown", "mit", "apache-2.0", "bsd-2-clause"), name
+        assert each.text, name
+        assert re.fullmatch(r"https?://\S+", each.source), name
+        assert each.options == "" or each.weights.endswith((".hdf5", ".index")), name
+        assert each.options != "" or each.weights.endswith((".zip", ".tar.gz", "")), name
+        assert bool(each.vocabulary) == name.endswith("-lm") == (";" in each.text and "softmax" in each.text), name
+    languages = {name: each.language for name, each in PUBLISHED.items() if name.startswith("manylangs-")}
+    assert all(name == f"manylangs-{language}" for name, language in languages.items())
+    numbers = [int(Path(PUBLISHED[name].weights).stem) for name in languages]
+    assert numbers == list(range(136, 180))
+    assert (languages["manylangs-en"], PUBLISHED["manylangs-en"].weights[-7:]) == ("en", "144.zip")
+    by_hand = [name for name, each in PUBLISHED.items() if not each.weights]
+    assert by_hand == [f"embeddia-{language}" for language in ("hr", "et", "fi", "lv", "lt", "sv")]
+
+
+def test_the_released_softmax_is_that_of_the_issues() -> None:
+    folder = "2x4096_512_2048cnn_2xhighway"
+    found = PUBLISHED["original-lm"]
+    assert found.softmax == f"{folder}/elmo_{folder}_softmax_weights.hdf5"
+    assert found.vocabulary == PUBLISHED["small-lm"].vocabulary == f"{folder}/vocab-2016-09-10.txt"
+    for name in ("original", "5.5B"):
+        assert (PUBLISHED[name].options, PUBLISHED[name].weights) == (
+            PUBLISHED[f"{name}-lm"].options,
+            PUBLISHED[f"{name}-lm"].weights,
+        )
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "checkpoint"])
+def test_a_model_with_its_softmax_is_fetched_and_scores(
+    kind: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = FIXTURES / "bilm_tf_lm_tiny"
+    names = {"options": "options.json", "weights": "model.ckpt-1.index", "vocabulary": "vocab.txt"}
+    if kind == "hdf5":
+        given = ("--options", source / "options.json", "--weights", source / "model.ckpt-1.index")
+        assert run("convert", *given, "--vocabulary", source / "vocab.txt", tmp_path / "hub").exit_code == 0
+        source = tmp_path / "back"
+        assert run("convert", tmp_path / "hub", source, "--to", "allennlp").exit_code == 0
+        names |= {"weights": "weights.hdf5", "softmax": "softmax.hdf5"}
+    server.contents = {f"/lm/{path.name}": path.read_bytes() for path in source.iterdir()}
+    address = server.url.replace("/elmo/", "/lm/")
+    published_lm = Published(**{role: address + name for role, name in names.items()}, language="en")
+    monkeypatch.setitem(published.PUBLISHED, "small-lm", published_lm)
+    monkeypatch.setattr(published, "HF_HOME", str(tmp_path / "home"))
+    result = run("convert", "--model", "small-lm", tmp_path / "lm")
+    assert result.exit_code == 0, result.output
+    lm = AutoModelForPreTraining.from_pretrained(tmp_path / "lm")
+    assert lm.config.num_softmax_words == len((source / "vocab.txt").read_text(encoding="utf-8").split())
+    assert len(server.asked) == len(names) + (kind == "checkpoint")
+
+
+def test_an_archive_is_fetched_and_converted_with_its_labels(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_zip(tmp_path / "144.zip", manylangs_files())
+    server.contents = {"/11/144.zip": (tmp_path / "144.zip").read_bytes()}
+    row = replace(PUBLISHED["manylangs-en"], weights=server.url.replace("/elmo/", "/11/") + "144.zip")
+    monkeypatch.setitem(published.PUBLISHED, "manylangs-en", row)
+    monkeypatch.setattr(published, "HF_HOME", str(tmp_path / "home"))
+    result = run("convert", "--model", "manylangs-en", tmp_path / "en", "--check", "--license", "apache-2.0")
+    assert result.exit_code == 0, result.output
+    data = ModelCard.load(tmp_path / "en" / "README.md").data
+    assert (data.license, data.language) == ("apache-2.0", ["en"])
+    assert "https://github.com/HIT-SCIR/ELMoForManyLangs" in (tmp_path / "en" / "README.md").read_text(encoding="utf-8")
+    kept = tmp_path / "home" / "elmo-hf" / "manylangs-en"
+    assert sorted(path.name for path in kept.iterdir()) == ["144.zip", "SHA256SUMS"]
+    server.contents.clear()
+    (kept / "144.zip").unlink()
+    with pytest.raises(ConversionError, match=r"download it elsewhere and run `elmo-hf convert FILE DEST`\.$"):
+        download("manylangs-en")
+
+
+def test_the_command_lists_every_model() -> None:
+    header, *lines = run("models").stdout.splitlines()
+    assert header.split() == ["name", "language", "size", "licence", "trained", "on", "source"]
+    assert [line.split()[0] for line in lines] == list(PUBLISHED)
+    original, pt, hr = (
+        next(line for line in lines if line.startswith(f"{n} ")) for n in ("original", "pt", "embeddia-hr")
+    )
+    assert original.split()[1:4] == ["en", "4096/512", "no-restrictions"]
+    assert pt.split()[1:] == ["pt", "-", "unknown", "Wikipedia", "https://github.com/allenai/allennlp/issues/2025"]
+    assert hr.endswith("https://www.clarin.si/repository/xmlui/handle/11356/1277 (by hand)")

@@ -10,7 +10,7 @@ import pytest
 from torch import Tensor
 from vectors import SENTENCES, assert_all_close, embed_alone, read_places, read_vectors
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed
 from elmo_hf.embedding.embed import embed_file
 from elmo_hf.embedding.working_folder import WorkingFolder
@@ -36,14 +36,14 @@ def fail_at_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number:
 
 
 def count_rows(mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Records how many sentences each call of the model embeds."""
-    encode, counts = mixed_model.encode, []
+    """Records how many sentences each call of the biLM reads."""
+    forward, counts = mixed_model.bilm.forward, []
 
-    def counting(input_ids: Tensor, mask: Tensor) -> list[Tensor]:
-        counts.append(len(input_ids))
-        return encode(input_ids, mask)
+    def counting(vectors: Tensor, *args: Any) -> tuple[list[Tensor], BiLMState]:
+        counts.append(len(vectors))
+        return forward(vectors, *args)
 
-    monkeypatch.setattr(mixed_model, "encode", counting)
+    monkeypatch.setattr(mixed_model.bilm, "forward", counting)
     return counts
 
 

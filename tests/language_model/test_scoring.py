@@ -18,6 +18,7 @@ from tiny_lm import SENTENCES, WORDS, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
+from elmo_hf.embedding.placed_sentences import PlacedSentence
 from elmo_hf.embedding.word_tables import write_table
 from elmo_hf.language_model import scoring
 from elmo_hf.language_model.corpus import Corpus
@@ -266,6 +267,10 @@ COLUMN_TYPES: dict[str, Callable[[str], object]] = {
     "is_unknown": lambda text: {"true": True, "false": False}[text],
     "forward_bits": float,
     "backward_bits": float,
+    "document": int,
+    "document_sentence": int,
+    "region": int,
+    "document_region": int,
 }
 
 
@@ -277,7 +282,11 @@ def test_a_table_has_a_row_for_every_word_and_boundary(
     scores.forward[0] = scores.backward[1] = np.nan
     # Lines of the file without text to score are left out by number.
     numbers = [0, 1, 2, 5, 6, 8, 9]
-    write_table(tmp_path / f"table{suffix}", list(zip(numbers, SENTENCES, strict=True)), scores, tokenizer)
+    placed = [
+        PlacedSentence(number, words, range(len(words)), 3, place, 10 * place)
+        for place, (number, words) in enumerate(zip(numbers, SENTENCES, strict=True))
+    ]
+    write_table(tmp_path / f"table{suffix}", placed, scores, tokenizer)
     assert [path.name for path in tmp_path.glob("*table*")] == [f"table{suffix}"]
     table = read_table(tmp_path / f"table{suffix}")
     assert list(table) == list(COLUMN_TYPES)
@@ -285,6 +294,13 @@ def test_a_table_has_a_row_for_every_word_and_boundary(
     assert table["word"] == [word for words in marked for word in words]
     assert table["sentence"] == [number for number, words in zip(numbers, marked, strict=True) for _ in words]
     assert table["position"] == [place for words in marked for place in range(len(words))]
+    assert set(table["document"]) == {3}
+    assert table["document_sentence"] == [place for place, words in enumerate(marked) for _ in words]
+    regions = [[None, *range(len(words)), None] for words in SENTENCES]
+    assert table["region"] == [region for row in regions for region in row]
+    assert table["document_region"] == [
+        None if region is None else 10 * place + region for place, row in enumerate(regions) for region in row
+    ]
     assert table["is_unknown"] == [word not in WORDS for word in table["word"]]
     forward: list[float | None] = []
     backward: list[float | None] = []
@@ -303,7 +319,7 @@ def test_a_table_has_a_row_for_every_word_and_boundary(
 def test_a_table_of_words_with_quotes_is_read_back(model: ElmoForPreTraining, tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer_of(model, tmp_path)
     words = ['"', 'say"so', "'", "a,b"]
-    write_table(tmp_path / "t.tsv", [(0, words)], model.score([words], tokenizer), tokenizer)
+    write_table(tmp_path / "t.tsv", [PlacedSentence(0, words, range(4))], model.score([words], tokenizer), tokenizer)
     assert read_table(tmp_path / "t.tsv")["word"] == ["<S>", *words, "</S>"]
 
 
@@ -312,7 +328,9 @@ def test_a_lone_surrogate_becomes_a_question_mark_in_a_table(suffix: str, tmp_pa
     model = tiny_lm()
     tokenizer = tiny_tokenizer_of(model, tmp_path)
     words = ["half\ud83d", "\ud83d", "whole"]
-    write_table(tmp_path / f"t{suffix}", [(0, words)], model.score([words], tokenizer), tokenizer)
+    write_table(
+        tmp_path / f"t{suffix}", [PlacedSentence(0, words, range(3))], model.score([words], tokenizer), tokenizer
+    )
     assert read_table(tmp_path / f"t{suffix}")["word"] == ["<S>", "half?", "?", "whole", "</S>"]
 
 

@@ -69,6 +69,7 @@ def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_c
 
 def test_columns_take_the_beginning_of_the_memory_and_few_lie_as_rows() -> None:
     memory = torch.arange(100)
-    assert columns_in(memory, 2, 3, 4).tolist() == memory[:24].view(2, 3, 4).tolist()
+    assert columns_in(memory, 2, 3, 8).tolist() == memory[:48].view(2, 3, 8).tolist()
+    assert columns_in(memory, 2, 3, 4).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
     assert columns_in(memory, 1, 3, 8).tolist() == memory[:24].view(1, 3, 8).tolist()
     assert columns_in(memory, 1, 3, 4).tolist() == memory[:12].view(1, 4, 3).transpose(1, 2).tolist()

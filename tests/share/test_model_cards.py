@@ -39,9 +39,10 @@ def test_every_card_is_what_the_table_and_the_template_say(tmp_path: Path) -> No
     assert kept == written
 
 
-def test_every_published_model_has_one_card() -> None:
-    assert sorted(card.model for card in CARDS.values() if card.model) == sorted(PUBLISHED)
-    for name in PUBLISHED:
+def test_every_published_model_of_two_files_has_one_card() -> None:
+    names = [name for name, published in PUBLISHED.items() if published.options]
+    assert sorted(card.model for card in CARDS.values() if card.model) == sorted({n.removesuffix("-lm") for n in names})
+    for name in names:
         assert isinstance(facts_of(name), Facts)
 
 

@@ -1,0 +1,90 @@
+"""The command `elmo-hf fill`."""
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..model_names import check_name
+from ..sentences import Sentence, check_encoding, read_sentences
+from .arguments import Encoding, Model
+from .errors import fail, say
+from .language_models import load_on_gpu
+
+if TYPE_CHECKING:
+    from ..language_model.cloze import PredictedWord
+
+GAP = re.compile("_{3}")
+
+
+class Direction(str, Enum):
+    """Which language models predict."""
+
+    both = "both"
+    forward = "forward"
+    backward = "backward"
+
+
+def fill(
+    model: Model,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A sentence with ___ in place of a word, or a file of such sentences.")
+    ],
+    top_k: Annotated[int, typer.Option("--top-k", help="How many words.", min=1)] = 5,
+    candidates: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Choose from these words, with blanks between them.")
+    ] = None,
+    direction: Annotated[
+        Direction, typer.Option(help="Words before the gap (forward), behind it (backward), or both.")
+    ] = Direction.both,
+    encoding: Encoding = "utf-8",
+) -> None:
+    """Print the words that fit each gap of TEXT, with their probabilities.
+
+    Of both directions, the probability is their product, normalised; each alone is beside it. A file is text, .jsonl or
+    .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` says whether it has one.
+    """
+    try:
+        check_name(model)
+        check_encoding(encoding)
+        sentences = _sentences(text, encoding)
+    except (ValueError, OSError) as error:
+        fail(error)
+    from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
+
+    try:
+        language_model, tokenizer = load_on_gpu(model)
+        chosen = None if candidates is None else candidates.split()
+        for sentence in sentences:
+            words = tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence
+            log_probs = gap_log_probs(language_model, tokenizer, words, gaps(words))
+            say(sentence if isinstance(sentence, str) else " ".join(words))
+            for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction.value):
+                say(_table(ranked, direction.value))
+    except (ValueError, OSError) as error:
+        fail(error)
+
+
+def _sentences(text: str, encoding: str) -> list[Sentence]:
+    """The text itself if it has a gap, else the sentences of the file that it names, without blank ones."""
+    if GAP.search(text):
+        return [text]
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError(f"{text[:80]!r} has no gap ___ and is no file. Write ___ in place of the word to predict.")
+    sentences = [sentence for sentence in read_sentences(path, encoding=encoding) if sentence]
+    if not sentences:
+        raise ValueError(f"{path} has no sentences.")
+    return sentences
+
+
+def _table(ranked: list["PredictedWord"], direction: str) -> str:
+    width = max(len("word"), *(len(each.word) for each in ranked))
+    names = [name for name in ("forward", "backward") if getattr(ranked[0], name) is not None]
+    lines = [f"  {'word':{width}}  {direction:>8}" + "".join(f"  {name:>8}" for name in names if name != direction)]
+    for each in ranked:
+        others = [getattr(each, name) for name in names if name != direction]
+        lines.append(f"  {each.word:{width}}" + "".join(f"  {number:8.4f}" for number in (each.probability, *others)))
+    return "\n".join(lines)

@@ -1,0 +1,58 @@
+"""A text of any length in bounded memory, exactly: the biLM reads it in pieces.
+
+The two directions of a biLM never mix, and each carries its state from word to word. So both read a text of T words in
+pieces of S words, the forward direction from its front and the backward one from its end, and go on with the state of
+the piece before:
+
+    step        1                  2                      ...
+    forward     x_1 ... x_S        x_{S+1} ... x_2S
+    backward    x_{T-S+1} ... x_T  x_{T-2S+1} ... x_{T-S}
+
+After T / S steps each half of each layer has been computed once. Memory is what is kept of the layers, and two pieces.
+The numbers are those of the whole text at once, up to the order of float sums.
+
+Glossary: T words, S words of a piece, P projection, L layers.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..model.bilm import BiLM, BiLMState
+
+PIECE_WORDS = 2048
+
+
+@torch.inference_mode()
+def read_in_pieces(
+    bilm: BiLM,
+    token_vectors: Callable[[slice], Tensor],
+    length: int,
+    keep: Callable[[list[Tensor]], list[Tensor]],
+) -> list[Tensor]:
+    """Runs the biLM over one text that starts from zeros.
+
+    Args:
+        bilm: in evaluation mode.
+        token_vectors: gives the vectors `(n, P)` of a part of the text, boundaries included.
+        length: T, at least 1.
+        keep: from L+1 layers `(1, n, 2P)` to the tensors to keep, shaped the same. Each number must depend on the
+            layers at its own word and place alone: the two halves are of different words.
+
+    Returns:
+        the tensors kept, `(1, T, 2P)`.
+    """
+    state: BiLMState | None = None
+    kept: list[Tensor] = []
+    for start in range(0, length, PIECE_WORDS):
+        stop = min(start + PIECE_WORDS, length)
+        front, end = slice(start, stop), slice(length - stop, length - start)
+        vectors = torch.cat([token_vectors(front), token_vectors(end)], dim=-1).unsqueeze(0)
+        layers, state = bilm(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)
+        of_pieces = keep(layers)
+        kept = kept or [tensor.new_empty(1, length, tensor.shape[-1]) for tensor in of_pieces]
+        for whole, piece in zip(kept, of_pieces, strict=True):
+            for part, target, source in zip((front, end), whole.chunk(2, -1), piece.chunk(2, -1), strict=True):
+                target[:, part] = source
+    return kept
