@@ -189,10 +189,10 @@ def test_mixes_of_a_saved_model_are_its_weights_and_scales(tmp_path: Path) -> No
 @pytest.mark.usefixtures("made_up")
 def test_mix_weights_run_recipes_once(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
-        mix_weights.main(str(tiny_folder), ["trec", "ewt"], seeds=1, epochs=1)
-    rows = [row for row in rows_of(capsys.readouterr().out) if row[0] in ("trec", "ewt") and len(row) == 7]
-    assert [row[:2] for row in rows] == [["trec", "input"], ["trec", "output"], ["ewt", "input"]] * 2
-    assert rows[:3] == rows[3:]
+        mix_weights.main(str(tiny_folder), ["trec"], seeds=1, epochs=1)
+    rows = [row for row in rows_of(capsys.readouterr().out) if len(row) == 7]
+    assert [row[:2] for row in rows] == [["trec", "input"], ["trec", "output"]] * 2
+    assert rows[:2] == rows[2:]
     assert Path("mixes/mix_weights.png").exists()
 
 
