@@ -234,6 +234,9 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[st
     module = (getattr(config, "task_specific_params", None) or {}).get("tfhub", {})
     if isinstance(module, dict) and module.get("scaled_mean"):
         notes.append("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.")
+    if not config.bidirectional:
+        notes.append("this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it.")
+        return notes
     unreadable = {
         "use_skip_connections is off": not config.use_skip_connections,
         "max_word_length is not 50": config.max_word_length != 50,

@@ -22,8 +22,13 @@ class StatefulElmo(nn.Module):
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Starts without a state."""
+        """Starts without a state; a `ValueError` if the model has one direction, as none in those libraries has."""
         super().__init__()
+        if not model.config.bidirectional:
+            raise ValueError(
+                "the models of AllenNLP, bilm-tf and TF-Hub read in two directions, found `bidirectional=False`; use "
+                "`ElmoModel` itself, which takes and returns its state."
+            )
         self.model = model
         self.stateful = True
         self._state: BiLMState | None = None

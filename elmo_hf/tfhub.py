@@ -2,6 +2,9 @@
 
     import tensorflow_hub as hub                         ->   from elmo_hf import tfhub as hub
     hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
+    hub.load("https://tfhub.dev/google/elmo/3")          ->   hub.load("elmo-original")
+    hub.KerasLayer("https://tfhub.dev/google/elmo/3")    ->   hub.KerasLayer("elmo-original"), a layer of torch
+    from keras_elmo import ElmoEmbeddingLayer            ->   from elmo_hf.tfhub import ElmoEmbeddingLayer, the same
 
 The module is named by a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the
 published ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are
@@ -32,6 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,21 +53,25 @@ class Module(nn.Module):
 
     Attributes:
         elmo: the model with its state.
+        name: the name given; it changes nothing.
         tokenizer: the model's tokenizer.
         signatures: the two signatures by name; each returns all outputs.
     """
 
-    def __init__(self, spec: str | Path, trainable: bool = False) -> None:
+    def __init__(self, spec: str | Path, trainable: bool = False, name: str = "module", tags: Any = None) -> None:
         """Loads a model.
 
         Args:
             spec: a folder, a Hub name, or `"tiny"`.
             trainable: whether the scalar mix trains.
+            name: any name.
+            tags: ignored.
 
         Raises:
             ValueError: if `spec` is an address, or not a complete ELMo model.
         """
         super().__init__()
+        self.name = name
         if str(spec).startswith(("http://", "https://")):
             raise ValueError(
                 f"{spec} is an address of TF-Hub, from which nothing is downloaded. Convert the module's files, "
@@ -86,7 +94,7 @@ class Module(nn.Module):
         """Embeds a batch.
 
         Args:
-            inputs: a list of sentences for `default`, a dictionary for `tokens`.
+            inputs: for `default` a list of sentences, or `{"text": them}`; for `tokens` its dictionary.
             signature: `"default"` or `"tokens"`.
             as_dict: whether to return all outputs by name, or only the output `default`.
 
@@ -95,6 +103,8 @@ class Module(nn.Module):
         """
         if signature not in self.signatures:
             raise ValueError(f"`signature` must be one of {', '.join(self.signatures)}, found {signature!r}.")
+        if isinstance(inputs, Mapping) and inputs.keys() == {"text"}:
+            inputs = inputs["text"]
         if isinstance(inputs, Mapping) != (signature == "tokens"):
             raise ValueError(
                 "the signature `default` takes a list of sentences, and `tokens` a dictionary with `tokens` and "
@@ -161,6 +171,76 @@ class Module(nn.Module):
         mix, is_word = model.scalar_mixes[0], mask.unsqueeze(-1)
         mixed = mix.scale * mix.weights[0] * torch.cat([vector, vector])
         return torch.where(is_word, word_emb, vector), torch.where(is_word, elmo, mixed)
+
+
+def load(handle: str | Path, tags: Any = None) -> Module:
+    """`hub.load`: a frozen module, whose `signatures` take the inputs; arguments and errors are those of `Module`."""
+    return Module(handle, tags=tags)
+
+
+class KerasLayer(nn.Module):
+    """`hub.KerasLayer` without Keras: a layer of torch that takes strings.
+
+    Attributes:
+        module: the model.
+    """
+
+    def __init__(
+        self,
+        handle: str | Path | Module,
+        trainable: bool = False,
+        signature: str = "default",
+        output_key: str = "default",
+        signature_outputs_as_dict: bool = False,
+        **keras: Any,
+    ) -> None:
+        """Loads a model, or takes one that was loaded.
+
+        Args:
+            handle: as `spec` of `Module`, or a `Module`.
+            trainable: whether the scalar mix trains.
+            signature: `"default"` or `"tokens"`.
+            output_key: the output that calls return.
+            signature_outputs_as_dict: whether calls return all outputs by name.
+            **keras: what Keras needs (`input_shape`, `dtype`, `name`, ...) is ignored.
+
+        Raises:
+            ValueError: as `Module`.
+        """
+        super().__init__()
+        self.module = handle if isinstance(handle, Module) else Module(handle)
+        self.module.elmo.model.scalar_mixes.requires_grad_(trainable)
+        self.signature, self.output_key, self.as_dict = signature, output_key, signature_outputs_as_dict
+
+    def forward(self, inputs: Any) -> Any:
+        """Embeds a batch: sentences `(B,)` or `(B, 1)`, or the dictionary of `tokens`.
+
+        Raises:
+            ValueError: if there is no such output, or as `Module`.
+        """
+        if not isinstance(inputs, str | Mapping):
+            inputs = np.asarray(inputs, dtype=object).reshape(-1).tolist()
+        outputs = self.module(inputs, self.signature, as_dict=True)
+        if not self.as_dict and self.output_key not in outputs:
+            raise ValueError(f"`output_key` must be one of {', '.join(outputs)}, found {self.output_key!r}.")
+        return outputs if self.as_dict else outputs[self.output_key]
+
+
+class ElmoEmbeddingLayer(KerasLayer):
+    """The layer of keras-elmo, without Keras: texts to vectors `(B, 2P)`, with a mix that trains.
+
+    Attributes:
+        dimensions: 2P.
+    """
+
+    def __init__(self, handle: str | Path | Module, trainable: bool = True, **keras: Any) -> None:
+        """Loads a model; arguments and errors are those of `KerasLayer`."""
+        super().__init__(handle, trainable, **keras)
+        self.dimensions: int = self.module.elmo.model.config.hidden_size
+
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, int]:
+        """`(B, 2P)`."""
+        return input_shape[0], self.dimensions
 
 
 def _converted_module(config: Any) -> dict[str, Any]:

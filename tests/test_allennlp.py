@@ -13,8 +13,8 @@ from allennlp_cases import CASES, Golden, assert_close, run_legacy
 from checkpoints import BASE
 from torch import Tensor, nn
 
-from elmo_hf import ElmoModel, allennlp
-from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmo_hf import ElmoModel
+from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids, files
 from elmo_hf.conversion import published
 from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.model import bilm_of
@@ -25,7 +25,7 @@ read_once = functools.cache(read_allennlp)
 
 @pytest.fixture(autouse=True)
 def _files_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allennlp, "read_allennlp", read_once)
+    monkeypatch.setattr(files, "read_allennlp", read_once)
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -122,12 +122,15 @@ def trainable(module: nn.Module) -> set[str]:
 
 
 def test_only_the_mixes_train_unless_more_or_less_is_asked_for(base: Golden) -> None:
-    mixes = {"scalar_mix_0.logits", "scalar_mix_0.scale", "scalar_mix_1.logits", "scalar_mix_1.scale"}
+    parts = ("gamma", "scalar_parameters.0", "scalar_parameters.1", "scalar_parameters.2")
+    mixes = {f"scalar_mix_{index}.{part}" for index in range(2) for part in parts}
     assert trainable(Elmo(*base.files, 2)) == mixes
     assert trainable(Elmo(*base.files, 2, scalar_mix_parameters=[0, 0, 1])) == set()
     everything = trainable(Elmo(*base.files, 2, requires_grad=True))
     names = bilm_of(read_allennlp(AllenNlpFiles.in_folder(BASE))).state_dict()
-    assert everything == mixes | {f"_elmo_lstm._elmo_lstm.model.{name}" for name in names if "mixes" not in name}
+    places = {"token_encoder": "_elmo_lstm._token_embedder.encoder", "bilm": "_elmo_lstm._elmo_lstm.bilm"}
+    parts = [name.partition(".") for name in names if "mixes" not in name]
+    assert everything == mixes | {f"{places[part]}.{rest}" for part, _, rest in parts}
 
 
 def test_gradients_reach_the_bilm_and_the_state_is_cut_off(base: Golden) -> None:
@@ -182,8 +185,7 @@ def test_a_cached_vocabulary_gives_the_same_vectors(unknown: bool, base: Golden)
         numbers[0, 0] = len(vocabulary)
     elmo = Elmo(*base.files, 1, dropout=0, vocab_to_cache=vocabulary)
     encoded = []
-    model = elmo._elmo_lstm._elmo_lstm.model
-    model.token_encoder.register_forward_hook(lambda *_: encoded.append(1))
+    elmo._elmo_lstm._token_embedder.encoder.register_forward_hook(lambda *_: encoded.append(1))
     output = elmo(batch_to_ids(batch), numbers)
     assert bool(encoded) == unknown
     np.testing.assert_array_equal(output["mask"], base.expected["mask"])
@@ -198,7 +200,7 @@ def test_a_vocabulary_is_not_cached_where_training_would_outdate_it(
     elmo = Elmo(*base.files, 1, requires_grad=True, vocab_to_cache=["", "the"])
     logger.removeHandler(caplog.handler)
     assert "`vocab_to_cache` is not used where the character CNN trains" in caplog.text
-    assert elmo._elmo_lstm._cached_vectors is None
+    assert elmo._elmo_lstm._word_embedding is None
 
 
 def test_a_model_of_ours_takes_the_place_of_the_files(base: Golden, tiny_folder: Path) -> None:
@@ -232,7 +234,7 @@ def test_words_may_stand_anywhere_in_a_row(base: Golden) -> None:
 
 
 def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allennlp, "HF_HOME", str(tmp_path))
+    monkeypatch.setattr(files, "HF_HOME", str(tmp_path))
     asked = []
 
     def retrieve(address: str, path: Path, show: Any) -> None:

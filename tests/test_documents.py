@@ -23,6 +23,7 @@ from elmo_hf.cli import app
 # Pages whose Python and commands run as printed in a clone, and print what the page shows; the libraries they need.
 AS_PRINTED = {
     "README": [],
+    "chinese": [],
     "cloze": [],
     "commands": [],
     "convert": [],
@@ -169,6 +170,14 @@ def test_a_page_runs_and_prints_what_it_shows(name: str, printed: tuple[Path, di
     for library in AS_PRINTED[name]:
         pytest.importorskip(library)
     assert printed[1][name] == shown(read(name))
+
+
+@pytest.mark.parametrize("library", ["jieba", "fugashi"])
+def test_the_splitters_of_libraries_print_what_the_page_shows(library: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip(library)
+    (code,) = (block for block in blocks(read("chinese"), "py") if f"import {library}" in block)
+    exec(compile(code, library, "exec"), {})
+    assert capsys.readouterr().out == code.rpartition("# ")[2]
 
 
 @pytest.mark.parametrize("name", ["README", *PAGES])

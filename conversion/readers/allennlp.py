@@ -129,7 +129,7 @@ class AllenNlpFiles:
             arrays |= _read_softmax(self.softmax)
         if self.token_embeddings is not None:
             options = {key: value for key, value in options.items() if key != "char_cnn"}
-            arrays = {name: array for name, array in arrays.items() if name.startswith("RNN_")}
+            arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))}
             arrays |= _read_dump(self.token_embeddings)
         return options, arrays
 

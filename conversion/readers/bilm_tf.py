@@ -8,9 +8,9 @@ the softmax kept, lets the tables of `hdf5_layout.py` read a checkpoint:
     lm/RNN_d/rnn/multi_rnn_cell/cell_k/lstm_cell/...      RNN_d/RNN/MultiRNNCell/Cellk/LSTMCell/...
     lm/RNN_d/rnn/lstm_cell/...        (one layer)         RNN_d/RNN/LSTMCell/...
     .../kernel, .../bias, .../projection/kernel           .../W_0, .../B, .../W_P_0
+    lm/rnn/multi_rnn_cell/cell_k/lstm_cell/kernel         rnn/MultiRNNCell/Cellk/LSTMCell/kernel   (one direction)
 
-A variable outside this list keeps its name, and the tables refuse it. Variables of one-direction models, `lm/rnn/...`,
-become `rnn/...`, as in the hdf5 file.
+A variable outside this list keeps its name, and the tables refuse it.
 
 Source: `dump_weights` and `LanguageModel` of bilm-tf's `training.py`.
 """
@@ -28,7 +28,7 @@ IGNORED_VARIABLES = {
     r"global_step": "how many batches were trained on",
     r"train_perplexity": "made by the training graph and never set",
 }
-CELL = re.compile(r"(RNN_\d+)/rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
+CELL = re.compile(r"(RNN_\d+/)?rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
 CELL_ARRAYS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 
 
@@ -40,7 +40,9 @@ def array_name(variable: str) -> str:
         return name
     direction, layer, part = match.groups()
     level = "" if layer is None else f"MultiRNNCell/Cell{layer}/"
-    return f"{direction}/RNN/{level}LSTMCell/{CELL_ARRAYS[part]}"
+    if direction is None:
+        return f"rnn/{level}LSTMCell/{part}"
+    return f"{direction}RNN/{level}LSTMCell/{CELL_ARRAYS[part]}"
 
 
 def read_variables(prefix: Path) -> dict[str, np.ndarray]:

@@ -9,12 +9,13 @@ Glossary: d character embedding, n filters in total, P projection, C cell, k lay
 reads forward, `RNN_1` backward.
 
 The tables also cover files that bilm-tf writes and AllenNLP cannot read: one layer without the `MultiRNNCell` level,
-cells and CNNs without projection, word input. One-direction models are refused: an ELMo has both directions.
+cells and CNNs without projection, word input, and models of one direction (`"bidirectional": false`). Those have names
+of their own, which bilm-tf's export renames by half: `rnn` for `RNN_d/RNN`, and TensorFlow's names of a cell's arrays.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,10 +41,22 @@ from ..options import (
 )
 from ..rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
 
-DIRECTIONS = {"RNN_0": "forward_lstm", "RNN_1": "backward_lstm"}
 NUM_CHARACTERS = 261
 FORGET_BIAS = 1.0
 SOFTMAX_MATRIX, SOFTMAX_BIAS = "softmax/W", "softmax/b"
+
+
+class Cells(NamedTuple):
+    """The names of a biLM's cells: the prefix of each direction with our name for it, then a cell's three arrays."""
+
+    directions: dict[str, str]
+    kernel: str
+    bias: str
+    projection: str
+
+
+TWO_DIRECTIONS = Cells({"RNN_0/RNN": "forward_lstm", "RNN_1/RNN": "backward_lstm"}, "W_0", "B", "W_P_0")
+ONE_DIRECTION = Cells({"rnn": "forward_lstm"}, "kernel", "bias", "projection/kernel")
 
 LSTM_OPTIONS = (
     Option(("lstm", "projection_dim"), "projection_size", SIZE),
@@ -94,8 +107,6 @@ def config_from_options(
     Raises:
         ConversionError: if a key is missing or unknown, a value is illegal, or the model is not an ELMo.
     """
-    if any(name.startswith("rnn/") for name in shapes):
-        raise ConversionError("these weights are of a one-direction language model; an ELMo reads in both directions.")
     has_characters = "char_cnn" in options
     known = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
     _refuse_unknown_options(options, known, where)
@@ -112,7 +123,9 @@ def config_from_options(
         fields["char_projection"] = "CNN_proj/W_proj" in shapes
         if num_rows < NUM_CHARACTERS:
             raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {num_rows}.")
-    fields["cell_projection"] = any(name.endswith("LSTMCell/W_P_0") for name in shapes)
+    fields["bidirectional"] = not any(name.startswith("rnn/") for name in shapes)
+    projections = tuple(f"LSTMCell/{cells.projection}" for cells in (TWO_DIRECTIONS, ONE_DIRECTION))
+    fields["cell_projection"] = any(name.endswith(projections) for name in shapes)
     fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
     if has_softmax(shapes):
         fields |= _softmax_fields(options, shapes, where)
@@ -153,6 +166,8 @@ def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[
         place[option.path[-1]] = option.from_config(getattr(config, option.field))
     if has_characters:
         options["char_cnn"]["n_characters"] = config.vocab_size
+    if not config.bidirectional:
+        options["bidirectional"] = False
     return options
 
 
@@ -161,22 +176,28 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
 
     Args:
         config: the architecture.
-        names: the file's names, which reveal bilm-tf's one-layer form; empty for the usual form.
+        names: the file's names, which reveal bilm-tf's one-layer form; empty for the form that is written.
     """
     rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
     size, cell = config.projection_size, config.cell_size
-    is_short = config.num_hidden_layers == 1 and any("/RNN/LSTMCell/" in name for name in names)
-    for direction, ours in DIRECTIONS.items():
+    cells = TWO_DIRECTIONS if config.bidirectional else ONE_DIRECTION
+    prefixes = {name.partition("/LSTMCell/")[0] for name in names}
+    # Files of one direction come from bilm-tf alone, so they are written in its form.
+    is_short = prefixes.intersection(cells.directions) if prefixes else not config.bidirectional
+    for direction, ours in cells.directions.items():
         for layer in range(config.num_hidden_layers):
-            theirs = f"{direction}/RNN/LSTMCell" if is_short else f"{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            is_alone = is_short and config.num_hidden_layers == 1
+            theirs = f"{direction}/LSTMCell" if is_alone else f"{direction}/MultiRNNCell/Cell{layer}/LSTMCell"
             lstm = f"bilm.layers.{layer}.{ours}"
             kernels = (f"{lstm}.input_linear.weight", f"{lstm}.recurrent_linear.weight")
+            split = (SwapMiddleGates(), SplitRows(), Transpose())
             rules += [
-                Rule(f"{theirs}/W_0", (2 * size, 4 * cell), kernels, (SwapMiddleGates(), SplitRows(), Transpose())),
-                Rule(f"{theirs}/B", (4 * cell,), (f"{lstm}.input_linear.bias",), (SwapMiddleGates(),)),
+                Rule(f"{theirs}/{cells.kernel}", (2 * size, 4 * cell), kernels, split),
+                Rule(f"{theirs}/{cells.bias}", (4 * cell,), (f"{lstm}.input_linear.bias",), (SwapMiddleGates(),)),
             ]
             if config.cell_projection:
-                rules.append(Rule(f"{theirs}/W_P_0", (cell, size), (f"{lstm}.projection.weight",), (Transpose(),)))
+                ours_projection = (f"{lstm}.projection.weight",)
+                rules.append(Rule(f"{theirs}/{cells.projection}", (cell, size), ours_projection, (Transpose(),)))
     return rules
 
 
@@ -205,7 +226,7 @@ def with_forget_bias(arrays: dict[str, np.ndarray], difference: float) -> dict[s
         return arrays
     shifted = dict(arrays)
     for name in arrays:
-        if name.endswith("/LSTMCell/B"):
+        if name.endswith(("/LSTMCell/B", "/LSTMCell/bias")):
             input_gate, candidate, forget_gate, output_gate = np.split(arrays[name], 4)
             shifted[name] = np.concatenate([input_gate, candidate, forget_gate + np.float32(difference), output_gate])
     return shifted

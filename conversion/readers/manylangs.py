@@ -77,6 +77,12 @@ _PACKAGED = {
 PACKAGED = {name: _PACKAGED for name in ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")}
 NAMES = {("encoder", "elmo"): "a biLM with projections", ("token_embedder", "cnn"): "a character CNN"}
 
+# `LstmbiLm` of their `modules/lstm.py`; no published model has one.
+LSTM_ENCODER = (
+    ", torch's bidirectional LSTM, whose directions meet after the first layer and read padding: it is a language "
+    "model of neither one direction nor two, and gives no layers to mix."
+)
+
 CHARACTERS, WORDS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"
 
 
@@ -157,7 +163,8 @@ def _read_options(source: Source) -> tuple[dict[str, Any], str]:
         part = options.get(section) if isinstance(options, dict) else None
         found = part.get("name") if isinstance(part, dict) else None
         if found != legal:
-            raise ConversionError(f"{where}: `{section}.name` must be {legal!r}, {meaning}, found {quoted(found)}.")
+            why = LSTM_ENCODER if (section, found) == ("encoder", "lstm") else "."
+            raise ConversionError(f"{where}: `{section}.name` must be {legal!r}, {meaning}, found {quoted(found)}{why}")
     return options, where
 
 

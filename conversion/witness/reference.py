@@ -9,6 +9,8 @@ follows the equations of Peters et al. (2018, §3) and bilm-tf's `_build_ops` li
     i,j,f,o  = [x_t, h] W_0 + B
     c        = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)),  h = clip((sigmoid(o) tanh(c)) W_P)
 
+The arrays of a model of one direction have other names; it is read as the forward half of a biLM.
+
 Glossary: M characters per word, d character embedding, P projection, C cell, L layers; arrays are `(in, out)`.
 """
 
@@ -32,7 +34,8 @@ class ReferenceElmo:
         self.with_boundaries = with_boundaries
         self.lstm = options["lstm"]
         self.char_cnn = options["char_cnn"]
-        self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        self.arrays = {name_of_two(name): np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        self.directions = sorted({name.split("/")[0] for name in self.arrays if name.startswith("RNN_")})
 
     def embed(self, words: Sequence[str], state: State | None = None) -> np.ndarray:
         """Embeds one sentence.
@@ -43,15 +46,17 @@ class ReferenceElmo:
 
         Returns:
             `(L + 1, n + 2, 2P)`, or `(L + 1, n, 2P)` without boundaries; the first layer is the token vector twice.
+            With one direction it is there once, and P stands in place of 2P.
         """
         begin, end = self.boundaries
         sequence = [begin, *words, end] if self.with_boundaries else words
         vectors = np.stack([self.word_vector(word) for word in sequence])
-        forward = self.direction("RNN_0", vectors, {} if state is None else state)
-        backward = self.direction("RNN_1", vectors[::-1], {} if state is None else state)
-        layers = [np.concatenate([vectors, vectors], axis=-1)]
-        layers += [np.concatenate([f, b[::-1]], axis=-1) for f, b in zip(forward, backward, strict=True)]
-        return np.stack(layers)
+        halves = []
+        for name in self.directions:
+            step = -1 if name == "RNN_1" else 1
+            outputs = self.direction(name, vectors[::step], {} if state is None else state)
+            halves.append(np.stack([vectors, *(layer[::step] for layer in outputs)]))
+        return np.concatenate(halves, axis=-1)
 
     def character_ids(self, word: str) -> list[int]:
         """The M ids of a word, before the shift by one."""
@@ -107,6 +112,15 @@ class ReferenceElmo:
             vectors = np.stack(steps)
             outputs.append(vectors)
         return outputs
+
+
+def name_of_two(name: str) -> str:
+    """The name that an array of a model of one direction would have in one of two."""
+    if not name.startswith("rnn/"):
+        return name
+    for old, new in (("rnn/", "RNN_0/RNN/"), ("projection/kernel", "W_P_0"), ("kernel", "W_0"), ("bias", "B")):
+        name = name.replace(old, new, 1)
+    return name
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from .embedding import embed
 from .errors import quiet_imports, say
 from .language_models import pretrain, score, vocab
 from .sharing import card, export, info, push
+from .single_words import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
@@ -68,6 +69,16 @@ for command, summary, examples in (
         embed,
         "Embed a file of sentences.",
         (TEXT, "elmo-hf embed tiny text.txt -o vectors.hdf5 --layers average"),
+    ),
+    (
+        vectors,
+        "Vectors of single words, and nearest words.",
+        (
+            TEXT,
+            "elmo-hf vocab text.txt -o words.txt",
+            "elmo-hf vectors tiny words.txt -o vectors.txt",
+            "elmo-hf vectors tiny words.txt --nearest river",
+        ),
     ),
     (export, "Write a model as an ONNX graph, or for torch alone.", ("elmo-hf export tiny elmo.pt2",)),
     (push, "Share a folder on the Hub.", (*CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private")),

@@ -206,7 +206,8 @@ def score(
         fail(error)
     say(_summary(corpus, tokenizer))
     for state, scores in (("from zero state", zero), ("state carried", carried)):
-        line = _perplexities(state, scores.forward_perplexity, scores.backward_perplexity, scores.perplexity)
+        backward = scores.backward_perplexity if language_model.config.bidirectional else None
+        line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
         say(f"{line}   {scores.num_scored:,} of {corpus.num_predictions:,} predictions")
     if per_word is not None:
         say(f"Wrote {per_word}.")
@@ -312,7 +313,7 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     chosen = [entry for entry in scored if entry["step"] == trainer.state.best_global_step] or scored
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
-        say(_perplexities(state, *(chosen[-1][prefix + name] for name in names)))
+        say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
 
 
 def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
@@ -356,5 +357,8 @@ def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:
     return f"{len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown."
 
 
-def _perplexities(state: str, forward: float, backward: float, mean: float) -> str:
-    return f"perplexity {state:>16}   forward {forward:10.2f}   backward {backward:10.2f}   mean {mean:10.2f}"
+def _perplexities(state: str, *values: float | None) -> str:
+    """A line with the forward and the backward perplexity and their mean; a model of one direction lacks the second."""
+    named = zip(("forward", "backward", "mean"), values, strict=True)
+    parts = [f"{name} {value:10.2f}" for name, value in named if value is not None]
+    return "   ".join([f"perplexity {state:>16}", *parts])

@@ -248,8 +248,7 @@ def _embed_window(
     bar: tqdm,
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Gives the indices and vectors of a window's sentences, the longest ones first."""
-    splitter = tokenizer.backend_tokenizer.pre_tokenizer
-    texts = [to_words(each, False, splitter).words if isinstance(each, str) else each for _, each in window]
+    texts = [to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for _, each in window]
     words = _Words.of_texts(model, tokenizer, texts)
     for batch in batches_by_length([len(text) + 2 * words.num_begins for text in texts], batch_words):
         vectors = _embed_batch(model, words, [texts[row] for row in batch], layers, dtype)

@@ -47,12 +47,13 @@ def read_in_pieces(
     kept: list[Tensor] = []
     for start in range(0, length, PIECE_WORDS):
         stop = min(start + PIECE_WORDS, length)
-        front, end = slice(start, stop), slice(length - stop, length - start)
-        vectors = torch.cat([token_vectors(front), token_vectors(end)], dim=-1).unsqueeze(0)
+        parts = (slice(start, stop), slice(length - stop, length - start))[: bilm.num_directions]
+        vectors = torch.cat([token_vectors(part) for part in parts], dim=-1).unsqueeze(0)
         layers, state = bilm(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)
         of_pieces = keep(layers)
         kept = kept or [tensor.new_empty(1, length, tensor.shape[-1]) for tensor in of_pieces]
         for whole, piece in zip(kept, of_pieces, strict=True):
-            for part, target, source in zip((front, end), whole.chunk(2, -1), piece.chunk(2, -1), strict=True):
+            halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
+            for part, target, source in zip(parts, *halves, strict=True):
                 target[:, part] = source
     return kept

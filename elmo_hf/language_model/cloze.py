@@ -28,9 +28,9 @@ from torch import Tensor
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
 from .pretraining import ElmoForPreTraining
+from .scoring import DIRECTIONS
 
 GAP = re.compile("_{3,}")
-DIRECTIONS = ("forward", "backward")
 BOTH = "both"
 NO_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)
 MOST_NAMED = 5

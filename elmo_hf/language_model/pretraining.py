@@ -6,6 +6,7 @@ w_{n+1} = `</S>` each predicts n+1 words:
     forward    sum_{t=1..n+1} log p(w_t | w_0 .. w_{t-1})
     backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})
     loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
+           the forward one's alone in a model of one direction, `bidirectional=False`
 
 There are two ways to call the model, always in text order (the backward language model reads the last column first):
 
@@ -13,7 +14,7 @@ There are two ways to call the model, always in text order (the backward languag
     streams    windows of T words of endless rows of sentences without padding, a forward and a backward window of
                their own texts, with the state after the window before: bilm-tf's training
 
-Glossary: B batch, T words, C characters per word, P projection, V words of the softmax.
+Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
 
 Deliberate differences from bilm-tf: backward windows are in text order. Chosen words of a stream may reset the state. A
 sampled loss has a name of its own and never occurs in evaluation. From AllenNLP's `LanguageModel`: no softmax class for
@@ -33,7 +34,7 @@ from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .corpus import Corpus, WordTokenizer
-from .scoring import DEFAULT_ROWS, Scores, score_carried, score_from_zero
+from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, score_carried, score_from_zero
 from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
 
 IGNORED = -100
@@ -42,10 +43,10 @@ STREAM_ARGUMENTS = ("forward_targets", "backward_targets", "forward_resets", "ba
 
 @dataclass
 class ElmoForPreTrainingOutput(HasState, ModelOutput):
-    """What `ElmoForPreTraining` returns; losses need labels or targets.
+    """What `ElmoForPreTraining` returns; losses need labels or targets. With one direction the other's are None.
 
     Attributes:
-        loss: mean of both directions' losses, in nats per prediction: what training minimises.
+        loss: mean of all directions' losses, in nats per prediction: what training minimises.
         forward_loss, backward_loss: mean cross-entropies; absent if the loss is sampled. exp(loss) is bilm-tf's
             perplexity, the geometric mean of both directions'.
         sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; lower, and no
@@ -73,7 +74,7 @@ class ElmoForPreTrainingOutput(HasState, ModelOutput):
 
 
 class ElmoForPreTraining(ElmoPreTrainedModel):
-    """The biLM with one softmax over words on top of both directions (`LanguageModel` in bilm-tf's `training.py`)."""
+    """The biLM with one softmax over words on top of all directions (`LanguageModel` in bilm-tf's `training.py`)."""
 
     # A saved language model embeds too.
     pipelines = ElmoModel.pipelines
@@ -123,14 +124,16 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         backward_targets: Tensor | None = None,
         forward_resets: Tensor | None = None,
         backward_resets: Tensor | None = None,
-        candidates: tuple[Candidates, Candidates] | None = None,
+        candidates: Sequence[Candidates] | None = None,
         output_log_probs: bool = False,
         output_logits: bool = False,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
-        """Runs both language models over sentences, or over windows of streams if `backward_input_ids` are given.
+        """Runs the language models over sentences, or over windows of streams.
+
+        Windows have `backward_input_ids`; those of a model of one direction have `forward_targets` instead.
 
         Args:
             input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for word input; for streams the forward ones.
@@ -154,7 +157,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         """
         targets, resets = (forward_targets, backward_targets), (forward_resets, backward_resets)
         of_streams = dict(zip(STREAM_ARGUMENTS, targets + resets, strict=True))
-        if backward_input_ids is None:
+        num_directions = self.config.num_directions
+        if num_directions == 1:
+            of_backward = {name: of_streams[name] for name in ("backward_targets", "backward_resets")}
+            _refuse({"backward_input_ids": backward_input_ids} | of_backward, "one direction")
+        is_window = (forward_targets if num_directions == 1 else backward_input_ids) is not None
+        if not is_window:
             _refuse(of_streams, "sentences")
             vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
             if labels is not None:
@@ -162,15 +170,15 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 targets = _neighbours(labels, mask)
         else:
             _refuse({"labels": labels, "attention_mask": attention_mask}, "streams")
-            vectors, mask = self._embed_streams(input_ids, backward_input_ids)
+            vectors, mask = self._embed_streams([ids for ids in (input_ids, backward_input_ids) if ids is not None])
             _check_shapes(of_streams, mask)
         dropout = self.config.lm_dropout if self.training else 0.0
-        layers, next_state = self.elmo.bilm(vectors, mask, state, _both_resets(*resets, mask), dropout)
-        hidden = nn.functional.dropout(layers[-1], dropout, training=self.training).chunk(2, dim=-1)
-        output = self._losses(hidden, targets, candidates, output_log_probs, int(backward_input_ids is None))
-        if output_logits:
-            logits = [self.softmax.logits(half, self._shared_weight) for half in hidden]
-            output |= zip(("forward_logits", "backward_logits"), logits, strict=True)
+        layers, next_state = self.elmo.bilm(vectors, mask, state, _all_resets(resets[:num_directions], mask), dropout)
+        top = nn.functional.dropout(layers[-1], dropout, training=self.training)
+        hidden = dict(zip(DIRECTIONS, top.chunk(num_directions, dim=-1), strict=False))
+        output = self._losses(hidden, targets, candidates, output_log_probs, int(not is_window))
+        for name, part in hidden.items() if output_logits else ():
+            output[f"{name}_logits"] = self.softmax.logits(part, self._shared_weight)
         return ElmoForPreTrainingOutput(
             state_hidden=next_state.hidden.transpose(0, 1),
             state_cell=next_state.cell.transpose(0, 1),
@@ -207,51 +215,49 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         """The word embedding without its padding row, if it is the softmax's matrix too."""
         return self.elmo.get_input_embeddings().weight[1:] if self.config.share_embedding_softmax else None
 
-    def _embed_streams(self, forward_ids: Tensor, backward_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Word vectors `(B, T, 2P)` of both streams, and a mask that is True everywhere."""
-        if forward_ids.shape != backward_ids.shape:
+    def _embed_streams(self, streams: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Word vectors `(B, T, DP)` of all streams, and a mask that is True everywhere."""
+        shapes = [tuple(ids.shape) for ids in streams]
+        if len(set(shapes)) > 1:
             raise ValueError(
-                "`input_ids` and `backward_input_ids` must have one shape, found "
-                f"{tuple(forward_ids.shape)} and {tuple(backward_ids.shape)}."
+                f"`input_ids` and `backward_input_ids` must have one shape, found {shapes[0]} and {shapes[1]}."
             )
-        vectors, mask = self.elmo.embed_words(torch.cat([forward_ids, backward_ids]))
-        return torch.cat(vectors.chunk(2), dim=-1), torch.ones_like(mask[: len(forward_ids)])
+        vectors, mask = self.elmo.embed_words(torch.cat(streams))
+        return torch.cat(vectors.chunk(len(streams)), dim=-1), torch.ones_like(mask[: len(streams[0])])
 
     def _losses(
         self,
-        hidden: tuple[Tensor, ...],
-        targets: tuple[Tensor | None, Tensor | None],
-        candidates: tuple[Candidates, Candidates] | None,
+        hidden: dict[str, Tensor],
+        targets: Sequence[Tensor | None],
+        candidates: Sequence[Candidates] | None,
         output_log_probs: bool,
         distance: int,
     ) -> dict[str, Tensor]:
-        """Losses, if both directions have targets, and log-probabilities `(B, T)` of the targets, by name.
+        """Losses, if all directions have targets, and log-probabilities `(B, T)` of the targets, by name.
 
         Log-probabilities are given `distance` columns from the state: 1 moves them to the word predicted.
         """
         softmax, weight = self.softmax, self._shared_weight
         is_sampled = self.training and self.config.softmax == "sampled"
         output: dict[str, Tensor] = {}
-        losses = []
-        for index, (name, shift) in enumerate((("forward", distance), ("backward", -distance))):
+        losses: dict[str, Tensor] = {}
+        for index, (name, vectors) in enumerate(hidden.items()):
             classes = targets[index]
             if classes is None:
                 continue
             is_predicted = classes != IGNORED
-            chosen = hidden[index][is_predicted], classes[is_predicted].long(), weight
+            chosen = vectors[is_predicted], classes[is_predicted].long(), weight
             if output_log_probs:
                 log_probs = softmax.log_probs(*chosen)
                 log_probs = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
-                output[f"{name}_log_probs"] = log_probs.roll(shift, dims=1)
+                output[f"{name}_log_probs"] = log_probs.roll(distance if name == "forward" else -distance, dims=1)
             if is_sampled and isinstance(softmax, WordSoftmax):
                 total = softmax.sampled(*chosen, None if candidates is None else candidates[index])
             else:
                 total = -log_probs.sum() if output_log_probs else softmax(*chosen)
-            losses.append(total / max(len(chosen[1]), 1))
-        if len(losses) == 2:
-            prefix = "sampled_" if is_sampled else ""
-            output[f"{prefix}forward_loss"], output[f"{prefix}backward_loss"] = losses
-            output["loss"] = (losses[0] + losses[1]) / 2
+            losses[f"{'sampled_' if is_sampled else ''}{name}_loss"] = total / max(len(chosen[1]), 1)
+        if len(losses) == len(hidden):
+            output |= losses | {"loss": torch.stack([*losses.values()]).mean()}
         return output
 
 
@@ -263,11 +269,10 @@ def _neighbours(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return after.masked_fill(~mask, IGNORED), before.masked_fill(~mask, IGNORED)
 
 
-def _both_resets(forward: Tensor | None, backward: Tensor | None, mask: Tensor) -> tuple[Tensor, Tensor] | None:
-    if forward is None and backward is None:
+def _all_resets(resets: Sequence[Tensor | None], mask: Tensor) -> list[Tensor] | None:
+    if all(reset is None for reset in resets):
         return None
-    nowhere = torch.zeros_like(mask)
-    return nowhere if forward is None else forward.bool(), nowhere if backward is None else backward.bool()
+    return [torch.zeros_like(mask) if reset is None else reset.bool() for reset in resets]
 
 
 def _check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
@@ -283,5 +288,5 @@ def _refuse(arguments: dict[str, Tensor | None], way: str) -> None:
     if given:
         raise ValueError(
             f"`{'`, `'.join(given)}` cannot be given with {way}: sentences take `input_ids`, `attention_mask` and "
-            "`labels`; streams take `input_ids`, `backward_input_ids`, and targets and resets of each direction."
+            "`labels`; streams take `input_ids`, with two directions `backward_input_ids`, and targets and resets."
         )

@@ -4,7 +4,7 @@
     perplexity                     exp(- mean of log p over a direction's predictions)
 
 The predictions of a sentence are its n words and the boundary read last: `</S>` forward, `<S>` backward. Words outside
-the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of both directions'.
+the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of its directions'.
 
 Each sentence starts from the *zero* state, as ELMo is used; or the state, zero at first, is *carried* from sentence to
 sentence along B rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that
@@ -28,13 +28,14 @@ from .streams import Stream, Window
 BATCH_WORDS = 4096  # positions, padding included
 WINDOW_STEPS = 64  # when the state is carried; scores do not depend on it
 DEFAULT_ROWS = 32
+DIRECTIONS = ("forward", "backward")
 
 Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Natural log-probabilities of a corpus, NaN for words that were not scored."""
+    """Natural log-probabilities of a corpus, NaN for words that were not scored, or a direction that is missing."""
 
     forward: np.ndarray  # `(W + M,)` float32: the words and `</S>` of each sentence
     backward: np.ndarray  # `(W + M,)` float32: `<S>` and the words of each sentence
@@ -52,7 +53,7 @@ class Scores:
 
     @property
     def perplexity(self) -> float:
-        """Geometric mean of both directions' perplexities."""
+        """Geometric mean of the directions' perplexities."""
         return _perplexity(self.forward, self.backward)
 
     @property
@@ -89,7 +90,8 @@ def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress =
         is_prediction = mask[:, 1:]
         places = (scores.starts[sentences, None] + np.arange(words.shape[1] - 1))[is_prediction]
         scores.forward[places] = _numpy(output.forward_log_probs)[:, 1:][is_prediction]
-        scores.backward[places] = _numpy(output.backward_log_probs)[:, :-1][is_prediction]
+        if output.backward_log_probs is not None:
+            scores.backward[places] = _numpy(output.backward_log_probs)[:, :-1][is_prediction]
         progress(len(places))
     return scores
 
@@ -101,25 +103,25 @@ def score_carried(
     """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences."""
     num_rows = max(min(num_rows, len(corpus)), 1)
     scores = _empty(corpus)
-    streams = [Stream(corpus, num_rows, is_backward=is_backward) for is_backward in (False, True)]
+    streams = [Stream(corpus, num_rows, is_backward=index == 1) for index in range(model.config.num_directions)]
     state = None
     while True:
-        forward, backward = (stream.take(WINDOW_STEPS) for stream in streams)
-        if forward.inputs.shape[1] == 0:
+        windows = [stream.take(WINDOW_STEPS) for stream in streams]
+        if windows[0].inputs.shape[1] == 0:
             return scores
-        output = model(**stream_inputs(corpus, forward, backward, model.device), state=state, output_log_probs=True)
+        inputs = stream_inputs(corpus, *windows, device=model.device)
+        output = model(**inputs, state=state, output_log_probs=True)
         state = output.state
-        scores.forward[forward.places] = _numpy(output.forward_log_probs)
-        scores.backward[backward.places] = _numpy(output.backward_log_probs)
-        progress(forward.places.size)
+        for name, found, window in zip(DIRECTIONS, (scores.forward, scores.backward), windows, strict=False):
+            found[window.places] = _numpy(output[f"{name}_log_probs"])
+        progress(windows[0].places.size)
 
 
-def stream_inputs(
-    corpus: Corpus, forward: Window, backward: Window, device: torch.device | str = "cpu"
-) -> dict[str, Tensor]:
-    """Turns a window of both directions into arguments of `ElmoForPreTraining`."""
-    arrays = {"input_ids": corpus.ids[forward.inputs], "backward_input_ids": corpus.ids[backward.inputs]}
-    for name, window in (("forward", forward), ("backward", backward)):
+def stream_inputs(corpus: Corpus, *windows: Window, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Turns the windows of all directions, forward first, into arguments of `ElmoForPreTraining`."""
+    arrays = {}
+    for name, ids, window in zip(DIRECTIONS, ("input_ids", "backward_input_ids"), windows, strict=False):
+        arrays[ids] = corpus.ids[window.inputs]
         arrays[f"{name}_targets"] = corpus.classes[window.targets]
         if window.resets.any():
             arrays[f"{name}_resets"] = window.resets
@@ -146,7 +148,7 @@ def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
 def _perplexity(*directions: np.ndarray) -> float:
     """Infinite if too large for a float, as after training diverged; NaN if nothing was scored."""
     scored = [log_probs[~np.isnan(log_probs)].astype(np.float64) for log_probs in directions]
-    means = [float(log_probs.mean()) if len(log_probs) else math.nan for log_probs in scored]
+    means = [float(log_probs.mean()) for log_probs in scored if len(log_probs)] or [math.nan]
     try:
         return math.exp(-sum(means) / len(means))
     except OverflowError:

@@ -1,15 +1,16 @@
-"""The biLM: two stacks of LSTMPs, forward and backward, that never see each other (Peters et al. 2018, §3.1).
+"""The biLM: stacks of LSTMPs, forward and backward, that never see each other (Peters et al. 2018, §3.1).
 
     y_t = h_t + x_t  from the second layer on, with skip connections, else h_t      h_t of `lstmp.py`, x_t its input
 
-Glossary: B batch, T words, P projection, H cell, L layers. The forward direction is always the first half of the last
-axis, the backward direction the second.
+Glossary: D directions, the forward one first along the last axis: 2, or 1 without `bidirectional`; B batch, T words,
+P projection, H cell, L layers.
 
 Deliberate difference from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute. As in
 theirs, the residual is not part of it.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +30,8 @@ class BiLMState(NamedTuple):
     """The biLM's memory after a batch: forward state after the last word, backward state after the first.
 
     Attributes:
-        hidden: `(L, B, 2P)`, projected and clipped, forward half first.
-        cell: `(L, B, 2H)`, clipped, forward half first.
+        hidden: `(L, B, DP)`, projected and clipped.
+        cell: `(L, B, DH)`, clipped.
     """
 
     hidden: Tensor
@@ -58,17 +59,23 @@ _register_namedtuple(BiLMState, serialized_type_name="elmo_hf.lstmp.BiLMState")
 
 
 class BiLMLayer(GradientCheckpointingLayer):
-    """Both directions of one layer; each reads its own half of the layer below."""
+    """All directions of one layer; each reads its own part of the layer below."""
 
     def __init__(self, config: ElmoConfig, has_skip_connection: bool) -> None:
-        """Makes two `LSTMP`; `has_skip_connection` says whether the input is added to the output."""
+        """Makes an `LSTMP` per direction; `has_skip_connection` says whether the input is added to the output."""
         super().__init__()
         self.has_skip_connection = has_skip_connection
         self.forward_lstm = LSTMP(config)
-        self.backward_lstm = LSTMP(config)
+        if config.bidirectional:
+            self.backward_lstm = LSTMP(config)
+
+    @property
+    def lstms(self) -> list[LSTMP]:
+        """The D directions."""
+        return cast(list[LSTMP], list(self.children()))
 
     def forward(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        """Maps inputs `(B, T, 2P)`, hidden `(B, 2P)` and cell `(B, 2H)` to outputs and last state, shaped the same."""
+        """Maps inputs `(B, T, DP)`, hidden `(B, DP)` and cell `(B, DH)` to outputs and last state, shaped the same."""
         layout = layout.on(inputs.device)
         scan = self._scan_fast if inputs.numel() > 0 and self.can_scan_fast() else self._scan_each
         outputs, hidden, cell = scan(inputs, layout, hidden, cell)
@@ -79,33 +86,32 @@ class BiLMLayer(GradientCheckpointingLayer):
 
         Adapters, quantisation, hooks and offloading take the reference scan.
         """
-        lstms = (self.forward_lstm, self.backward_lstm)
-        modules = [module for lstm in lstms for module in lstm.modules()]
+        modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
             not is_exporting()
             and (may_take("packed") or may_take("triton"))
             and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
             # torchao keeps the modules and replaces their tensors.
-            and all(type(weight.data) is Tensor for lstm in lstms for weight in lstm.parameters())
+            and all(type(weight.data) is Tensor for weight in self.parameters())
         )
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
-        weights = [lstm.weights(dtype), self.backward_lstm.weights(dtype)]
+        weights = [lstm.weights(dtype) for lstm in self.lstms]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
         scan = scan_layer_in_graph if calls_operators() else scan_layer
         return scan(inputs, layout, hidden, cell, weights, limits)
 
     def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Each direction by itself, by `LSTMP.forward`."""
-        halves = zip(*(tensor.chunk(2, dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
-        lstms, resets = (self.forward_lstm, self.backward_lstm), layout.resets or (None, None)
+        lstms = self.lstms
+        parts = zip(*(tensor.chunk(len(lstms), dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
         results = [
-            lstm(half, layout.mask, *state, reverse, reset)
-            for lstm, (half, *state), reverse, reset in zip(lstms, halves, (False, True), resets, strict=True)
+            lstm(part, layout.mask, *state, index == 1, None if layout.resets is None else layout.resets[index])
+            for index, (lstm, (part, *state)) in enumerate(zip(lstms, parts, strict=True))
         ]
-        outputs, hidden, cell = (torch.cat(pair, dim=-1) for pair in zip(*results, strict=True))
+        outputs, hidden, cell = (torch.cat(each, dim=-1) for each in zip(*results, strict=True))
         return outputs, hidden, cell
 
 
@@ -119,6 +125,7 @@ class BiLM(nn.Module):
         """Makes `num_hidden_layers` layers; skip connections, if any, start at the second."""
         super().__init__()
         self.projection_size, self.cell_size = config.projection_size, config.cell_size
+        self.num_directions = config.num_directions
         self.layers = nn.ModuleList(
             BiLMLayer(config, has_skip_connection=config.use_skip_connections and index > 0)
             for index in range(config.num_hidden_layers)
@@ -129,14 +136,14 @@ class BiLM(nn.Module):
         token_vectors: Tensor,
         mask: Tensor,
         state: BiLMState | None = None,
-        resets: tuple[Tensor, Tensor] | None = None,
+        resets: Sequence[Tensor] | None = None,
         dropout: float = 0.0,
     ) -> tuple[list[Tensor], BiLMState]:
         """Runs all layers.
 
         Args:
-            token_vectors: `(B, T, P)`, zero where the mask is False; or `(B, T, 2P)` if each direction reads its own
-                text, both in text order.
+            token_vectors: `(B, T, P)`, zero where the mask is False; or `(B, T, DP)` if each direction reads its own
+                text, all in text order.
             mask: `(B, T)`, True on words.
             state: from the batch before, or None for zeros.
             resets: for each direction `(B, T)`, True on words before which its state is set to zero; None means never.
@@ -144,15 +151,15 @@ class BiLM(nn.Module):
                 input, as in bilm-tf.
 
         Returns:
-            L+1 tensors `(B, T, 2P)`, the first being the token vector twice, and the state after this batch, detached.
+            L+1 tensors `(B, T, DP)`, the first the token vector D times, and the state after this batch, detached.
 
         Raises:
             ValueError: if the state has the wrong shape for this batch.
         """
         hidden, cell = self._initial_state(token_vectors, state)
         is_shared = token_vectors.shape[-1] == self.projection_size
-        outputs = [torch.cat([token_vectors, token_vectors], dim=-1) if is_shared else token_vectors]
-        layout = BatchLayout(mask, resets)
+        outputs = [torch.cat([token_vectors] * self.num_directions, dim=-1) if is_shared else token_vectors]
+        layout = BatchLayout(mask, resets, self.num_directions)
         last_states = []
         for layer, *layer_state in zip(self.layers, hidden, cell, strict=True):
             inputs = nn.functional.dropout(outputs[-1], dropout) if dropout > 0 else outputs[-1]
@@ -162,8 +169,8 @@ class BiLM(nn.Module):
         return outputs, BiLMState(*(torch.stack(parts).detach() for parts in zip(*last_states, strict=True)))
 
     def _initial_state(self, token_vectors: Tensor, state: BiLMState | None) -> BiLMState:
-        batch_size = token_vectors.shape[0]
-        shapes = [(len(self.layers), batch_size, 2 * size) for size in (self.projection_size, self.cell_size)]
+        sizes = (self.num_directions * size for size in (self.projection_size, self.cell_size))
+        shapes = [(len(self.layers), token_vectors.shape[0], size) for size in sizes]
         if state is None:
             return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
         if not isinstance(state, tuple):

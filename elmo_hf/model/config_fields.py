@@ -47,7 +47,7 @@ MOST_LABELS = 10**5
 MOST_CRF_LABELS = 1000
 CLIPS = ("cell_clip", "projection_clip")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-FLAGS = ("use_skip_connections", "scalar_mix_trainable", "text_pairs", "use_crf", "share_embedding_softmax")
+FLAGS = "bidirectional use_skip_connections scalar_mix_trainable text_pairs use_crf share_embedding_softmax".split()
 RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
 
 # The fields that only these classes read.

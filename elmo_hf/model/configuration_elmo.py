@@ -5,7 +5,8 @@ al. 2014) in two directions that never mix, and scalar mixes on top.
 
 Glossary of the whole package: B batch, T words of the longest sentence, C characters per word (`max_word_length`),
 E character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`),
-P projection (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`).
+P projection (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for
+two directions; a model of one (`bidirectional`) has P and H there, and the token vector once in its first layer.
 
 Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; a field records whether each
 linear projection exists (`char_projection`, `cell_projection`), where bilm-tf infers it from sizes and AllenNLP always
@@ -83,6 +84,7 @@ class ElmoConfig(PreTrainedConfig):
         projection_size: P, width of a token vector, of one direction's output and of its recurrent state.
         cell_size: H, width of the memory cell.
         num_hidden_layers: L.
+        bidirectional: whether there is a backward direction; a model without one is a forward language model.
         cell_projection: whether a linear layer maps H to P; None: if they differ (bilm-tf).
         cell_clip: limit of the memory cell's absolute values; None means unlimited.
         projection_clip: limit of the projected output's absolute values; None means unlimited.
@@ -137,6 +139,7 @@ class ElmoConfig(PreTrainedConfig):
     projection_size: int = 512
     cell_size: int = 4096
     num_hidden_layers: int = 2
+    bidirectional: bool = True
     cell_projection: bool | None = None
     cell_clip: float | None = 3.0
     projection_clip: float | None = 3.0
@@ -253,14 +256,20 @@ class ElmoConfig(PreTrainedConfig):
         self._validate_word_vectors()
         self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
         self.cell_projection = self._projection("cell_projection", self.cell_size)
-        double = f"left out, or 2 * `projection_size` = {2 * self.projection_size}"
-        require(self, "hidden_size", self.hidden_size in (None, 2 * self.projection_size), double)
-        self.hidden_size = 2 * self.projection_size
+        width = self.num_directions * self.projection_size
+        legal = f"left out, or {self.num_directions} * `projection_size` = {width}"
+        require(self, "hidden_size", self.hidden_size in (None, width), legal)
+        self.hidden_size = width
         self._validate_special_ids()
         self._validate_mixes()
         self._validate_frozen_parts()
         self._validate_labels()
         self._validate_softmax()
+
+    @property
+    def num_directions(self) -> int:
+        """1 or 2."""
+        return 1 + self.bidirectional
 
     @property
     def num_filters(self) -> int:

@@ -8,7 +8,8 @@ lambda ||w||^2). The linear mix learns a matrix instead of L+1 weights:
 
     ELMo = W [h_0; ..; h_L] + b,    initially the mean of the layers
 
-Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice, h_k the k-th biLM layer.
+Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice (once with one direction), h_k
+the k-th biLM layer.
 
 Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename parameters
 called "gamma"); users give *true* weights, not logits, so a single layer is `[0, 0, 1]` exactly, and given weights may
@@ -79,9 +80,9 @@ class LinearMix(nn.Module):
     """A learned linear function of a word's L+1 layers, side by side."""
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Reads `num_hidden_layers` and `projection_size` of `config`."""
+        """Reads `num_hidden_layers`, `bidirectional` and `projection_size` of `config`."""
         super().__init__()
-        size = 2 * config.projection_size
+        size = config.num_directions * config.projection_size
         self.linear = nn.Linear((config.num_hidden_layers + 1) * size, size)
 
     def init_parameters(self) -> None:

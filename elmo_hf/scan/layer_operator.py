@@ -4,7 +4,7 @@ Lengths of texts and the reading order exist only inside, so the graph serves ev
 for the gradient is a result too, and a result's shape may depend on shapes alone: so there is room for all B T
 positions, of which the words use a part. Without gradient the layer takes the same scan as outside a graph.
 
-Glossary: B batch, T positions.
+Glossary: D directions, B batch, T positions.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from .packed import LayerTrace, by_direction, gradients, new_trace, scan_words_o
 from .parameters import Limits, Scanned, Weights, needs_gradient
 from .registered import register
 
-# `resets` is empty or has two tensors, `weights` are those of two directions without what is None. Results end in the
+# `resets` is empty or has D tensors, `weights` are those of D directions without what is None. Results end in the
 # trace, which is empty unless `has_trace`.
 SCHEMA = """(
     Tensor inputs, Tensor mask, Tensor[] resets, Tensor hidden, Tensor cell, Tensor[] weights, float? cell_limit,
@@ -55,7 +55,8 @@ def _run(
     projection_limit: float | None,
     has_trace: bool,
 ) -> tuple[Tensor, ...]:
-    layout, directions, limits = _layout(mask, resets), by_direction(weights), Limits(cell_limit, projection_limit)
+    directions, limits = by_direction(weights), Limits(cell_limit, projection_limit)
+    layout = BatchLayout(mask, resets or None, len(directions))
     trace = _new_trace(mask, cell, weights, has_trace)
     if has_trace:
         results = scan_words_only(inputs, layout.order, hidden, cell, directions, limits, trace)
@@ -102,7 +103,8 @@ def _run_back(
     projection_limit: float | None,
     needs_inputs: bool,
 ) -> Tensors:
-    order, directions = _layout(mask, resets).order, by_direction(weights)
+    directions = by_direction(weights)
+    order = BatchLayout(mask, resets or None, len(directions)).order
     limits, d_results = Limits(cell_limit, projection_limit), (d_outputs, d_hidden, d_cell)
     d_inputs, *found = gradients(d_results, order, LayerTrace(*trace), hidden, directions, limits, needs_inputs)
     d_inputs = d_outputs.new_empty(0) if d_inputs is None else d_inputs
@@ -115,14 +117,10 @@ def _fake_back(d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor, *others: Any
     return [d_inputs, *(tensor.new_empty(tensor.shape) for tensor in (d_hidden, d_cell, *weights))]
 
 
-def _layout(mask: Tensor, resets: Tensors) -> BatchLayout:
-    return BatchLayout(mask, (resets[0], resets[1]) if resets else None)
-
-
 def _new_trace(mask: Tensor, cell: Tensor, weights: Tensors, has_trace: bool) -> LayerTrace:
     return new_trace(cell, by_direction(weights), mask.numel() if has_trace else 0)
 
 
-# The version, 1, is part of the names: see `registered.py`.
-_scan = register("layer_1", SCHEMA, _run, _fake, _keep, _backward)
-_scan_back = register("layer_backward_1", BACKWARD_SCHEMA, _run_back, _fake_back)
+# The version, 2, is part of the names: see `registered.py`.
+_scan = register("layer_2", SCHEMA, _run, _fake, _keep, _backward)
+_scan_back = register("layer_backward_2", BACKWARD_SCHEMA, _run_back, _fake_back)

@@ -1,6 +1,6 @@
-"""The packed scan: one biLM layer, both directions in step, words only, with a gradient of its own.
+"""The packed scan: one biLM layer, its directions in step, words only, with a gradient of its own.
 
-It gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums. Step t of both directions,
+It gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums. Step t of all directions,
 each in its reading order (`reading_order.py`), is computed together for the texts that have a word there:
 
     z_t = W_x x_t + b + W_h h_{t-1}     W_x x_t for many t at once; b includes the forget bias
@@ -21,7 +21,7 @@ Words are columns: z of a step is (4H, b_t), and W h is a product of large weigh
 Memory for the gradient: 6H + 3P numbers per word, direction and layer (gates, cells, and vectors of width P), and
 about 12H more during the backward pass. Without gradient only the output grows with the length of the text.
 
-Glossary: D = 2 directions, B batch, T positions, b_t texts that have a word at step t, N words, P projection, H cell.
+Glossary: D directions, B batch, T positions, b_t texts that have a word at step t, N words, P projection, H cell.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -164,9 +164,10 @@ def gradients(
 
 
 def by_direction(tensors: Sequence[Any]) -> list[Weights]:
-    """The weights of two directions, one after the other, with or without projections."""
-    count = len(tensors) // 2
-    return [Weights(*parts, *[None] * (4 - count)) for parts in (tensors[:count], tensors[count:])]
+    """The weights of one or two directions, one after the other, with or without projections."""
+    count = 3 if len(tensors) % 3 == 0 else 4
+    parts = [tensors[start : start + count] for start in range(0, len(tensors), count)]
+    return [Weights(*each, *[None] * (4 - count)) for each in parts]
 
 
 def _parts(weights: list[Weights], order: ReadingOrder) -> Iterator[tuple[slice, ReadingOrder]]:
@@ -178,23 +179,28 @@ def _parts(weights: list[Weights], order: ReadingOrder) -> Iterator[tuple[slice,
 
 
 def _pack(vectors: Tensor, order: ReadingOrder, words: Tensor) -> Tensor:
-    """Fills `words` `(D, N, P)`, each direction in its reading order, from `vectors` `(B, T, 2P)`."""
-    for half, places, target in zip(vectors.flatten(0, 1).chunk(2, dim=-1), order.places, words, strict=True):
-        target.copy_(half.index_select(0, places))
+    """Fills `words` `(D, N, P)`, each direction in its reading order, from `vectors` `(B, T, DP)`."""
+    for part, places, target in zip(_split(vectors, order), order.places, words, strict=True):
+        target.copy_(part.index_select(0, places))
     return words
 
 
 def _unpack(words: Iterable[Tensor], order: ReadingOrder, like: Tensor) -> Tensor:
-    """The inverse: each direction's words `(N, P)` to a tensor like `like` `(B, T, 2P)`, zero on padding."""
+    """The inverse: each direction's words `(N, P)` to a tensor like `like` `(B, T, DP)`, zero on padding."""
     vectors = torch.zeros_like(like, memory_format=torch.contiguous_format)
-    for half, places, source in zip(vectors.flatten(0, 1).chunk(2, dim=-1), order.places, words, strict=True):
-        half.index_copy_(0, places, source.to(like.dtype))
+    for part, places, source in zip(_split(vectors, order), order.places, words, strict=True):
+        part.index_copy_(0, places, source.to(like.dtype))
     return vectors
 
 
+def _split(vectors: Tensor, order: ReadingOrder) -> Sequence[Tensor]:
+    """Each direction's part `(B T, P)` of `(B, T, DP)`, as views."""
+    return vectors.flatten(0, 1).chunk(len(order.places), dim=-1)
+
+
 def _pack_state(state: Tensor, order: ReadingOrder) -> Tensor:
-    """Maps `(B, 2P)` to `(D, P, B)`, in the order of `order.texts`."""
-    return state[order.texts].t().unflatten(0, (2, -1))
+    """Maps `(B, DP)` to `(D, P, B)`, in the order of `order.texts`."""
+    return state[order.texts].t().unflatten(0, (len(order.places), -1))
 
 
 def _unpack_state(state: Tensor, order: ReadingOrder) -> Tensor:

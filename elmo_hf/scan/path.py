@@ -1,7 +1,7 @@
 """The choice between equal ways to scan a biLM layer: by default the fastest that can run.
 
     reference   `LSTMP.forward`, word by word, the equations
-    packed      `packed.py`, words only, both directions in step
+    packed      `packed.py`, words only, all directions in step
     triton      `triton_scan.py`, on GPUs
 
 If something replaced a layer's modules, the layer takes the reference whatever was requested.

@@ -8,9 +8,10 @@ batch are arranged step by step, each step in the order of the texts:
 
 Positions where the mask is False are not read, wherever they are; the state stays as it is there.
 
-Glossary: B batch, T positions, N words, b_t texts that take part in step t.
+Glossary: D directions, B batch, T positions, N words, b_t texts that take part in step t.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,13 +23,13 @@ class ReadingOrder(NamedTuple):
 
     texts: Tensor  # (B,), the batch row of each text, by falling word count
     ranks: Tensor  # (B,), the inverse: the index in `texts` of each batch row
-    places: Tensor  # (2, N), for each word read, forward and backward: its index among the B T positions
+    places: Tensor  # (D, N), for each word that a direction reads: its index among the B T positions
     columns: list[int]  # b_t of every step
-    keeps: Tensor | None  # (2, N), False on words before which the state is reset; None means no resets
-    keeps_at_end: Tensor | None  # (2, B), in the order of `texts`, False on those reset after the last word
+    keeps: Tensor | None  # (D, N), False on words before which the state is reset; None means no resets
+    keeps_at_end: Tensor | None  # (D, B), in the order of `texts`, False on those reset after the last word
 
 
-def reading_order(mask: Tensor, resets: tuple[Tensor, Tensor] | None = None) -> ReadingOrder:
+def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_directions: int = 2) -> ReadingOrder:
     """Computes the reading order from `mask` and `resets` of a `BatchLayout`; waits for the GPU, if they are there.
 
     A reset between words applies to the next word read.
@@ -40,10 +41,11 @@ def reading_order(mask: Tensor, resets: tuple[Tensor, Tensor] | None = None) -> 
     rows = words.div(mask.shape[1], rounding_mode="floor")
     before = mask.cumsum(dim=1) - mask.long()  # (B, T), words of the text before each position
     after = lengths.unsqueeze(1) - mask.cumsum(dim=1)
-    steps = [count.flatten()[words] for count in (before, after)]
+    counts = (before, after)[:num_directions]
+    steps = [count.flatten()[words] for count in counts]
     places = torch.stack([words[(step * len(texts) + ranks[rows]).argsort()] for step in steps])
     keeps, keeps_at_end = [], []
-    for reset, step, place in zip(resets or (), (before, after), places, strict=False):
+    for reset, step, place in zip(resets or (), counts, places, strict=False):
         resets_before = mask.new_zeros(mask.shape[0], mask.shape[1] + 1, dtype=torch.long)
         resets_before.scatter_add_(1, step, reset.long())  # column n: before the word read after n others
         keeps.append(resets_before.gather(1, step).flatten()[place] == 0)

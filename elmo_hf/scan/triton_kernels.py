@@ -1,6 +1,6 @@
 """What a step of a biLM layer computes between its matrix products, in Triton: two kernels forward, two backward.
 
-The equations are those of `packed.py`. A kernel computes everything between two products, for both directions at once:
+The equations are those of `packed.py`. A kernel computes everything between two products, for all directions at once:
 
     forward     r = W_h h_{t-1}  |  cell_step: z_t to c_t and m_t  |  p_t = W_p m_t       |  hidden_step: p_t to h_t
     backward    hidden_gradient_step: dh_t, dp_t  |  dm_t = W_p^T dp_t  |  cell_gradient_step: dz_t  |  r = W_h^T dz_t
@@ -18,7 +18,7 @@ clipping. Tensors are contiguous. In tensors of all steps, step is the second ax
 
 Without a projection, P = H, memory and d_memory have all steps.
 
-Glossary: D = 2 directions, B batch, T steps, P projection, H cell; WIDTH = H and `count` = D B H, or SIZE = P and
+Glossary: D directions, B batch, T steps, P projection, H cell; WIDTH = H and `count` = D B H, or SIZE = P and
 `count` = D B P. Without Triton this file still imports, but its functions cannot run.
 """
 

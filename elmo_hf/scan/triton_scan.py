@@ -13,7 +13,7 @@ Memory for the gradient: 4H + 2P numbers per word, direction and layer (gates, p
 Without gradient the steps run in blocks over memory that is kept, a `_GraphWorkspace`, so that a block is one CUDA
 graph (`step_graphs.py`). Batch sizes are rounded up there, and blocks have 2^n steps, so that few shapes occur.
 
-Glossary: D = 2 directions, B batch, T steps, P projection, H cell. Tensors of all steps are (D, T, B, .).
+Glossary: D directions, B batch, T steps, P projection, H cell. Tensors of all steps are (D, T, B, .).
 """
 
 import functools

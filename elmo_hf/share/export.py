@@ -160,7 +160,7 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
     tensors = {"input_ids": ids, "attention_mask": mask}
     if has_state:
         for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
-            shape = (config.num_hidden_layers, batch, 2 * size)
+            shape = (config.num_hidden_layers, batch, config.num_directions * size)
             tensors[name] = torch.rand(shape, generator=generator) - 0.5
     return tensors
 

@@ -169,6 +169,7 @@ def render_card(
         conversion=conversion,
         run=run,
         num_softmax_words=None if config is None else config.num_softmax_words,
+        bidirectional=config is None or config.bidirectional,
         printable=printable,
         markdown=markdown,
         code_span=code_span,
@@ -235,10 +236,11 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
         width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""
         encoder = f"{width}word embedding, {config.vocab_size - 1} words"
     skip = "with" if config.use_skip_connections else "without"
+    direction = "" if config.bidirectional else ", forward only"
     return [
         ("parameters", "not counted" if num_parameters is None else f"{num_parameters:,}"),
         ("token encoder", encoder),
-        ("biLM", f"{config.num_hidden_layers} layers, {skip} skip connections"),
+        ("biLM", f"{config.num_hidden_layers} layers, {skip} skip connections{direction}"),
         ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
         ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
         *([] if config.num_softmax_words is None else [("softmax", f"{config.num_softmax_words:,} words")]),

@@ -98,9 +98,9 @@ class TaskEncoder(nn.Module):
                 f"`num_output_representations`, found {config.num_output_representations}."
             )
         self.lstm = None
-        self.output_size = 2 * config.projection_size
+        self.output_size = config.num_directions * config.projection_size
         if config.task_encoder == "lstm":
-            self.lstm = BiLSTM(3 * config.projection_size, config.task_hidden_size)
+            self.lstm = BiLSTM(config.projection_size + self.output_size, config.task_hidden_size)
             self.output_size *= config.num_output_representations - 1
             self.output_size += 2 * config.task_hidden_size
 

@@ -129,8 +129,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return EncodedTexts(vectors, rows, tuple(layers))
 
     def token_vectors(self, input_ids: Tensor, mask: Tensor, layers: list[Tensor]) -> Tensor:
-        """The task encoder's x `(B, T, P)`: by default the context-free vectors, either half of the first layer."""
-        return layers[0].chunk(2, dim=-1)[0]
+        """The task encoder's x `(B, T, P)`: by default the context-free vectors, any direction's of the first layer."""
+        return layers[0][..., : self.config.projection_size]
 
     def mix_penalty(self) -> Tensor | float:
         """The `scalar_mix_l2` term of the loss; 0 in evaluation and for frozen mixes."""
@@ -160,7 +160,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         expected = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
         if tuple(bilm_layers.shape) != expected:
             raise ValueError(
-                "`bilm_layers` must have shape (batch, words, layers + 1, 2 * projection) = "
+                "`bilm_layers` must have shape (batch, words, layers + 1, `hidden_size`) = "
                 f"{expected}, found {tuple(bilm_layers.shape)}."
             )
         if self.training and self.config.frozen_parts != self.config.bilm_parts:

@@ -3,10 +3,9 @@
 A call takes one text or a batch. A text is a string or a list of words, alone or paired with a second text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tokenizers import pre_tokenizers
 from transformers.tokenization_utils_base import TruncationStrategy
 
 from ..model.config_fields import shorten
@@ -56,7 +55,7 @@ def _is_pair(text: Any, is_split_into_words: bool) -> bool:
     return isinstance(text, tuple) or all(isinstance(part, str) for part in text)
 
 
-def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreTokenizer) -> Words:
+def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> Words:
     """Splits one text into words with their offsets.
 
     Raises:
@@ -72,10 +71,10 @@ def to_words(text: Any, is_split_into_words: bool, splitter: pre_tokenizers.PreT
             "`is_split_into_words=True`."
         )
     try:
-        pieces = splitter.pre_tokenize_str(text)
+        pieces = split(text)
     except UnicodeEncodeError:
         # Rust rejects lone surrogates. Any other character in their place gives the same offsets.
-        places = splitter.pre_tokenize_str(text.encode("utf-8", "replace").decode("utf-8"))
+        places = split(text.encode("utf-8", "replace").decode("utf-8"))
         pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
     return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
 

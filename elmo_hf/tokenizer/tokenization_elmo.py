@@ -15,6 +15,7 @@ side, each with its own boundaries. There is no overflow: ELMo reads texts of an
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from .padding import (
     spread,
     tensor_type_of,
 )
-from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, pop_vocabulary, require_length
+from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, logger, pop_vocabulary, require_length
 from .text_to_words import as_batch, is_batch, is_sequence, to_words, truncate
 from .word_codec import (
     PADDING,
@@ -47,7 +48,7 @@ from .word_codec import (
     read_vocabulary_file,
 )
 from .word_encoding import WordEncoding
-from .word_splitter import make_word_splitter
+from .word_splitter import make_word_splitter, split_by
 
 
 def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kwargs: dict[str, Any]) -> dict[str, str]:
@@ -69,7 +70,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     Args:
         token_encoder: `"char_cnn"` for character ids, `"word_embedding"` for word ids.
         max_word_length: C; a word is cut after C - 2 bytes, or code points.
-        word_splitter: how raw text becomes words, `"ptb"` or `"whitespace"`.
+        word_splitter: how raw text becomes words, `"ptb"`, `"whitespace"`, or a function from a text to its words. A
+            saved folder cannot hold a function and says `"whitespace"`; give it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
         words_file: for `"char_cnn"`, such a file with the words that the model's softmax predicts, if it has one.
         alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
@@ -91,7 +93,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self,
         token_encoder: str = "char_cnn",
         max_word_length: int = 50,
-        word_splitter: str = "ptb",
+        word_splitter: Any = "ptb",
         vocab_file: str | None = None,
         words_file: str | None = None,
         alphabet: str = "bytes",
@@ -124,7 +126,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
-        self.word_splitter = word_splitter
+        self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
+        self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
         self.add_boundaries = add_boundaries
         special_tokens = _special_tokens(self._codec, kwargs)
         # Given as an argument, transformers would copy it, which takes as long as all the rest.
@@ -179,6 +182,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """The ids alone, with the arguments of a call."""
         return super().encode(*args, **self._with_default(kwargs))
 
+    def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        """Splits a text into words with their offsets."""
+        return (self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str)(text)
+
     def _with_default(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return kwargs if self.add_boundaries else {"add_special_tokens": False} | kwargs
 
@@ -210,8 +217,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         boundaries = self.boundaries if add_special_tokens else None
         encodings = []
         for pair in zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True):
-            splitter = self._tokenizer.pre_tokenizer
-            texts = tuple(to_words(part, is_split_into_words, splitter) for part in pair if part is not None)
+            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in pair if part is not None)
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 texts = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries)
             encodings.append(WordEncoding(texts, boundaries))
@@ -376,6 +382,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
     ) -> tuple[str, ...]:
         """Saves the softmax's words too, as `words.txt`, and the code that loads the folder without this package."""
+        if self._split_by is not None:
+            logger.warning("`word_splitter` is a function, which is not saved; loaded, this splits at white space.")
         save_code(self, save_directory)
         names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         if self._output_codec is None or self._output_codec is self._codec:

@@ -10,6 +10,7 @@ word has its character offsets; a full stop before any white space is split off,
 web and mail addresses, file names, emoticons and numbers such as `7:45` stay whole.
 """
 
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from tokenizers import Regex, pre_tokenizers
@@ -61,3 +62,19 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
     if name == "whitespace":
         return pre_tokenizers.WhitespaceSplit()
     raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {shorten(name)}.")
+
+
+def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
+    """Words by a user's function, with their offsets; raises ValueError if they are not the text's own, in order."""
+    pieces: list[tuple[str, tuple[int, int]]] = []
+    for word in split(text):
+        end = pieces[-1][1][1] if pieces else 0
+        start = text.find(word, end) if isinstance(word, str) else -1
+        if start < 0:
+            raise ValueError(
+                "`word_splitter` must return the words of the text, unchanged and in order, found "
+                f"{shorten(word)} after character {end} of {shorten(text)}."
+            )
+        if word.strip():  # some return blanks too
+            pieces.append((word, (start, start + len(word))))
+    return pieces

@@ -2,7 +2,7 @@
 
 One step takes a window of T steps of every row (`streams.py`) and minimises
 
-    T . (forward loss + backward loss) / 2
+    T . (forward loss + backward loss) / 2          of a model of one direction, T . forward loss
 
 with one clip of the global gradient norm and Adagrad, whose accumulator starts at 1. That start and the absolute clip
 make the factor T matter. The LSTM state after a window starts the next one; no gradient crosses the border (truncated
@@ -12,7 +12,7 @@ With several processes, each trains its own rows of the same streams. N processe
 N x B rows does, up to the order of summation and to the random numbers of dropout and sampling, which each process
 draws for itself, like bilm-tf's towers.
 
-Held-out text is scored with the full softmax, in both directions, from the zero state (as ELMo is used) and with the
+Held-out text is scored with the full softmax, in all directions, from the zero state (as ELMo is used) and with the
 state carried along (bilm-tf's test). A checkpoint holds the LSTM state with the weights, the optimiser and the random
 generators. The step count determines the place in the data, so a run that was killed resumes bit for bit.
 
@@ -44,7 +44,7 @@ from transformers import (
 
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
-from ..language_model.scoring import score_carried, score_from_zero, stream_inputs
+from ..language_model.scoring import DIRECTIONS, score_carried, score_from_zero, stream_inputs
 from ..language_model.streams import Stream
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
@@ -115,9 +115,12 @@ class PretrainingArguments(TrainingArguments):
 class Windows(Dataset):
     """Windows of one process's rows, as arguments of `ElmoForPreTraining`."""
 
-    def __init__(self, corpus: Corpus, num_rows: int, own_rows: range, args: PretrainingArguments) -> None:
+    def __init__(
+        self, corpus: Corpus, num_rows: int, own_rows: range, args: PretrainingArguments, num_directions: int = 2
+    ) -> None:
         """Cuts `num_rows` rows of the corpus into windows; this process reads `own_rows` of them."""
         self._corpus, self._num_rows, self._own_rows, self._args = corpus, num_rows, own_rows, args
+        self._num_directions = num_directions
         # Made on first use, because workers of a DataLoader get this object pickled.
         self._streams: list[Stream] = []
 
@@ -128,19 +131,19 @@ class Windows(Dataset):
             self._streams = self._start()
         for stream in self._streams:
             stream.skip(step - stream.step)
-        forward, backward = (stream.take(self._args.unroll_steps, self._own_rows) for stream in self._streams)
-        return stream_inputs(self._corpus, forward, backward)
+        windows = [stream.take(self._args.unroll_steps, self._own_rows) for stream in self._streams]
+        return stream_inputs(self._corpus, *windows)
 
     def _start(self) -> list[Stream]:
         return [
             Stream(
                 self._corpus,
                 self._num_rows,
-                is_backward=is_backward,
+                is_backward=index == 1,
                 seed=self._args.seed if self._args.data_seed is None else self._args.data_seed,
                 reset_probability=self._args.reset_probability,
             )
-            for is_backward in (False, True)
+            for index in range(self._num_directions)
         ]
 
 
@@ -206,7 +209,7 @@ class ElmoPretrainer(ElmoTrainer):
             )
         own = range(self.args.process_index * rows, (self.args.process_index + 1) * rows)
         return DataLoader(
-            Windows(corpus, num_rows, own, self.args),
+            Windows(corpus, num_rows, own, self.args, self.model.config.num_directions),
             batch_sampler=WindowIndices(num_windows, self),
             collate_fn=_only,
             num_workers=self.args.dataloader_num_workers,
@@ -352,8 +355,9 @@ def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, flo
     """Perplexities of a text from the zero state and, with prefix `carried_`, with the state carried along."""
     zero, carried = score_from_zero(model, corpus), score_carried(model, corpus)
     metrics = {}
+    names = [f"{direction}_perplexity" for direction in DIRECTIONS[: model.config.num_directions]]
     for prefix, scores in (("", zero), ("carried_", carried)):
-        for name in ("forward_perplexity", "backward_perplexity", "perplexity"):
+        for name in (*names, "perplexity"):
             metrics[prefix + name] = getattr(scores, name)
     metrics["loss"] = math.log(zero.perplexity)
     return metrics

@@ -28,6 +28,7 @@ FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DE
     [
         ("convert", {"files", "my-elmo"}),
         ("embed", {"text.txt", "vectors.hdf5"}),
+        ("vectors", {"text.txt", "words.txt", "vectors.txt"}),
         ("export", {"elmo.pt2"}),
         ("vocab", {"text.txt", "words.txt"}),
         ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
@@ -63,6 +64,7 @@ def test_help_lists_every_verb() -> None:
         "convert",
         "models",
         "embed",
+        "vectors",
         "export",
         "push",
         "verify",

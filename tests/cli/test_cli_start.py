@@ -43,6 +43,7 @@ HELP = {
     "": "Commands:",
     "convert": "Usage: elmo-hf convert [SOURCE] DEST [OPTIONS]",
     "embed": "Usage: elmo-hf embed MODEL INPUT -o OUT [OPTIONS]",
+    "vectors": "Usage: elmo-hf vectors MODEL WORDS [OPTIONS]",
     "export": "Usage: elmo-hf export MODEL OUT [OPTIONS]",
     "push": "Usage: elmo-hf push FOLDER ORG/NAME [OPTIONS]",
     "models": "Usage: elmo-hf models [OPTIONS]",
@@ -122,6 +123,22 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
     "embed tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
     "embed nowhere file.txt -o v.npz": (1, NO_MODEL),
+    "vectors tiny file.txt": (2, "give --output OUT, or --nearest WORD, or both."),
+    "vectors tiny none.txt -o v.txt": (1, "there is no file none.txt."),
+    "vectors tiny none.txt --nearest sea": (1, "No such file or directory: 'none.txt'"),
+    "vectors tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
+    "vectors tiny file.txt -o none/v.txt": (1, "there is no folder none to write v.txt in."),
+    "vectors tiny file.txt -o v.txt --layer top": (1, "`layer` must be token, mix or a number from 1, found 'top'."),
+    "vectors tiny file.txt -o v.txt --layer 0": (1, "`layer` must be token, mix or a number from 1, found '0'."),
+    "vectors tiny file.txt -o v.txt --format fasttext": (2, "Invalid value for '--format'"),
+    "vectors tiny file.txt -o v.txt --encoding utf-9": (1, "there is no encoding of text 'utf-9'"),
+    "vectors nowhere file.txt -o v.txt": (1, NO_MODEL),
+    "vectors tiny blanks.txt -o v.txt": (
+        1,
+        "blanks.txt, line 2: a word must not have blanks, because blanks separate the numbers of its vector, found "
+        "'New York'; join its parts (New_York), or leave it out.",
+    ),
+    "vectors tiny empty.txt -o v.txt": (1, "empty.txt has no words; give one word a line."),
     "export tiny elmo.pt": (1, "the output's suffix must be .onnx or .pt2, found 'elmo.pt'."),
     "export tiny none/elmo.pt2": (1, "there is no folder none."),
     "export tiny there.pt2": (1, "there.pt2 exists already; remove it or choose another name."),
@@ -172,6 +189,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (work / "bert" / "config.json").write_text('{"model_type": "bert", "hidden_size": 5}')
     for file in ("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv", "files/weights.hdf5"):
         (work / file).write_text("text\n")
+    (work / "blanks.txt").write_text("river\nNew York\n")
     (work / "empty.txt").write_text("\n")
     before = sorted(work.rglob("*"))
     commands = [*(f"{verb} --help".strip() for verb in HELP), "--version", "models", *REFUSALS]

@@ -11,7 +11,6 @@ import pytest
 from checkpoints import (
     BASE,
     CELL,
-    EDGES,
     assert_refused,
     base_checkpoint,
     bits,
@@ -22,11 +21,6 @@ from checkpoints import (
 
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
-
-
-def test_one_direction_model_is_refused(tmp_path: Path) -> None:
-    message = "these weights are of a one-direction language model; an ELMo reads in both directions."
-    assert_refused(AllenNlpFiles.in_folder(EDGES / "uni_char_2"), tmp_path, message)
 
 
 @pytest.mark.parametrize(

@@ -166,10 +166,10 @@ def test_a_language_model_without_vocabulary_is_noted(tmp_path: Path) -> None:
 
 
 def test_convert_says_what_it_found_when_it_cannot_convert_it(tmp_path: Path) -> None:
-    result = run(EDGES / "uni_char_2", tmp_path / "to")
+    result = run(EDGES / "bi_word_2", tmp_path / "to")
     assert result.exit_code == 1
-    assert result.stdout == f"Found {HDF5} in {EDGES / 'uni_char_2'}.\n"
-    assert "Error: these weights are of a one-direction language model" in result.stderr
+    assert result.stdout == f"Found {HDF5} in {EDGES / 'bi_word_2'}.\n"
+    assert "is of a model that reads word ids, so its vocabulary is needed" in result.stderr
 
 
 def test_options_may_stand_elsewhere(tmp_path: Path) -> None:

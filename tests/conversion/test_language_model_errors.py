@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from checkpoints import (
-    EDGES,
     TINY_LM,
     VOCABULARY,
     assert_refused,
@@ -27,29 +26,11 @@ from language_models import (
     tiny_files,
     words_file,
 )
-from tensor_bundles import write_bundle
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-
-
-def test_one_direction_checkpoint_is_refused(tmp_path: Path) -> None:
-    arrays = {
-        "lm/char_embed": np.ones((261, 4), np.float32),
-        "lm/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel": np.ones((16, 64), np.float32),
-        "lm/softmax/b": np.ones(32, np.float32),
-    }
-    write_bundle(tmp_path / "model.ckpt-6", arrays)
-    files = AllenNlpFiles(EDGES / "uni_char_2" / "options.json", tmp_path / "model.ckpt-6.index")
-    message = "these weights are of a one-direction language model; an ELMo reads in both directions."
-    assert_refused(files, tmp_path, message)
-
-
-def test_one_direction_save_directory_of_bilm_tf_is_refused(tmp_path: Path) -> None:
-    message = "these weights are of a one-direction language model; an ELMo reads in both directions."
-    assert_refused(save_directory("uni_char_2", tmp_path), tmp_path, message)
 
 
 def test_a_save_directory_with_an_export_is_ambiguous(tmp_path: Path) -> None:

@@ -256,7 +256,11 @@ FAULTS = {
     "config names nothing": (replace_file("config.json", b"{}"), "config.json must name the file with the arch"),
     "unknown config": (replace_file("config.json", ODD_PATH), "names the architecture 'other.json', which is not in "),
     "architecture is no object": (replace_file(CONFIG, b"3"), "`encoder.name` must be 'elmo', a biLM with projections"),
-    "plain LSTM": (change_options("encoder", "name", "lstm"), "`encoder.name` must be 'elmo', a biLM with projections"),
+    "plain LSTM": (
+        change_options("encoder", "name", "lstm"),
+        "`encoder.name` must be 'elmo', a biLM with projections, found 'lstm', torch's bidirectional LSTM, whose "
+        "directions meet after the first layer and read padding: it is a language model of neither one direction nor",
+    ),
     "character LSTM": (change_options("token_embedder", "name", "lstm"), "`token_embedder.name` must be 'cnn', a char"),
     "no words": (change_options("token_embedder", "word_dim", -1), "`token_embedder.word_dim` must be a whole number"),
     "nothing read": (change_options("token_embedder", "word_dim", 0), "unknown: `token_embedder.word_emb_layer"),

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from one_direction import forward_half
 from tiny_inputs import assert_outputs_close
 from torch import Tensor
 
@@ -10,23 +11,24 @@ from elmo_hf.embedding import long_texts
 from elmo_hf.embedding.long_texts import read_in_pieces
 
 
-@pytest.mark.parametrize("length", [1, 4, 5, 8, 11])
+@pytest.mark.parametrize(("length", "directions"), [(1, 2), (4, 2), (5, 2), (8, 2), (11, 2), (11, 1)])
 def test_layers_in_pieces_are_those_of_the_whole_text(
-    length: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+    length: int, directions: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_texts, "PIECE_WORDS", 4)
+    bilm = tiny_model.bilm if directions == 2 else forward_half(tiny_model).bilm
     vectors = torch.randn(length, tiny_model.config.projection_size)
     with torch.no_grad():
-        expected, _ = tiny_model.bilm(vectors.unsqueeze(0), torch.ones(1, length, dtype=torch.bool))
+        expected, _ = bilm(vectors.unsqueeze(0), torch.ones(1, length, dtype=torch.bool))
     sizes = []
 
     def part_of(words: slice) -> Tensor:
         sizes.append(words.stop - words.start)
         return vectors[words]
 
-    found = read_in_pieces(tiny_model.bilm, part_of, length, lambda layers: layers[1:])
+    found = read_in_pieces(bilm, part_of, length, lambda layers: layers[1:])
     assert max(sizes) == min(length, 4)
-    assert sum(sizes) == 2 * length
+    assert sum(sizes) == directions * length
     assert_outputs_close(tuple(found), tuple(layer.detach() for layer in expected[1:]), 1e-6)
 
 

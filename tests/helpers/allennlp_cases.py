@@ -10,9 +10,10 @@ from torch import Tensor
 TOLERANCE = 2e-5
 # AllenNLP's words always have 50 characters.
 CASES = [name for name in GOLDEN_CASES if name != "ext_max_chars_24"]
+MODULES = ("modules.elmo", "modules.token_embedders", "modules.scalar_mix", "commands.elmo", "nn.util")
 CHANGED_IMPORTS = {
-    "from allennlp.modules.elmo import": "from elmo_hf.allennlp import",
-    "from allennlp.commands.elmo import": "from elmo_hf.allennlp import",
+    f"from allennlp.{module} import": "from elmo_hf.allennlp import"
+    for module in (*MODULES, "data.token_indexers.elmo_indexer")
 }
 
 

@@ -28,6 +28,7 @@ SHAPES = {
     "no projection": {"cell_size": P},
     "square projection": {"cell_size": P, "cell_projection": True},
     "no forget bias": {"forget_bias": 0.0},
+    "one direction": {"bidirectional": False},
 }
 Tensors = tuple[Tensor, ...]
 
@@ -50,14 +51,15 @@ def arguments_of(layer: BiLMLayer, length: int = T) -> Tensors:
     """Inputs and the state before them, all of which want a gradient."""
     weight = layer.forward_lstm.input_linear.weight
     cell_size = weight.shape[0] // 4
-    shapes = [(B, length, 2 * P), (B, 2 * P), (B, 2 * cell_size)]
+    count = len(layer.lstms)
+    shapes = [(B, length, count * P), (B, count * P), (B, count * cell_size)]
     return tuple(torch.randn(shape, dtype=weight.dtype, requires_grad=True) for shape in shapes)
 
 
 def run(layer: BiLMLayer, arguments: Tensors, mask: Tensor, *resets: Tensor) -> Tensors:
-    """Outputs and last state."""
-    inputs, hidden, cell = arguments
-    return layer(inputs, BatchLayout(mask, resets or None), hidden, cell)
+    """Outputs and last state; `resets` of directions that the layer lacks are left out."""
+    (inputs, hidden, cell), count = arguments, len(layer.lstms)
+    return layer(inputs, BatchLayout(mask, resets[:count] or None, count), hidden, cell)
 
 
 def with_gradients(outputs: Tensors, leaves: Sequence[Tensor]) -> Tensors:

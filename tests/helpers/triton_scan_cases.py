@@ -135,7 +135,8 @@ def test_a_layer_is_the_reference(fields: dict[str, Any], text: tuple[str, str, 
     mask = mask_of(LENGTHS[lengths], side).to(DEVICE)
     resets = tuple(torch.rand(2, *mask.shape, device=DEVICE) < 0.4) if has_resets else ()
     width, size = layer.forward_lstm.input_linear.out_features // 4, LAYER_P
-    shapes = (*mask.shape, 2 * size), (len(mask), 2 * size), (len(mask), 2 * width)
+    count = len(layer.lstms)
+    shapes = (*mask.shape, count * size), (len(mask), count * size), (len(mask), count * width)
     arguments = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]
     results = []
     for path in ("reference", "triton", "packed"):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import FIXTURES, Arrays, shared
+from one_direction import forward_half
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -158,6 +159,18 @@ def test_losses_of_every_step_are_bilm_tfs(case: tuple[Golden, Run]) -> None:
         names = ("loss_forward", "loss_backward", "loss")
         expected = [golden.arrays[f"step{step}/{name}"].item() for name in names]
         assert run.losses[step] == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_the_first_step_of_the_forward_half_is_bilm_tfs(case: tuple[Golden, Run]) -> None:
+    golden, _ = case
+    drawn, batch = golden.candidates(0), golden.batch(0)
+    forward = {name: tensor for name, tensor in batch.items() if not name.startswith("backward")}
+    output = forward_half(golden.model())(**forward, candidates=drawn and drawn[:1])
+    assert output.loss.item() == pytest.approx(golden.arrays["step0/loss_forward"].item(), abs=TOLERANCE)
+    for name, state in (("h", output.state.hidden), ("c", output.state.cell)):
+        for layer, found in enumerate(state.detach().numpy()):
+            expected = golden.arrays[f"step0/state/dir0/layer{layer}/{name}"]
+            np.testing.assert_allclose(found, expected, atol=TOLERANCE, rtol=0)
 
 
 def test_global_norms_of_every_step_are_bilm_tfs(case: tuple[Golden, Run]) -> None:

@@ -76,7 +76,7 @@ def test_what_transformers_would_not_survive_is_refused_by_name(fields: dict[str
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("bidirectional", "chunk_size_feed_forward"), ("poling", "pooling"), ("num_layers", "num_hidden_layers")],
+    [("directions", "chunk_size_feed_forward"), ("poling", "pooling"), ("num_layers", "num_hidden_layers")],
 )
 def test_a_field_that_does_not_exist_is_refused_with_the_nearest(name: str, nearest: str, folder: Path) -> None:
     for make in (ElmoConfig, lambda **fields: ElmoConfig.from_pretrained(folder, **fields)):
@@ -84,7 +84,7 @@ def test_a_field_that_does_not_exist_is_refused_with_the_nearest(name: str, near
             ValueError, match=rf"^`ElmoConfig` has no `{name}`; the nearest name that exists is `\w+`\.$"
         ):
             make(**{name: False})
-    if name != "bidirectional":
+    if name != "directions":
         with pytest.raises(ValueError, match=f"is `{nearest}`"):
             ElmoConfig(**{name: False})
 

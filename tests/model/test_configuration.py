@@ -25,6 +25,7 @@ CONFIG_KEYS = {
     "projection_size",
     "cell_size",
     "num_hidden_layers",
+    "bidirectional",
     "cell_projection",
     "cell_clip",
     "projection_clip",
@@ -207,6 +208,7 @@ def test_json_keys_are_the_promised_ones() -> None:
         {"token_encoder": "word_embedding", "vocab_size": 801, "num_hidden_layers": 3, "forget_bias": 0.0},
         {"num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5], "scalar_mix_trainable": False},
         {"max_word_length": 7, "scalar_mix_layer_norm": "word"},
+        {"bidirectional": False, "projection_size": 64},
         {"alphabet": "code_points", "vocab_size": 90, "bos_token_id": 28, "eos_token_id": 29}
         | {"num_input_words": 50, "word_embedding_size": 6, "forget_bias": 0.0},
         {"token_encoder": "word_embedding", "vocab_size": 90, "word_embedding_size": 6},
@@ -222,6 +224,7 @@ def test_json_keys_are_the_promised_ones() -> None:
         "words",
         "two mixes",
         "short words",
+        "one direction",
         "both",
         "projected words",
         "sampled softmax",

@@ -24,37 +24,49 @@ MASK = torch.tensor([[0, 1, 1, 0, 1, 1], [1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0],
 def operator_arguments(mask: Tensor, has_resets: bool, **fields: Any) -> tuple[Any, ...]:
     layer = layer_of(**fields)
     inputs, hidden, cell = arguments_of(layer)
-    lstms = (layer.forward_lstm, layer.backward_lstm)
-    weights = [each for lstm in lstms for each in lstm.weights(torch.float64) if each is not None]
+    weights = [each for lstm in layer.lstms for each in lstm.weights(torch.float64) if each is not None]
     weights = [weight.detach().requires_grad_() for weight in weights]
-    resets = [torch.rand(mask.shape) < 0.4, torch.rand(mask.shape) < 0.4] if has_resets else []
-    limits = (layer.forward_lstm.cell_clip, layer.forward_lstm.projection_clip if len(weights) == 8 else None)
+    resets = [torch.rand(mask.shape) < 0.4 for _ in layer.lstms] if has_resets else []
+    limits = (layer.forward_lstm.cell_clip, layer.forward_lstm.projection_clip if len(weights) % 4 == 0 else None)
     return inputs, mask, resets, hidden, cell, weights, *limits, True
 
 
-@pytest.mark.parametrize(("fields", "has_resets"), [({}, True), ({"cell_size": P, "cell_clip": None}, False)])
+@pytest.mark.parametrize(
+    ("fields", "has_resets"),
+    [
+        ({}, True),
+        ({"cell_size": P, "cell_clip": None}, False),
+        ({"bidirectional": False}, True),
+        ({"bidirectional": False, "cell_size": P}, False),
+    ],
+)
 def test_its_gradient_is_that_of_its_values(fields: dict[str, Any], has_resets: bool) -> None:
     inputs, mask, resets, hidden, cell, weights, *options = operator_arguments(MASK, has_resets, **fields)
 
     def results(inputs: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor) -> Tensors:
-        return torch.ops.elmo_hf.layer_1(inputs, mask, resets, hidden, cell, list(weights), *options)[:3]
+        return torch.ops.elmo_hf.layer_2(inputs, mask, resets, hidden, cell, list(weights), *options)[:3]
 
     assert torch.autograd.gradcheck(results, (inputs, hidden, cell, *weights), fast_mode=True)
 
 
 def test_torch_finds_no_fault_with_it() -> None:
-    operator = torch.ops.elmo_hf.layer_1.default
+    operator = torch.ops.elmo_hf.layer_2.default
     torch.library.opcheck(operator, operator_arguments(torch.ones_like(MASK), has_resets=True))
     # With padding, part of the memory for the gradient is arbitrary, which the fourth check would compare.
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(operator, operator_arguments(MASK, has_resets=False), test_utils=checks)
 
 
-@pytest.mark.parametrize("kind", ["plain", "large, with resets", "checkpointed, with autocast"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "large, with resets", "checkpointed, with autocast", "one direction, with resets"]
+)
 def test_a_compiled_bilm_gives_the_same_bits(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind.startswith("large"):
         monkeypatch.setattr(packed, "JOINT_BYTES", 0)
-    bilm = BiLM(ElmoConfig(projection_size=P, cell_size=H, cell_clip=0.4, projection_clip=0.3))
+    config = ElmoConfig(
+        projection_size=P, cell_size=H, cell_clip=0.4, projection_clip=0.3, bidirectional=not kind.startswith("one")
+    )
+    bilm, count = BiLM(config), config.num_directions
     for parameter in bilm.parameters():
         torch.nn.init.uniform_(parameter, -0.9, 0.9)
     for layer in bilm.layers if kind.startswith("checkpointed") else ():
@@ -64,9 +76,10 @@ def test_a_compiled_bilm_gives_the_same_bits(kind: str, monkeypatch: pytest.Monk
     counters.clear()
     compiled = torch.compile(bilm, backend="aot_eager", fullgraph=True, dynamic=True)
     for mask in (MASK, MASK[:2, :5].contiguous()):
-        leaves = [torch.randn(*mask.shape, P), torch.randn(2, len(mask), 2 * P), torch.randn(2, len(mask), 2 * H)]
+        states = [torch.randn(2, len(mask), count * size) for size in (P, H)]
+        leaves = [torch.randn(*mask.shape, P), *states]
         leaves = [*(leaf.requires_grad_() for leaf in leaves), *bilm.parameters()]
-        resets = (torch.rand(mask.shape) < 0.4, torch.rand(mask.shape) < 0.4) if "resets" in kind else None
+        resets = [torch.rand(mask.shape) < 0.4 for _ in range(count)] if "resets" in kind else None
         found = []
         for run in (bilm, compiled):
             with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in kind):
@@ -79,17 +92,17 @@ def test_a_compiled_bilm_gives_the_same_bits(kind: str, monkeypatch: pytest.Monk
 
 def test_without_gradient_nothing_is_kept_for_it() -> None:
     *arguments, _ = operator_arguments(MASK, has_resets=False)
-    results = torch.ops.elmo_hf.layer_1(*arguments, False)
+    results = torch.ops.elmo_hf.layer_2(*arguments, False)
     assert [tensor.numel() for tensor in results[3:]] == [0, 0, 0]
-    assert_outputs_close(results[:3], torch.ops.elmo_hf.layer_1(*arguments, True)[:3], 0)
+    assert_outputs_close(results[:3], torch.ops.elmo_hf.layer_2(*arguments, True)[:3], 0)
 
 
 # Folders carry copies of this code, which share operators: what changes any of these needs a new version in the name.
 SCHEMAS = [
-    "layer_1(Tensor inputs, Tensor mask, Tensor[] resets, Tensor hidden, Tensor cell, Tensor[] weights, "
+    "layer_2(Tensor inputs, Tensor mask, Tensor[] resets, Tensor hidden, Tensor cell, Tensor[] weights, "
     "float? cell_limit, float? projection_limit, bool has_trace) -> "
     "(Tensor outputs, Tensor hidden, Tensor cell, Tensor gates, Tensor cells, Tensor vectors)",
-    "layer_backward_1(Tensor d_outputs, Tensor d_hidden, Tensor d_cell, Tensor mask, Tensor[] resets, Tensor hidden, "
+    "layer_backward_2(Tensor d_outputs, Tensor d_hidden, Tensor d_cell, Tensor mask, Tensor[] resets, Tensor hidden, "
     "Tensor[] weights, Tensor[] trace, float? cell_limit, float? projection_limit, bool needs_inputs) -> Tensor[]",
     "crf_alphas_1(Tensor emissions, Tensor mask, Tensor transitions, Tensor start) -> Tensor",
     "crf_betas_1(Tensor emissions, Tensor mask, Tensor transitions, Tensor end) -> Tensor",

@@ -66,7 +66,7 @@ def assert_fast_is_reference(
     reference_steps = count_reference_steps(layer)
     layer.can_scan_fast = lambda: False
     reference = run_with_gradients(layer, arguments, mask, *resets)
-    assert len(reference_steps) == 2 * length
+    assert len(reference_steps) == len(layer.lstms) * length
     names = ["outputs", "hidden", "cell", "d inputs", "d hidden", "d cell"]
     names += [f"d {name}" for name, _ in layer.named_parameters()]
     for name, actual, expected in zip(names, fast, reference, strict=True):
@@ -76,7 +76,7 @@ def assert_fast_is_reference(
 def count_reference_steps(layer: BiLMLayer) -> list[LSTMP]:
     """Grows by one for each position and direction that the reference computes."""
     steps: list[LSTMP] = []
-    for lstm in (layer.forward_lstm, layer.backward_lstm):
+    for lstm in layer.lstms:
 
         def masked_step(*args: Tensor, lstm: LSTMP = lstm) -> tuple[Tensor, Tensor]:
             steps.append(lstm)

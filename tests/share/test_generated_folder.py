@@ -114,12 +114,12 @@ import torch
 from transformers import AutoModel
 
 theirs = AutoModel.from_pretrained("model", trust_remote_code=True)
-operator = torch.ops.elmo_hf.layer_1.default
+operator = torch.ops.elmo_hf.layer_2.default
 
 from elmo_hf import ElmoModel  # from now on AutoModel would take it
 
 ours = ElmoModel.from_pretrained("model")
-assert operator is torch.ops.elmo_hf.layer_1.default
+assert operator is torch.ops.elmo_hf.layer_2.default
 assert type(theirs.bilm).__module__.startswith("transformers_modules")
 vectors, mask, results = torch.randn(3, 6, 7), torch.rand(3, 6) < 0.6, []
 for bilm in (theirs.bilm, ours.bilm):
@@ -185,4 +185,7 @@ def test_a_folder_saved_by_an_older_version_opens_with_its_own_code_and_is_renew
     code = {path.name for path in old_folder.glob("*.py")}
     assert code == {"mine.py", *(f"{file}.py" for file in TABLE)}
     run_python(REFUSE + SAVED_NUMBERS, tmp_path, old_folder, tmp_path / "new.npz")
-    assert_equal(dict(np.load(tmp_path / "new.npz")), expected)
+    found = dict(np.load(tmp_path / "new.npz"))
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():  # today's code adds in another order
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-6, err_msg=name)

@@ -1,0 +1,50 @@
+"""AllenNLP's ELMo under its old names, for code that was written against it: change the import line.
+
+    from allennlp.modules.elmo import Elmo, batch_to_ids            ->   from elmo_hf.allennlp import Elmo, batch_to_ids
+    from allennlp.modules.token_embedders import ElmoTokenEmbedder  ->   from elmo_hf.allennlp import ElmoTokenEmbedder
+    from allennlp.commands.elmo import ElmoEmbedder                 ->   from elmo_hf.allennlp import ElmoEmbedder
+
+Signatures, defaults, shapes and statefulness are those of AllenNLP 2.10 and, for `ElmoEmbedder`, of 0.9; masks are
+booleans as in 2.10. So are the parts and their names: `_elmo_lstm` (`_ElmoBiLm`) with `_token_embedder`
+(`_ElmoCharacterEncoder`) and `_elmo_lstm` (`ElmoLstm`), and mixes `scalar_mix_0`, ... (`ScalarMix`), so old code can
+read, replace and write them. The numbers are `ElmoModel`'s, which equal AllenNLP's; new code should use `ElmoModel`.
+
+Glossary: B batch, T words of the longest sentence, C = 50 characters a word, P projection, H cell, L layers.
+
+State: as in AllenNLP, each batch row carries its LSTM state from call to call, in evaluation too, so a sentence's
+vectors depend on earlier calls. `elmo._elmo_lstm._elmo_lstm.stateful = False` switches this off, `.reset_states()`
+forgets the state, and `._states` is the state.
+
+State dicts: the mixes have AllenNLP's names. `load_state_dict` takes AllenNLP's names for the biLM too; our own
+`state_dict()` has ours.
+
+Deliberate differences:
+- There is no sorting: a batch row may have gaps between words, and a batch of empty sentences is valid.
+- Vectors are zero on padding in every mode.
+- If training would outdate the vocabulary cache, `vocab_to_cache` makes none, and words are read through their
+  characters.
+- Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
+"""
+
+from .bilm import ElmoLstm, _ElmoBiLm, _ElmoCharacterEncoder
+from .boundaries import remove_sentence_boundaries
+from .character_ids import ELMoCharacterMapper, batch_to_ids
+from .elmo import Elmo, ElmoTokenEmbedder
+from .embedder import ElmoEmbedder
+from .files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
+from .scalar_mix import ScalarMix
+
+__all__ = [
+    "DEFAULT_OPTIONS_FILE",
+    "DEFAULT_WEIGHT_FILE",
+    "ELMoCharacterMapper",
+    "Elmo",
+    "ElmoEmbedder",
+    "ElmoLstm",
+    "ElmoTokenEmbedder",
+    "ScalarMix",
+    "_ElmoBiLm",
+    "_ElmoCharacterEncoder",
+    "batch_to_ids",
+    "remove_sentence_boundaries",
+]

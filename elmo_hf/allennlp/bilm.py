@@ -1,0 +1,214 @@
+"""The biLM in AllenNLP's parts: `_ElmoBiLm` holds `_token_embedder` and `_elmo_lstm`, and calls them one after another.
+
+    characters (B, T, C)  --_token_embedder-->  vectors (B, T+2, P)  --_elmo_lstm-->  L layers (B, T+2, 2P)
+
+The parts are those of an `ElmoModel`, not copies. Code of the time hooks into them, replaces one by its own module, or
+calls one alone; so each takes and returns what AllenNLP's did.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from elmo_hf.conversion.files import read_options
+
+from ..model.bilm import BiLM, BiLMState
+from ..model.configuration_elmo import ElmoConfig
+from ..model.inputs import check_range, checked_ids
+from ..model.word_cache import distinct_rows
+from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
+from .boundaries import add_sentence_boundaries
+from .files import find_files, load_bilm
+from .state_dicts import rename_bilm
+
+logger = logging.get_logger(__name__)
+
+
+class _ElmoCharacterEncoder(nn.Module):
+    """The context-free vectors of words and boundaries.
+
+    Attributes:
+        output_dim: P.
+        requires_grad: whether it was made to train.
+    """
+
+    def __init__(
+        self,
+        options_file: str | Path | None,
+        weight_file: str | Path | None,
+        requires_grad: bool = False,
+        *,
+        model: PreTrainedModel | None = None,
+    ) -> None:
+        """Loads the two files, paths or addresses, or takes the encoder of `model`.
+
+        Raises:
+            ConversionError: if a file is missing or has another format.
+        """
+        super().__init__()
+        self._options: dict[str, Any] | None = None
+        self._weight_file: str | None = None
+        if model is None:
+            files = find_files(options_file, weight_file)
+            model = load_bilm(files, requires_grad)
+            self._options, self._weight_file = read_options(files.options), str(files.weights)
+        self.encoder = model.token_encoder
+        self.requires_grad = requires_grad
+        self.output_dim: int = model.config.projection_size
+        self._config: ElmoConfig = model.config
+        boundaries = CharacterCodec(model.config.max_word_length).encode([BEGIN_SENTENCE, END_SENTENCE])
+        self.register_buffer("_boundary_ids", torch.from_numpy(boundaries).long(), persistent=False)
+
+    @property
+    def _char_embedding_weights(self) -> Any:
+        """The table of characters; the first is padding."""
+        return self.encoder.embedding.weight
+
+    def get_output_dim(self) -> int:
+        """P."""
+        return self.output_dim
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Maps ids `(B, T, C)` to `token_embedding`, `(B, T+2, P)`, zero on padding, and `mask`, `(B, T+2)`.
+
+        Raises:
+            ValueError: if the ids have another shape, are no integers or out of range.
+        """
+        ids, length = checked_ids(inputs, self._config), self._config.max_word_length
+        if ids.dim() != 3 or ids.shape[-1] != length:
+            raise ValueError(f"`inputs` must have shape (batch, words, {length}), found {tuple(ids.shape)}.")
+        ids, mask = add_sentence_boundaries(ids, (ids > 0).any(dim=-1), self._boundary_ids)
+        if torch.compiler.is_compiling():  # which words are equal depends on the data
+            vectors = self.encoder(ids.flatten(0, 1)).unflatten(0, mask.shape).masked_fill(~mask.unsqueeze(-1), 0)
+            return {"mask": mask, "token_embedding": vectors}
+        distinct, which = distinct_rows(ids[mask])
+        check_range(distinct, self._config)
+        of_words = self.encoder(distinct)
+        vectors = of_words.new_zeros(*mask.shape, self.output_dim)
+        return {"mask": mask, "token_embedding": vectors.masked_scatter(mask.unsqueeze(-1), of_words[which])}
+
+
+class ElmoLstm(nn.Module):
+    """All layers of both directions, with the state of each batch row kept between calls.
+
+    Attributes:
+        stateful: whether calls read and update the kept state; if False, every call starts from zeros.
+        input_size: P, as `hidden_size`.
+        cell_size: H.
+        num_layers: L.
+        _states: None, or the state: `(L, rows, 2P)` and `(L, rows, 2H)`; may be set.
+    """
+
+    def __init__(self, bilm: BiLM, config: ElmoConfig) -> None:
+        """Wraps the layers of a model; starts without a state."""
+        super().__init__()
+        self.bilm = bilm
+        self.stateful = True
+        self.input_size = self.hidden_size = config.projection_size
+        self.cell_size: int = config.cell_size
+        self.num_layers: int = config.num_hidden_layers
+        self._states: Sequence[Tensor] | None = None
+
+    def reset_states(self) -> None:
+        """Forgets the state of earlier calls."""
+        self._states = None
+
+    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        """Maps word vectors `(B, T, P)` under `mask` `(B, T)` to L layers `(L, B, T, 2P)`, zero on padding."""
+        mask = mask.bool()
+        kept = self._states if self.stateful else None
+        before = None if kept is None else BiLMState(*(tensor.to(inputs.device) for tensor in kept))
+        start = None if before is None else before.resize(len(inputs))
+        layers, after = self.bilm(inputs.masked_fill(~mask.unsqueeze(-1), 0), mask, start)
+        if self.stateful:
+            self._states = after if before is None else before.update(after)
+        return torch.stack(layers[1:])
+
+
+class _ElmoBiLm(nn.Module):
+    """All layers of the biLM; adds the boundaries around each sentence.
+
+    Attributes:
+        num_layers: L + 1.
+    """
+
+    def __init__(
+        self,
+        options_file: str | Path | None,
+        weight_file: str | Path | None,
+        requires_grad: bool = False,
+        vocab_to_cache: Sequence[str] | None = None,
+        *,
+        model: PreTrainedModel | None = None,
+    ) -> None:
+        """Loads the two files, or wraps `model`; arguments are those of `Elmo`.
+
+        Raises:
+            ConversionError: if a file is missing or has another format.
+        """
+        super().__init__()
+        self._requires_grad = requires_grad
+        files = None
+        if model is None:
+            files = find_files(options_file, weight_file)
+            model = load_bilm(files, requires_grad)
+        self._token_embedder = _ElmoCharacterEncoder(None, None, requires_grad, model=model)
+        if files is not None:
+            self._token_embedder._options = read_options(files.options)
+            self._token_embedder._weight_file = str(files.weights)
+        self._elmo_lstm = ElmoLstm(model.bilm, model.config)
+        self.num_layers: int = model.config.num_hidden_layers + 1
+        self._output_dim: int = model.config.hidden_size
+        self._word_embedding: nn.Embedding | None = None
+        self.register_buffer("_bos_embedding", None, persistent=False)
+        self.register_buffer("_eos_embedding", None, persistent=False)
+        if vocab_to_cache and any(parameter.requires_grad for parameter in self._token_embedder.parameters()):
+            logger.warning(
+                "`vocab_to_cache` is not used where the character CNN trains, because training would outdate it."
+            )
+        elif vocab_to_cache:
+            self.create_cached_cnn_embeddings(vocab_to_cache)
+        self.register_load_state_dict_pre_hook(rename_bilm)
+
+    def get_output_dim(self) -> int:
+        """2P."""
+        return self._output_dim
+
+    @torch.no_grad()
+    def create_cached_cnn_embeddings(self, tokens: Sequence[str]) -> None:
+        """Computes the vectors of words once, for calls with `word_inputs`; the first word is padding.
+
+        Sets `_word_embedding`, whose `weight` is `(words, P)`, and `_bos_embedding` and `_eos_embedding`, `(P,)`.
+        """
+        embedder = self._token_embedder
+        words = CharacterCodec(embedder._config.max_word_length).encode([BEGIN_SENTENCE, END_SENTENCE, *tokens])
+        ids = torch.from_numpy(words).long().to(embedder._char_embedding_weights.device)
+        vectors = torch.cat([embedder.encoder(block) for block in ids.split(256)])
+        self._bos_embedding, self._eos_embedding = vectors[0], vectors[1]
+        self._word_embedding = nn.Embedding.from_pretrained(vectors[2:].clone(), padding_idx=0)
+
+    def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, Any]:
+        """Runs the biLM.
+
+        Args:
+            inputs: `(B, T, C)` of `batch_to_ids`.
+            word_inputs: `(B, T)` indices of cached words, 0 for padding; used only if all words are cached.
+
+        Returns:
+            `activations`, a list of L+1 tensors `(B, T+2, 2P)`, and `mask`, `(B, T+2)`, True on words and boundaries.
+        """
+        words = self._word_embedding
+        if words is not None and word_inputs is not None and (word_inputs < words.num_embeddings).all():
+            boundaries = (self._bos_embedding, self._eos_embedding)
+            vectors, mask = add_sentence_boundaries(words(word_inputs), word_inputs > 0, boundaries)
+        else:
+            embedded = self._token_embedder(inputs)
+            vectors, mask = embedded["token_embedding"], embedded["mask"].bool()
+        vectors = vectors.masked_fill(~mask.unsqueeze(-1), 0)
+        layers = self._elmo_lstm(vectors, mask)
+        return {"activations": [torch.cat([vectors, vectors], dim=-1), *layers], "mask": mask}

@@ -1,0 +1,141 @@
+"""AllenNLP's `Elmo` and `ElmoTokenEmbedder`: scalar mixes of a pretrained biLM's layers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from .bilm import _ElmoBiLm
+from .boundaries import remove_sentence_boundaries
+from .files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
+from .scalar_mix import ScalarMix
+
+
+class Elmo(nn.Module):
+    """Scalar mixes of a pretrained biLM's layers."""
+
+    def __init__(
+        self,
+        options_file: str | Path | None,
+        weight_file: str | Path | None,
+        num_output_representations: int,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        vocab_to_cache: Sequence[str] | None = None,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        module: nn.Module | None = None,
+    ) -> None:
+        """Loads the biLM.
+
+        Args:
+            options_file: path or address of `options.json`; None with `module`.
+            weight_file: path or address of `weights.hdf5`; None with `module`.
+            num_output_representations: the number of mixes.
+            requires_grad: whether the biLM trains; the mixes train unless `scalar_mix_parameters` are given.
+            do_layer_norm: whether to normalise each layer before mixing, by one mean and variance for the whole batch.
+            dropout: rate of the dropout on each mix, in training.
+            vocab_to_cache: words to compute once; the first word is padding.
+            keep_sentence_boundaries: whether to return the vectors of `<S>` and `</S>` too.
+            scalar_mix_parameters: L+1 numbers before the softmax; they fix all mixes.
+            module: replaces the files; an `ElmoModel`, or a module with `num_layers`, `get_output_dim` and a `forward`
+                that returns `activations` and `mask`.
+
+        Raises:
+            ValueError: if both files and `module` are given, or the mix parameters are not L+1.
+            ConversionError: if a file is missing or has another format.
+        """
+        super().__init__()
+        bilm: Any = module
+        if module is None:
+            bilm = _ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache)
+        elif options_file is not None or weight_file is not None:
+            raise ValueError("give either `options_file` and `weight_file`, or `module` with None for both.")
+        elif isinstance(module, PreTrainedModel):
+            bilm = _ElmoBiLm(None, None, vocab_to_cache=vocab_to_cache, model=module.base_model)
+        self._elmo_lstm = bilm
+        self._has_cached_vocab = vocab_to_cache is not None
+        self._keep_sentence_boundaries = keep_sentence_boundaries
+        self._dropout = nn.Dropout(dropout)
+        self._scalar_mixes: list[ScalarMix] = []
+        for index in range(num_output_representations):
+            mix = ScalarMix(bilm.num_layers, do_layer_norm, scalar_mix_parameters, scalar_mix_parameters is None)
+            self.add_module(f"scalar_mix_{index}", mix)
+            self._scalar_mixes.append(mix)
+
+    def get_output_dim(self) -> int:
+        """2P."""
+        return self._elmo_lstm.get_output_dim()
+
+    def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, Any]:
+        """Embeds a batch.
+
+        Args:
+            inputs: `(B, ..., T, C)` character ids of `batch_to_ids`; all axes before T count sentences. If all words
+                are cached, this may be `word_inputs` `(B, T)` again.
+            word_inputs: `(B, ..., T)` indices of the words in `vocab_to_cache`.
+
+        Returns:
+            `elmo_representations`, a list of tensors `(B, ..., T, 2P)`, and `mask`, `(B, ..., T)`, True on words; with
+            `keep_sentence_boundaries`, T is two larger.
+        """
+        outer_shape = inputs.shape[:-2] or inputs.shape[:1]
+        inputs = inputs.flatten(0, -3) if inputs.dim() > 3 else inputs
+        output = self._elmo_lstm(inputs, None if word_inputs is None else word_inputs.flatten(0, -2))
+        mask = output["mask"].bool()
+        representations = [mix(output["activations"], mask) for mix in self._scalar_mixes]
+        if self._keep_sentence_boundaries:
+            representations = [vectors.masked_fill(~mask.unsqueeze(-1), 0) for vectors in representations]
+        else:
+            representations = [remove_sentence_boundaries(vectors, mask)[0] for vectors in representations]
+            mask = remove_sentence_boundaries(mask.unsqueeze(-1), mask)[1]
+        return {
+            "elmo_representations": [self._dropout(vectors).unflatten(0, outer_shape) for vectors in representations],
+            "mask": mask.unflatten(0, outer_shape),
+        }
+
+
+class ElmoTokenEmbedder(nn.Module):
+    """One mix of a pretrained biLM's layers, with a projection if one is asked for.
+
+    Attributes:
+        output_dim: 2P, or the size of the projection.
+    """
+
+    def __init__(
+        self,
+        options_file: str | Path = DEFAULT_OPTIONS_FILE,
+        weight_file: str | Path = DEFAULT_WEIGHT_FILE,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        requires_grad: bool = False,
+        projection_dim: int | None = None,
+        vocab_to_cache: Sequence[str] | None = None,
+        scalar_mix_parameters: Sequence[float] | None = None,
+    ) -> None:
+        """Loads the biLM; arguments and errors are those of `Elmo`, and `projection_dim` is the size of the output."""
+        super().__init__()
+        self._elmo = Elmo(
+            options_file,
+            weight_file,
+            1,
+            requires_grad=requires_grad,
+            do_layer_norm=do_layer_norm,
+            dropout=dropout,
+            vocab_to_cache=vocab_to_cache,
+            scalar_mix_parameters=scalar_mix_parameters,
+        )
+        self._projection = nn.Linear(self._elmo.get_output_dim(), projection_dim) if projection_dim else None
+        self.output_dim: int = projection_dim or self._elmo.get_output_dim()
+
+    def get_output_dim(self) -> int:
+        """The size of a word's vector."""
+        return self.output_dim
+
+    def forward(self, elmo_tokens: Tensor, word_inputs: Tensor | None = None) -> Tensor:
+        """Maps ids `(B, ..., T, C)` of `batch_to_ids` to `(B, ..., T, output_dim)`; arguments as in `Elmo.forward`."""
+        vectors = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
+        return vectors if self._projection is None else self._projection(vectors)

@@ -1,0 +1,87 @@
+"""The command `elmo-hf vectors`."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..embedding.arguments import check_paths
+from ..model_names import check_name
+from ..word_list import WordList, check_layer, checked_word, read_words
+from .arguments import Encoding, Model
+from .errors import fail, say, when_stopped
+
+
+class TextFormat(str, Enum):
+    """The first line of a file of vectors: two counts, or the first word."""
+
+    word2vec = "word2vec"
+    glove = "glove"
+
+
+@when_stopped("Stopped. Nothing was written; the same command starts anew.")
+def vectors(
+    model: Model,
+    words: Annotated[Path, typer.Argument(metavar="WORDS", help="One word a line; or .jsonl or .conllu; or .gz.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="OUT", help="A new text file of vectors.")
+    ] = None,
+    text_format: Annotated[
+        TextFormat, typer.Option("--format", help="word2vec begins with a line of two counts, glove does not.")
+    ] = TextFormat.word2vec,
+    layer: Annotated[
+        str, typer.Option(help="token: by spelling alone. mix, 1, 2, ...: of a sentence of this one word.")
+    ] = "token",
+    nearest: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="Print the nearest of WORDS; may be repeated.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many nearest words.", min=1)] = 10,
+    encoding: Encoding = "utf-8",
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
+) -> None:
+    """Write a vector for every word of WORDS, without context, as text that gensim reads; or print nearest words.
+
+    A word that is repeated is written once; blank lines are left out. A word with a blank inside is refused.
+    """
+    if output is None and not nearest:
+        raise typer.BadParameter("give --output OUT, or --nearest WORD, or both.")
+    queries = nearest or []
+    try:
+        if output is not None:
+            check_paths(words, output)
+            if not output.parent.is_dir():
+                raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
+        check_layer(layer)
+        check_name(model)
+        found = read_words(words, encoding)
+        for query in queries:
+            checked_word(query, "--nearest: ")
+    except (ValueError, OSError) as error:
+        fail(error)
+    import torch
+
+    from elmo_hf.loading import load_complete, load_tokenizer
+    from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
+
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
+        if output is not None:
+            header = text_format is TextFormat.word2vec
+            size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)
+            say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.{_left_out(found)}")
+        if queries:
+            table = word_vectors(loaded, tokenizer, found.words, layer, show_progress=True)
+            for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
+                near = nearest_words(table, found.words, vector, count, but=[query])
+                say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
+    except (AssertionError, RuntimeError, ValueError, OSError) as error:
+        fail(error)
+
+
+def _left_out(found: WordList) -> str:
+    """What the file of words held besides."""
+    parts = [(found.num_repeated, "repeated"), (found.num_blank, "blank")]
+    told = " and ".join(f"{number} {what}" for number, what in parts if number)
+    return f" Left out: {told}." if told else ""

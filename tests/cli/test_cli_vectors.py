@@ -1,0 +1,143 @@
+"""`elmo-hf vectors`: the files, what gensim reads of them, which vector they hold, and nearest words."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import assert_fails, assert_stopped, run
+
+from elmo_hf import ElmoModel, ElmoTokenizer, single_words
+from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
+from elmo_hf.word_list import read_words
+
+WORDS = ["The", "ferry", "Größe", "日本", "<S>"]
+LINES = "The\nferry\n\n The \nGröße\r\n日本\n<S>"
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_bytes(LINES.encode())
+    return path
+
+
+@torch.no_grad()
+def expected(folder: Path, layer: str) -> np.ndarray:
+    """The vectors of `WORDS`, one sentence at a time."""
+    tokenizer, model = ElmoTokenizer.from_pretrained(folder), ElmoModel.from_pretrained(folder).eval()
+    rows = []
+    for word in WORDS:
+        output = model(**tokenizer([[word]], is_split_into_words=True, return_tensors="pt"), output_hidden_states=True)
+        layers = {"token": output.token_embeddings, "mix": output.last_hidden_state, "2": output.hidden_states[2]}
+        rows.append(layers[layer][0, 1].numpy())
+    return np.stack(rows)
+
+
+def read(lines: list[str]) -> tuple[list[str], np.ndarray]:
+    rows = [line.split(" ") for line in lines]
+    return [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=np.float32)
+
+
+@pytest.mark.parametrize(("layer", "size"), [("token", 8), ("mix", 16), ("2", 16)])
+def test_a_file_holds_each_word_once_with_the_vector_asked_for(
+    layer: str, size: int, tiny_folder: Path, words: Path, tmp_path: Path
+) -> None:
+    result = run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt", "--layer", layer)
+    assert result.exit_code == 0, result.output
+    told = f"Wrote 5 words, {size} numbers each, to {tmp_path / 'v.txt'}. Left out: 1 repeated and 1 blank.\n"
+    assert result.stdout == told
+    assert "5/5" in result.stderr  # the progress bar
+    first, *lines = (tmp_path / "v.txt").read_text(encoding="utf-8").splitlines()
+    assert first == f"5 {size}"
+    found, vectors = read(lines)
+    assert found == WORDS
+    np.testing.assert_allclose(vectors, expected(tiny_folder, layer), rtol=1e-5, atol=1e-6)
+
+
+def test_gloves_format_lacks_the_first_line_alone(tiny_folder: Path, words: Path, tmp_path: Path) -> None:
+    for name in ("word2vec", "glove"):
+        assert run("vectors", tiny_folder, words, "-o", tmp_path / name, "--format", name).exit_code == 0
+    assert (tmp_path / "word2vec").read_bytes() == b"5 8\n" + (tmp_path / "glove").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["word2vec", "glove"])
+def test_gensim_reads_both_formats(name: str, tiny_folder: Path, words: Path, tmp_path: Path) -> None:
+    gensim = pytest.importorskip("gensim.models")
+    assert run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt", "--format", name).exit_code == 0
+    loaded = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"), no_header=name == "glove")
+    assert loaded.index_to_key == WORDS
+    np.testing.assert_allclose(loaded.vectors, expected(tiny_folder, "token"), rtol=1e-5, atol=1e-6)
+    tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
+    table = word_vectors(model, tokenizer, WORDS)
+    near = nearest_words(table, WORDS, table[1], count=3, but=["ferry"])
+    assert [word for word, _ in near] == [word for word, _ in loaded.most_similar("ferry", topn=3)]
+
+
+def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl.gz").write_bytes(gzip.compress(json.dumps(["Yes", ".", "Yes", "\udc80"]).encode() + b"\n"))
+    assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)
+
+
+def test_a_word_has_its_vector_whatever_the_other_words_are(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_words, "BATCH", 2)
+    tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
+    for layer in ("token", "mix", "2"):
+        vectors = word_vectors(model, tokenizer, WORDS, layer)
+        np.testing.assert_allclose(vectors, expected(tiny_folder, layer), rtol=0, atol=1e-6)
+
+
+def test_a_model_without_boundaries_has_none_here(tiny_folder: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder).eval()
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, add_boundaries=False)
+    with torch.no_grad():
+        output = model(**tokenizer([["ferry"]], is_split_into_words=True, return_tensors="pt"))
+    np.testing.assert_allclose(
+        word_vectors(model, tokenizer, ["ferry"], "mix"), output.last_hidden_state[0].numpy(), rtol=0, atol=1e-6
+    )
+
+
+def test_nearest_words_are_those_of_the_highest_cosine() -> None:
+    vectors = np.array([[2, 0], [3, 3], [0, 1], [0, 0], [-1, 0]], dtype=np.float32)
+    near = nearest_words(vectors, ["a", "b", "c", "d", "e"], np.array([5, 0], dtype=np.float32), count=4, but=["a"])
+    assert [word for word, _ in near] == ["b", "c", "d", "e"]
+    assert [cosine for _, cosine in near] == pytest.approx([0.5**0.5, 0, 0, -1])
+
+
+def test_nearest_words_are_printed_for_words_of_the_file_and_others(tiny_folder: Path, words: Path) -> None:
+    result = run("vectors", tiny_folder, words, "--nearest", "ferry", "--nearest", "ferries", "--count", 2)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["ferry", "ferries"]
+    assert all(line.count(", ") == 1 for line in lines)
+    assert "ferry " not in lines[0].split(": ")[1]
+    assert_fails(run("vectors", tiny_folder, words, "--nearest", "a b"), 1, "--nearest: a word must not have blanks")
+
+
+def test_a_layer_that_the_model_lacks_leaves_nothing(tiny_folder: Path, words: Path, tmp_path: Path) -> None:
+    result = run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt", "--layer", 3)
+    assert_fails(result, 1, "`layer` must be token, mix or a number from 1 to 2, found '3'.")
+    assert_fails(run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt", "--device", "gpu9"), 1, "gpu9")
+    assert {path.name for path in tmp_path.iterdir()} == {"words.txt"}
+
+
+def test_stopping_leaves_nothing(
+    tiny_folder: Path, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: ElmoModel, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ElmoModel, "embed_words", stop)
+    result = run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt")
+    assert_stopped(result, 130, "Stopped. Nothing was written; the same command starts anew.")
+    assert {path.name for path in tmp_path.iterdir()} == {"words.txt"}
+
+
+def test_words_with_blanks_are_refused_in_python_too(tiny_folder: Path, tmp_path: Path) -> None:
+    tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
+    for word in ("New York", "New\u00a0York", " a", "", "a\u2028"):
+        with pytest.raises(ValueError, match="a word must not have blanks"):
+            write_word_vectors(model, tokenizer, ["The", word], tmp_path / "v.txt")
+    assert [*tmp_path.iterdir()] == []

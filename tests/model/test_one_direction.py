@@ -1,0 +1,145 @@
+"""A model of one direction is the forward half of one of two: values, states, gradients; saved, exported, in heads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from one_direction import forward_half, half_of
+from task_models import LSTM, TASKS, make_batch, make_task_model
+from tiny_inputs import assert_outputs_close, random_inputs
+
+from elmo_hf import BiLMState, ElmoConfig, ElmoModel
+from elmo_hf.scan.path import scan_path
+from elmo_hf.share.export import export_model
+from elmo_hf.stateful import StatefulElmo
+
+SIZES = {
+    "max_word_length": 8,
+    "char_embedding_size": 4,
+    "char_filters": [[1, 3], [2, 5]],
+    "num_highway_layers": 1,
+    "projection_size": 7,
+    "cell_size": 9,
+    "num_hidden_layers": 3,
+    "cell_clip": 0.6,
+    "projection_clip": 0.4,
+    "num_output_representations": 2,
+}
+P, H, L, B = 7, 9, 3, 4
+
+
+def make_model(**fields: Any) -> ElmoModel:
+    torch.manual_seed(2)
+    model = ElmoModel(ElmoConfig(**SIZES | fields)).double().eval()
+    with torch.no_grad():
+        for parameter in model.bilm.parameters():
+            parameter.mul_(3)
+        for index, mix in enumerate(model.mixes):
+            mix.logits.copy_(torch.arange(len(mix.logits)) * (index + 0.5))
+    return model
+
+
+@pytest.mark.parametrize("path", ["reference", "packed"])
+def test_outputs_states_and_gradients_are_those_of_the_forward_half(path: str) -> None:
+    both = make_model()
+    one, inputs = forward_half(both), random_inputs(both.config, [5, 2, 6, 1])
+    states = [torch.randn(L, B, 2 * size, dtype=torch.float64, requires_grad=True) for size in (P, H)]
+    half_states = [half_of(state).detach().requires_grad_() for state in states]
+    with scan_path(path):
+        expected = both(**inputs, state=BiLMState(*states), output_hidden_states=True)
+        found = one(**inputs, state=BiLMState(*half_states), output_hidden_states=True)
+    assert one.config.hidden_size == P
+    assert tuple(found.state.cell.shape) == (L, B, H)
+    assert_outputs_close(found.token_embeddings, expected.token_embeddings, 0)
+    assert_outputs_close(found.hidden_states[0], found.token_embeddings, 0)
+    assert_outputs_close(found.hidden_states, tuple(map(half_of, expected.hidden_states)), 1e-12)
+    for name in ("last_hidden_state", "pooler_output", "representations", "state_hidden", "state_cell"):
+        assert_outputs_close(found[name], half_of(expected[name]), 1e-12)
+    half_of(expected.representations).square().sum().backward()
+    found.representations.square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in both.named_parameters()}
+    for name, parameter in one.named_parameters():
+        assert_outputs_close(parameter.grad, gradients[name], 1e-10)
+    for state, half in zip(states, half_states, strict=True):
+        assert_outputs_close(half.grad, half_of(state.grad), 1e-12)
+
+
+def test_a_state_of_two_directions_is_refused() -> None:
+    one = forward_half(make_model())
+    state = BiLMState(torch.zeros(L, 1, 2 * P), torch.zeros(L, 1, 2 * H))
+    with pytest.raises(
+        ValueError, match=r"must hold `hidden` \(3, 1, 7\) and `cell` \(3, 1, 9\) for this batch, found"
+    ):
+        one(**random_inputs(one.config, [2]), state=state)
+
+
+def test_the_linear_mix_is_as_wide_as_the_layers() -> None:
+    model = ElmoModel(ElmoConfig(**SIZES | {"layer_mix": "linear", "bidirectional": False})).eval()
+    output = model(**random_inputs(model.config, [3, 2]), output_hidden_states=True)
+    mean = torch.stack(output.hidden_states).mean(dim=0)
+    assert_outputs_close(output.last_hidden_state, mean.masked_fill(mean == 0, 0))
+    assert tuple(model.linear_mixes[0].linear.weight.shape) == (P, (L + 1) * P)
+
+
+def test_the_width_follows_from_the_directions_and_old_configs_have_two(tmp_path: Path) -> None:
+    config = ElmoConfig(**SIZES, bidirectional=False)
+    config.save_pretrained(tmp_path)
+    loaded = ElmoConfig.from_pretrained(tmp_path)
+    assert (loaded.bidirectional, loaded.hidden_size, loaded.num_directions) == (False, P, 1)
+    with pytest.raises(ValueError, match=r"`hidden_size` must be left out, or 1 \* `projection_size` = 7, found 14\."):
+        ElmoConfig(**SIZES, bidirectional=False, hidden_size=14)
+    with pytest.raises(ValueError, match=r"`bidirectional` must be True or False, found 'no'\."):
+        ElmoConfig(**SIZES, bidirectional="no")
+    old = ElmoConfig(**SIZES).to_dict()
+    del old["bidirectional"]
+    assert ElmoConfig.from_dict(old).hidden_size == 2 * P
+
+
+def test_a_saved_model_gives_the_same_numbers_and_has_no_backward_weights(tmp_path: Path) -> None:
+    one = forward_half(make_model()).float()
+    one.save_pretrained(tmp_path)
+    loaded = ElmoModel.from_pretrained(tmp_path).eval()
+    assert not any("backward" in name for name in loaded.state_dict())
+    inputs = random_inputs(one.config, [4, 2])
+    assert_outputs_close(loaded(**inputs).to_tuple(), one(**inputs).to_tuple(), 0)
+
+
+def test_an_exported_program_gives_its_numbers_with_a_state(tmp_path: Path) -> None:
+    one = forward_half(make_model(num_hidden_layers=1)).float()
+    difference = export_model(one, tmp_path / "one.pt2", has_state=True)
+    assert difference is not None
+    assert difference <= 1e-5
+    program = torch.export.load(tmp_path / "one.pt2").module()
+    state = {"hidden": torch.zeros(1, 1, P), "cell": torch.zeros(1, 1, H)}
+    inputs = random_inputs(one.config, [3])
+    found = program(**inputs, **state)
+    assert_outputs_close(found["next_cell"], one(**inputs).state.cell, 1e-5)
+
+
+def test_the_stateful_model_of_the_drop_ins_refuses_one_direction() -> None:
+    message = r"^the models of AllenNLP, bilm-tf and TF-Hub read in two directions, found `bidirectional=False`; use"
+    with pytest.raises(ValueError, match=message):
+        StatefulElmo(forward_half(make_model()))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("fields", [{}, LSTM], ids=["plain", "lstm"])
+def test_heads_learn_from_one_direction_and_take_its_layers(task: str, fields: dict[str, Any]) -> None:
+    model, batch = make_task_model(task, bidirectional=False, **fields), make_batch(task)
+    output = model(**batch)
+    output.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad)
+    layers = model.compute_bilm_layers(batch["input_ids"], batch["attention_mask"])
+    assert layers.shape[-2:] == (3, 7)
+    assert_outputs_close(model(**batch, bilm_layers=layers).loss, output.loss, 1e-6)
+
+
+def test_a_classifier_without_backward_weights_is_the_forward_halfs() -> None:
+    both, one = make_task_model("labelling"), make_task_model("labelling", bidirectional=False)
+    state = {name: value for name, value in both.state_dict().items() if ".backward_lstm." not in name}
+    with torch.no_grad():
+        both.classifier.weight[:, P:] = 0
+    one.load_state_dict(state | {"classifier.weight": both.classifier.weight[:, :P]})
+    batch = make_batch("labelling")
+    assert_outputs_close(one(**batch).logits, both(**batch).logits, 1e-6)
