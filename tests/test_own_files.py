@@ -76,6 +76,7 @@ COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() fo
         ("films", saved(FILMS, split=True)),
         ("films", folder_of_files),
     ],
+    ids=["csv", "gzip", "mark and quotes", "tsv", "jsonl", "json", "parquet", "saved", "saved split", "folder"],
 )
 def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
     Path(name).write_bytes(content) if isinstance(content, bytes) else content(Path(name))
