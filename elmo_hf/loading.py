@@ -22,7 +22,9 @@ from .tokenizer.tokenization_elmo import ElmoTokenizer
 CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
 # Weights that loading may leave out: mixes that are not asked for, and the parts of other classes.
 MIXES = re.compile(r"(elmo\.)?(scalar|linear)_mixes\.\d+\.\w")
-PARTS = re.compile(rf"{MIXES.pattern}|(softmax|task_encoder|pooler|classifier|crf|attention|lstm|qa_outputs)\.")
+PARTS = re.compile(
+    rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
+)
 
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:

@@ -20,6 +20,7 @@ from .pipelines import pipeline
 from .tasks.question_answering import ElmoForQuestionAnswering, extract_answers
 from .tasks.sequence_classification import ElmoForSequenceClassification
 from .tasks.token_classification import ElmoForTokenClassification
+from .tasks.word_vectors import WordVectors
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "ElmoPreTrainedModel",
     "ElmoTokenizer",
     "PredictedWord",
+    "WordVectors",
     "extract_answers",
     "pipeline",
     "predict_words",

@@ -13,6 +13,7 @@ it. In CoNLL-U each block is a sentence.
 """
 
 import codecs
+import contextlib
 import gzip
 import io
 import json
@@ -59,15 +60,30 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
             encoding.
         OSError: if the file cannot be opened.
     """
+    parse = PARSERS.get(suffix_of(path), _parse_text)
+    for sentence in parse(read_lines(path, encoding), path):
+        yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
+
+
+def suffix_of(path: Path) -> str:
+    """What the name of a file says that it holds, such as `.conllu`, before any `.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """Reads a file of text, gzipped or not, line by line, each with its line feed; errors are those above."""
     check_encoding(encoding)
-    name = path.name.lower()
-    is_gzipped = name.endswith(".gz")
-    suffix = Path(name.removesuffix(".gz")).suffix
-    parse = PARSERS.get(suffix, _parse_text)
+    with open_bytes(path) as file:
+        yield from _lines(file, path, encoding)
+
+
+@contextlib.contextmanager
+def open_bytes(path: Path) -> Iterator[Any]:
+    """Opens a file, gzipped or not; raises ValueError if a gzipped one is damaged."""
     try:
-        with path.open("rb") as content, gzip.open(content) if is_gzipped else content as file:
-            for sentence in parse(_lines(file, path, encoding), path):
-                yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
+        with path.open("rb") as content:
+            with gzip.open(content) if path.name.lower().endswith(".gz") else content as file:
+                yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} must be a gzipped file, because its name ends in .gz: {error}.") from error
 

@@ -1,20 +1,24 @@
 """Find the answers to questions in paragraphs, with frozen ELMo features.
 
     python examples/answer_questions.py MODEL
+    python examples/answer_questions.py MODEL questions.jsonl
 
 XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to check that everything
-runs, far too little to learn the task well. To use SQuAD itself, change `load("xquad")`. Question and context are two
-texts, and the biLM reads each separately, once for all epochs. MODEL is a folder, a Hub name, or `tiny`.
+runs, far too little to learn the task well. SQuAD itself, saved by `save_to_disk`, can be given as a folder; for other
+files see `own_files.py`. Question and context are two texts, and the biLM reads each separately, once for all epochs.
+MODEL is a folder, a Hub name, or `tiny`.
 """
 
 import collections
 import re
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import recipe
 import torch
 import typer
+from own_files import QUESTIONS
 from task_data import load
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
@@ -46,15 +50,19 @@ def overlap(found: str, right: str) -> float:
 
 def main(
     name: recipe.Model,
+    task: Annotated[str, typer.Argument(help="xquad, or your own file or folder")] = "xquad",
     output: recipe.Output = Path("answerer"),
     rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load("xquad", rows)
+    data = load(task, rows, (QUESTIONS,), column, validation, test)
     tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForQuestionAnswering.from_pretrained(
         source, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2
@@ -80,7 +88,7 @@ def main(
         with torch.no_grad():
             logits = answerer(**inputs)
         answers += extract_answers(logits.start_logits, logits.end_logits, offsets, batch["context"])
-    for row, answer in zip(data["test"].select(range(3)), answers, strict=False):
+    for row, answer in zip(islice(data["test"], 3), answers, strict=False):
         print(row["question"], "->", repr(answer.text), "right:", repr(row["answer"]))
 
     scores = [(answer.text, right) for answer, right in zip(answers, data["test"]["answer"], strict=True)]
@@ -89,9 +97,9 @@ def main(
     recipe.plot_mix_weights(model, output / "mix_weights.png")
     f1 = sum(overlap(*pair) for pair in scores) / len(scores)
     recipe.print_table(
-        [["task", "test questions", "exact", "F1"], ["xquad.en", str(len(scores)), f"{exact:.4f}", f"{f1:.4f}"]]
+        [["task", "test questions", "exact", "F1"], [task, str(len(scores)), f"{exact:.4f}", f"{f1:.4f}"]]
     )
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

@@ -1,19 +1,22 @@
 """Classify texts, or pairs of texts, with frozen ELMo features: questions, sentiment, news, entailment.
 
     python examples/classify_texts.py MODEL trec            # or sst2, sst5, ag_news, sick
+    python examples/classify_texts.py MODEL reviews.csv --column text=review --column label=stars
 
 The paper's recipe (Peters et al. 2018, §3.3): a frozen biLM, layers mixed with learned weights, ELMo at the input and
 the output of a bidirectional LSTM, dropout 0.5. The biLM runs once, and a file keeps its layers for all epochs.
 `--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM, slowly; it then runs in every epoch.
-MODEL is a folder, a Hub name, or `tiny`.
+MODEL is a folder, a Hub name, or `tiny`; `own_files.py` says which files of your own can be read.
 """
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import recipe
 import torch
 import typer
+from own_files import TEXTS
 from task_data import label_names, load
 from transformers import pipeline
 
@@ -23,17 +26,20 @@ from elmo_hf.loading import model_folder
 
 def main(
     name: recipe.Model,
-    task: Annotated[str, typer.Argument(help="trec, sst2, sst5, ag_news or sick")],
+    task: Annotated[str, typer.Argument(help="trec, sst2, sst5, ag_news, sick, or your own file or folder")],
     output: recipe.Output = Path("classifier"),
     rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
     learn: Annotated[list[str] | None, typer.Option(help="A part of the biLM that learns.")] = None,
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows)
+    data = load(task, rows, (TEXTS,), column, validation, test)
     names = label_names(data)
     tokenizer = ElmoTokenizer.from_pretrained(source)
     parts = ElmoConfig.from_pretrained(source).bilm_parts
@@ -64,7 +70,7 @@ def main(
 
     trainer.save_model(str(output))
     classify = pipeline("text-classification", model=str(output), trust_remote_code=True)
-    for row in data["test"].select(range(3)):
+    for row in islice(data["test"], 3):
         text = {key: row[key] for key in ("text", "text_pair") if key in row}
         answer = classify(text if len(text) == 2 else row["text"])
         print(text, "->", answer if isinstance(answer, dict) else answer[0], "right:", names[row["label"]])
@@ -80,4 +86,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

@@ -1,10 +1,11 @@
 """Do frozen ELMo features help? The same heads on several kinds of features, with several seeds, on four tasks.
 
-    python examples/compare_features.py MODEL                       # resumes where it stopped
+    python examples/compare_features.py MODEL                       # four tasks; resumes where it stopped
+    python examples/compare_features.py MODEL --task reviews.csv --column text=review --column label=stars
 
     ELMo                     the frozen biLM of MODEL
     random ELMo              a frozen biLM of the same architecture, with new random weights for each seed
-    words                    a table of the words seen twice in training, learned with the task, as wide as the biLM's P
+    words                    word vectors of the words seen twice in training, learned with the task, as wide as P
     words and ELMo           both: the paper's [x; ELMo], with the learned word vector as x
     words and random ELMo    the same with the random biLM
 
@@ -18,7 +19,6 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -26,22 +26,25 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
+from own_files import TEXTS, WORDS
 from task_data import label_names, load
-from word_vectors import (
-    WordsAndElmoForSequenceClassification,
-    WordsAndElmoForTokenClassification,
-    WordsForSequenceClassification,
-    WordsForTokenClassification,
-)
+from torch import Tensor
 
-from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoTokenizer
+from elmo_hf import (
+    ElmoConfig,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    ElmoTokenizer,
+    WordVectors,
+)
 from elmo_hf.loading import model_folder
-from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.tasks.task_model import ElmoTaskModel, EncodedTexts
 
 # A kind of features, and the kinds that it is compared with.
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))
 FEATURES = tuple(dict.fromkeys(features for kinds in COMPARISONS for features in kinds))
-SCORES = {"trec": "accuracy", "sst2": "accuracy", "wnut17": "entity_f1", "ewt": "accuracy"}
+TASKS = ("trec", "sst2", "wnut17", "ewt")
 # Chosen on the validation sets, with another seed; see docs/tasks.md.
 LEARNING_RATE = 4e-3
 EPOCHS = {"trec": 8, "sst2": 4, "wnut17": 10, "ewt": 3}
@@ -60,27 +63,43 @@ class Task(NamedTuple):
     """The data of a task, read and tokenized once for all runs.
 
     Attributes:
-        name: a key of `SCORES`.
+        name: a key of `TASKS`, or a user's file or folder.
+        score: what decides about the best epoch, and is compared.
         has_words: whether words have labels, or texts.
         fields: config fields of the task's models.
-        characters: the data for the biLM.
-        words: the data for a table of words.
-        word_tokenizer: the tokenizer of `words`.
+        vectors: word vectors that learn with the task.
+        tokenizer: the biLM's, with the words of `vectors`.
+        data: the data, tokenized.
     """
 
     name: str
+    score: str
     has_words: bool
     fields: dict[str, Any]
-    characters: DatasetDict
-    words: Rows
-    word_tokenizer: ElmoTokenizer
+    vectors: WordVectors
+    tokenizer: ElmoTokenizer
+    data: DatasetDict
 
 
-def write_vocabulary(texts: Iterable[list[str]], path: Path) -> None:
-    """Writes the words that occur twice, one a line."""
-    counts = collections.Counter(word for words in texts for word in words)
-    words = ["<S>", "</S>", "<UNK>", *(word for word, count in counts.items() if count > 1)]
-    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+class WordsAlone(ElmoTaskModel):
+    """A model for a task whose layers are all the word vector, twice; its biLM does not run."""
+
+    def encode_texts(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
+    ) -> EncodedTexts:
+        """Encodes a batch by its `word_vector_ids`."""
+        assert self.word_vectors is not None
+        layers = self.word_vectors(others["word_vector_ids"]).repeat(1, 1, 2).unsqueeze(2)
+        layers = layers.expand(-1, -1, self.config.num_hidden_layers + 1, -1)
+        return super().encode_texts(input_ids, attention_mask, layers, **others)
+
+
+class WordsForSequenceClassification(WordsAlone, ElmoForSequenceClassification):
+    """The classifier on word vectors alone."""
+
+
+class WordsForTokenClassification(WordsAlone, ElmoForTokenClassification):
+    """The labeller on word vectors alone."""
 
 
 def in_memory(data: DatasetDict) -> Rows:
@@ -88,89 +107,66 @@ def in_memory(data: DatasetDict) -> Rows:
     return {name: list(part) for name, part in data.items()}
 
 
-def beside(words: list[dict[str, Any]], characters: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of word ids with the layers that a biLM computed from the characters."""
-    return [{**ids, "bilm_layers": row["bilm_layers"]} for ids, row in zip(words, characters, strict=True)]
-
-
-def read_task(name: str, model_name: str | Path, rows: int | None, folder: Path) -> Task:
-    """Reads and tokenizes the data; the vocabulary is written into the folder."""
-    data, tokenizer = load(name, rows), ElmoTokenizer.from_pretrained(model_name)
+def read_task(name: str, model_name: str | Path, rows: int | None, *own: Any) -> Task:
+    """Reads and tokenizes the data; `own` are the last arguments of `load`."""
+    data, tokenizer = load(name, rows, (WORDS, TEXTS), *own), ElmoTokenizer.from_pretrained(model_name)
     labels, has_words = label_names(data), "words" in data["train"].column_names
     texts = data["train"]["words"] if has_words else map(tokenizer.tokenize, data["train"]["text"])
-    write_vocabulary(texts, folder / "vocab.txt")
-    word_tokenizer = ElmoTokenizer(
-        token_encoder="word_embedding", word_splitter=tokenizer.word_splitter, vocab_file=str(folder / "vocab.txt")
-    )
+    vectors = WordVectors.learned(texts, ElmoConfig.from_pretrained(model_name).projection_size)
+    vectors.put_words_into(tokenizer)
     fields = HEAD | {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    fields |= {"use_crf": "O" in labels} if has_words else {"pooling": "max"}
     encode = recipe.encode_words if has_words else recipe.encode_texts
-    return Task(
-        name,
-        has_words,
-        fields | ({"use_crf": "O" in labels} if has_words else {"pooling": "max"}),
-        encode(data, tokenizer),
-        in_memory(encode(data, word_tokenizer)),
-        word_tokenizer,
-    )
+    score = "entity_f1" if has_words and "O" in labels else "accuracy"
+    return Task(name, score, has_words, fields, vectors, tokenizer, encode(data, tokenizer))
 
 
-def make_elmo(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
+def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
     """A new model for a task over a frozen biLM; random weights are drawn from torch's generator."""
+    fields = task.fields | ({"word_vectors": task.vectors.config} if "words" in features else {})
     model_class = ElmoForTokenClassification if task.has_words else ElmoForSequenceClassification
     if "random" in features:
-        return model_class(ElmoConfig.from_pretrained(model_name, **task.fields))
-    return model_class.from_pretrained(model_name, **task.fields)
-
-
-def make_model_of_words(task: Task, elmo: ElmoTaskModel | None, projection_size: int) -> ElmoTaskModel:
-    """A new model with a table of word vectors, and a biLM's layers if there is one."""
-    config = ElmoConfig(
-        token_encoder="word_embedding",
-        vocab_size=task.word_tokenizer.vocab_size,
-        projection_size=projection_size,
-        cell_size=1,  # the biLM does not run
-        num_hidden_layers=2 if elmo is None else elmo.config.num_hidden_layers,
-        **task.fields,
-    )
-    if task.has_words:
-        return (WordsForTokenClassification if elmo is None else WordsAndElmoForTokenClassification)(config)
-    return (WordsForSequenceClassification if elmo is None else WordsAndElmoForSequenceClassification)(config)
+        config = ElmoConfig.from_pretrained(model_name, **fields)
+        bilm = ElmoModel(config).state_dict()  # drawn first, so that a seed has one random biLM and its layers are kept
+        model = model_class(config)
+        model.elmo.load_state_dict(bilm)
+        return model
+    if "ELMo" in features:
+        return model_class.from_pretrained(model_name, **fields)
+    # The smallest biLM with layers as wide as the word vector twice.
+    config = ElmoConfig(projection_size=task.vectors.size, cell_size=1, char_filters=[[1, 1]], **fields)
+    return (WordsForTokenClassification if task.has_words else WordsForSequenceClassification)(config)
 
 
 def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: int, work: Path) -> dict[str, Any]:
     """Trains and tests once; a folder in `work` keeps the biLM's layers."""
     start = time.perf_counter()
     torch.manual_seed(seed)
-    model, rows, tokenizer = None, task.words, task.word_tokenizer
+    model, data = make_model(features, model_name, task), task.data
     if "ELMo" in features:
-        model, tokenizer = make_elmo(features, model_name, task), ElmoTokenizer.from_pretrained(model_name)
         folder = work / ("random" if "random" in features else "pretrained")
-        rows = in_memory(recipe.keep_layers(task.characters, model, tokenizer, folder))
-    if "words" in features:
-        if model is not None:
-            rows = {name: beside(task.words[name], part) for name, part in rows.items()}
-        size = ElmoConfig.from_pretrained(model_name).projection_size
-        model, tokenizer = make_model_of_words(task, model, size), task.word_tokenizer
+        data = recipe.keep_layers(data, model, task.tokenizer, folder)
+    rows = in_memory(data)
     names = [model.config.id2label[label] for label in range(model.config.num_labels)]
-    best = SCORES[task.name]
     trainer = recipe.train(
         model,
-        tokenizer,
+        task.tokenizer,
         rows,
         work / "run",
         compute_metrics=recipe.word_metrics(names) if task.has_words else recipe.text_metrics,
-        best=best,
+        best=task.score,
         epochs=epochs,
         seed=seed,
         learning_rate=LEARNING_RATE,
-        batch_size=BATCH_SIZES[task.name],
+        batch_size=BATCH_SIZES.get(task.name, 64),
     )
     tested = trainer.predict(rows["test"]).metrics
     return {
         "task": task.name,
         "features": features,
         "seed": seed,
-        "score": tested[f"test_{best}"],
+        "score": tested[f"test_{task.score}"],
+        "measure": task.score,
         "validation": trainer.state.best_metric,
         "weights": [[*mix.weights.tolist(), mix.scale.item()] for mix in model.scalar_mixes_of_all()],
         "epochs": trainer.state.epoch,
@@ -181,11 +177,12 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
 def print_results(results: list[dict[str, Any]]) -> None:
     """Prints means and standard deviations over the seeds that all kinds have, and the first kind's advantage."""
     scores: dict[tuple[str, str], dict[int, float]] = collections.defaultdict(dict)
+    measures = {result["task"]: result["measure"] for result in results}
     for result in results:
         scores[result["task"], result["features"]][result["seed"]] = 100 * result["score"]
     for kinds in COMPARISONS:
         table = [["task", "score", "seeds", *kinds, *(f"over {kind}" for kind in kinds[1:])]]
-        for task in dict.fromkeys(result["task"] for result in results):
+        for task in measures:
             seeds = set.intersection(*(set(scores[task, features]) for features in kinds))
             if seeds:
                 found = [[scores[task, features][seed] for seed in seeds] for features in kinds]
@@ -193,7 +190,7 @@ def print_results(results: list[dict[str, Any]]) -> None:
                 spreads = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in found]
                 cells = [f"{mean:.2f} ± {spread:.2f}" for mean, spread in zip(means, spreads, strict=True)]
                 gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
-                table.append([task, SCORES[task], str(len(seeds)), *cells, *gaps])
+                table.append([task, measures[task], str(len(seeds)), *cells, *gaps])
         if len(table) > 1:
             recipe.print_table(table)
             print()
@@ -201,11 +198,16 @@ def print_results(results: list[dict[str, Any]]) -> None:
 
 def main(
     model: recipe.Model,
-    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. Default: all.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="A task, or your own file or folder; repeat it for more. Default: all.")
+    ] = None,
     seeds: int = 5,
     rows: recipe.Rows = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("comparison"),
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
 ) -> None:
     """Run what the results lack, and print the tables."""
     work, path = output / "work", output / "results.jsonl"
@@ -213,13 +215,13 @@ def main(
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(result["task"], result["features"], result["seed"]) for result in results}
     source = model_folder(model)
-    for name in task or SCORES:
+    for name in task or TASKS:
         missing = {seed: [kind for kind in FEATURES if (name, kind, seed) not in done] for seed in range(seeds)}
-        read = read_task(name, source, rows, work) if any(missing.values()) else None
+        read = read_task(name, source, rows, column, validation, test) if any(missing.values()) else None
         for seed, kinds in missing.items():
             for features in kinds:
                 assert read is not None
-                results.append(run(features, source, read, seed, epochs or EPOCHS[name], work))
+                results.append(run(features, source, read, seed, epochs or EPOCHS.get(name, 10), work))
                 with path.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 shutil.rmtree(work / "run")
@@ -231,4 +233,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

@@ -1,11 +1,12 @@
 """Label words with frozen ELMo features: named entities with a CRF, or parts of speech.
 
     python examples/label_words.py MODEL wnut17            # or ewt
+    python examples/label_words.py MODEL train.conll --test test.conll --column words=0 --column labels=3
 
 The paper's recipe (Peters et al. 2018, §3.3 and §4): a frozen biLM, layers mixed with learned weights, ELMo at the
 input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM runs
-once, and a file keeps its layers for all epochs. The CRF wants labels in the IOB2 scheme; `to_iob2` in `task_data.py`
-converts others. MODEL is a folder, a Hub name, or `tiny`.
+once, and a file keeps its layers for all epochs. The CRF wants labels in the IOB2 scheme; `own_files.py`, which says
+which files of your own can be read, converts others. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 from itertools import chain
@@ -15,6 +16,7 @@ from typing import Annotated
 import recipe
 import torch
 import typer
+from own_files import WORDS
 from seqeval.metrics import classification_report
 from task_data import label_names, load
 from transformers import pipeline
@@ -25,16 +27,19 @@ from elmo_hf.loading import model_folder
 
 def main(
     name: recipe.Model,
-    task: Annotated[str, typer.Argument(help="wnut17 or ewt")],
+    task: Annotated[str, typer.Argument(help="wnut17, ewt, or your own file or folder")],
     output: recipe.Output = Path("labeller"),
     rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows)
+    data = load(task, rows, (WORDS,), column, validation, test)
     names = label_names(data)
     has_entities = "O" in names
     best = "entity_f1" if has_entities else "accuracy"
@@ -78,4 +83,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

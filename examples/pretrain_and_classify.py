@@ -1,4 +1,4 @@
-"""Pretrain small ELMos on a task's own text, without its labels, and classify with them.
+r"""Pretrain small ELMos on a task's own text, without its labels, and classify with them.
 
     python examples/pretrain_and_classify.py ag_news           # or sst2, sst5, trec
 
@@ -8,8 +8,21 @@ classifier is trained for each way of mixing its layers:
     learned weights     the paper's scalar mix
     random weights      a scalar mix with weights drawn once and fixed
     learned function    a linear layer over all layers side by side
+
+The last row of each, "not pretrained", has the learned weights over a biLM with random weights. Sizes are options: a
+film-review ELMo with its own character filters and no projection, because filters, P and H are equal (bilm-tf's rule):
+
+    python examples/pretrain_and_classify.py sst2 --reads characters --filters 1:16,2:16,3:32,4:64 \
+        --projection-size 128 --cell-size 128 --text reviews.txt
+
+`--text` adds sentences of a file of your own to the pretraining text: one a line, JSON lines, or CoNLL-U. Each run adds
+a line to `results.jsonl`; the same command resumes where it stopped.
+
+Glossary: P `--projection-size`, H `--cell-size`, filters `width:count`.
 """
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,47 +30,67 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
+from seeds import Results, mean_and_deviation
 from task_data import label_names, load
 from transformers import pipeline
 
-from elmo_hf import ElmoForSequenceClassification, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.sentences import read_sentences
 from elmo_hf.training.corpora import count_words, make_vocabulary
 from elmo_hf.training.run import new_language_model, pretrain
 from elmo_hf.training.trainer import PretrainingArguments
 
-INPUTS = {
-    "words": {"token_encoder": "word_embedding"},
-    "characters": {"char_filters": [[1, 16], [2, 16], [3, 32], [4, 64]], "num_highway_layers": 1},
-}
-SIZES = {"projection_size": 64, "cell_size": 256, "num_hidden_layers": 2}
+READS = ("words", "characters")
+MIXES = ("learned weights", "random weights", "learned function", "not pretrained")
 
 
-def pretrain_on(data: DatasetDict, reads: str, folder: Path, epochs: float, seed: int) -> float:
-    """Pretrains on the training texts into a folder; returns the perplexity of the validation texts."""
+def own_sentences(path: Path | None) -> Iterator[list[str]]:
+    """The sentences of a file, split into words; none without a file."""
+    split = ElmoTokenizer().tokenize
+    for sentence in read_sentences(path) if path else ():
+        words = split(sentence) if isinstance(sentence, str) else sentence
+        if words:
+            yield words
+
+
+def pretrain_on(
+    data: DatasetDict, text: Path | None, fields: dict[str, Any], folder: Path, epochs: float, seed: int
+) -> None:
+    """Pretrains on the training texts, and a file's, into a folder, or goes on with what is there."""
     split = ElmoTokenizer().tokenize
     sentences = {name: [split(text) for text in data[name]["text"]] for name in ("train", "validation")}
+    sentences["train"] += own_sentences(text)
     vocabulary = folder.with_name("words.txt")
     words = make_vocabulary(count_words(sentences["train"]), max_size=20_000, min_count=2)
     vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     torch.manual_seed(seed)
-    language_model, tokenizer = new_language_model(vocabulary, **SIZES, **INPUTS[reads])
+    language_model, tokenizer = new_language_model(vocabulary, **fields)
     corpora = {name: Corpus.from_sentences(texts, tokenizer) for name, texts in sentences.items()}
     arguments = PretrainingArguments(
         str(folder), num_train_epochs=epochs, per_device_train_batch_size=32, seed=seed, report_to=[]
     )
-    trainer = pretrain(language_model, tokenizer, corpora["train"], corpora["validation"], arguments)
-    return [entry["eval_perplexity"] for entry in trainer.state.log_history if "eval_perplexity" in entry][-1]
+    pretrain(language_model, tokenizer, corpora["train"], corpora["validation"], arguments)
+
+
+def perplexity_of(folder: Path) -> float:
+    """The last perplexity of the validation texts in the log of a finished run."""
+    entries = json.loads((folder / "log.json").read_text(encoding="utf-8"))
+    return [entry["eval_perplexity"] for entry in entries if "eval_perplexity" in entry][-1]
 
 
 def classify_with(
-    data: DatasetDict, elmo: Path, fields: dict[str, Any], output: Path, epochs: int, seed: int
+    data: DatasetDict, elmo: Path, fields: dict[str, Any], output: Path, epochs: int, seed: int, is_pretrained: bool
 ) -> tuple[str, float]:
     """Trains and saves a classifier; returns the mix's weights as text, and the accuracy on the test set."""
     torch.manual_seed(seed)
     names, tokenizer = label_names(data), ElmoTokenizer.from_pretrained(elmo)
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-    model = ElmoForSequenceClassification.from_pretrained(elmo, task_encoder="lstm", pooling="max", **labels, **fields)
+    fields = {"task_encoder": "lstm", "pooling": "max", **labels, **fields}
+    if is_pretrained:
+        model = ElmoForSequenceClassification.from_pretrained(elmo, **fields)
+    else:
+        model = ElmoForSequenceClassification(ElmoConfig.from_pretrained(elmo, **fields))
     encoded = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, elmo / "layers")
     trainer = recipe.train(
         model,
@@ -76,35 +109,73 @@ def classify_with(
     return weights, trainer.predict(encoded["test"]).metrics["test_accuracy"]
 
 
+def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
+    """Plots the accuracy of each biLM and mix, a point for each seed."""
+    figure, axes = recipe.plt.subplots(figsize=(6, 0.5 + 0.4 * len(accuracies)), layout="constrained")
+    for row, scores in enumerate(accuracies.values()):
+        axes.scatter([100 * score for score in scores], [row] * len(scores), alpha=0.6)
+    axes.set_yticks(range(len(accuracies)), [f"{reads}, {mix}" for reads, mix in accuracies])
+    axes.invert_yaxis()
+    axes.set_xlabel("accuracy (%)")
+    figure.savefig(path, dpi=80)
+
+
 def main(
     task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5 or trec")],
     output: Annotated[Path, typer.Option(help="Folder for all models.")] = Path("own_elmo"),
+    reads: Annotated[list[str] | None, typer.Option(help="words or characters. Default: both.")] = None,
+    mix: Annotated[list[str] | None, typer.Option(help="A row of the list above; repeat it. Default: all.")] = None,
+    filters: Annotated[str, typer.Option(help="Character filters, width:count.")] = "1:16,2:16,3:32,4:64",
+    projection_size: Annotated[int, typer.Option(help="P, the size of each direction's vectors.")] = 64,
+    cell_size: Annotated[int, typer.Option(help="H, the LSTM's cells.")] = 256,
+    layers: Annotated[int, typer.Option(help="LSTM layers.")] = 2,
+    text: Annotated[Path | None, typer.Option(help="A file with more text to pretrain on.")] = None,
     rows: recipe.Rows = None,
     pretraining_epochs: float = 10,
     epochs: int = 15,
-    seed: int = 0,
+    seeds: int = 1,
 ) -> None:
-    """Pretrain two biLMs, train three classifiers on each, and print one table."""
+    """Pretrain the biLMs, train four classifiers on each, print one table and plot it."""
     data = load(task, rows)
-    output.mkdir(parents=True, exist_ok=True)
-    drawn = torch.rand(3, generator=torch.Generator().manual_seed(seed)).log()
-    mixes: dict[str, dict[str, Any]] = {
-        "learned weights": {},
-        "random weights": {"scalar_mix_weights": (drawn / drawn.sum()).tolist(), "scalar_mix_trainable": False},
-        "learned function": {"layer_mix": "linear"},
+    sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
+    pairs = [[int(number) for number in pair.split(":")] for pair in filters.split(",")]
+    inputs = {
+        "words": {"token_encoder": "word_embedding"},
+        "characters": {"char_filters": pairs, "num_highway_layers": 1},
     }
-    table = [["biLM reads", "perplexity", "mix", "weights of token, layer 1, layer 2", "accuracy"]]
-    for reads in INPUTS:
-        elmo = output / reads
-        perplexity = pretrain_on(data, reads, elmo, pretraining_epochs, seed)
-        for mix, fields in mixes.items():
-            folder = output / f"{reads} {mix}".replace(" ", "_")
-            weights, accuracy = classify_with(data, elmo, fields, folder, epochs, seed)
-            table.append([reads, f"{perplexity:.1f}", mix, weights, f"{accuracy:.4f}"])
-    classify = pipeline("text-classification", model=str(output / "characters_learned_weights"), trust_remote_code=True)
+    perplexities: dict[str, list[float]] = {}
+    done = Results(output / "results.jsonl")
+    accuracies: dict[tuple[str, str], list[float]] = {}
+    for seed in range(seeds):
+        place = output / str(seed)
+        place.mkdir(parents=True, exist_ok=True)
+        drawn = torch.rand(layers + 1, generator=torch.Generator().manual_seed(seed)).log()
+        mixes: dict[str, dict[str, Any]] = {
+            "random weights": {"scalar_mix_weights": (drawn / drawn.sum()).tolist(), "scalar_mix_trainable": False},
+            "learned function": {"layer_mix": "linear"},
+        }
+        for kind in reads or READS:
+            elmo = place / kind
+            if not (elmo / "config.json").exists():
+                pretrain_on(data, text, sizes | inputs[kind], elmo, pretraining_epochs, seed)
+            perplexities.setdefault(kind, []).append(perplexity_of(elmo))
+            for name in mix or MIXES:
+                folder, fields = place / f"{kind} {name}".replace(" ", "_"), mixes.get(name, {})
+                if (kind, name, seed) not in done:
+                    is_pretrained = name != "not pretrained"
+                    result = classify_with(data, elmo, fields, folder, epochs, seed, is_pretrained)
+                    done.add(kind, name, seed, value=result)
+                accuracies.setdefault((kind, name), []).append(done[kind, name, seed][1])
+    classify = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     for row in data["test"].select(range(3)):
         print(row["text"], "->", classify(row["text"])[0], "right:", label_names(data)[row["label"]])
+    table = [["biLM reads", "perplexity", "mix", "weights of token, layer 1, ... (last seed)", "accuracy"]]
+    for (kind, name), scores in accuracies.items():
+        perplexity = sum(perplexities[kind]) / seeds
+        weights = done[kind, name, seeds - 1][0]
+        table.append([kind, f"{perplexity:.1f}", name, weights, mean_and_deviation(scores)])
     recipe.print_table(table)
+    plot(accuracies, output / "accuracies.png")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 A recipe then has these steps: data, tokenizer, model, `train`, test, save, reload, `pipeline`, table and plots.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 import typer
 from datasets import DatasetDict
+from own_files import DataError
 from seqeval.metrics import f1_score as entity_f1_score
 from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
 from transformers import (
@@ -31,9 +33,22 @@ from elmo_hf.tasks.task_model import ElmoTaskModel
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")]
 Output = Annotated[Path, typer.Option(help="Folder for the model and the plots.")]
 Rows = Annotated[int | None, typer.Option(help="Limit of rows per set.")]
+Columns = Annotated[
+    list[str] | None, typer.Option("--column", help="NAME=COLUMN of your own data; repeat it for more.")
+]
+Validation = Annotated[Path | None, typer.Option(help="File with your own validation set.")]
+Test = Annotated[Path | None, typer.Option(help="File with your own test set.")]
 
 plt.switch_backend("Agg")
 Metrics = Callable[[EvalPrediction], dict[str, float]]
+
+
+def run(main: Callable[..., None]) -> None:
+    """Runs a recipe from the command line; what is wrong with a user's data is one line."""
+    try:
+        typer.run(main)
+    except DataError as error:
+        sys.exit(f"Error: {error}")
 
 
 def encode_texts(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:

@@ -1,13 +1,13 @@
-"""The recipes' data as `datasets`: from `../shared/data` if that folder exists, otherwise from the Hub.
+"""The recipes' data as `datasets`: from `../shared/data` if that folder exists, from the Hub, or a user's own.
 
-    load("trec")  ->  DatasetDict of train, validation and test
+    load("trec")         ->  DatasetDict of train, validation and test
+    load("reviews.csv")  ->  the same; see `own_files.py`
 
 Columns: `text` and `label`; for pairs also `text_pair`; for labelled words `words` and `labels`; for questions
 `question`, `context`, `answer` and `answer_start`. Labels are `ClassLabel`s, which carry their names.
 """
 
 import csv
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
+from own_files import DataError, Row, read_columns, read_own
 
-from elmo_hf.tasks.label_schemes import to_iob2
+from elmo_hf.sentences import suffix_of
 
 LOCAL = Path(__file__).parents[2] / "shared" / "data"
-Row = dict[str, Any]
 
 TREC = ["description", "entity", "abbreviation", "human", "location", "number"]
 SST5 = ["very negative", "negative", "neutral", "positive", "very positive"]
@@ -30,16 +30,39 @@ WNUT = ["corporation", "creative-work", "group", "location", "person", "product"
 IOB = ["O", *(f"{prefix}-{kind}" for kind in WNUT for prefix in "BI")]
 
 
-def load(task: str, rows: int | None = None) -> DatasetDict:
+def load(
+    task: str,
+    rows: int | None = None,
+    kinds: tuple[tuple[str, ...], ...] = (),
+    columns: list[str] | None = None,
+    validation: Path | None = None,
+    test: Path | None = None,
+) -> DatasetDict:
     """The data of a task. A missing validation or test set is a tenth of the training set.
 
     Args:
-        task: a key of `TASKS`.
+        task: a key of `TASKS`, or a user's file or folder.
         rows: limit of rows per set, drawn with a fixed seed; None takes all.
+        kinds: of columns that the recipe takes, for a user's data; with the next three as in `own_files.py`.
+        columns: `NAME=COLUMN`s.
+        validation: a user's validation set.
+        test: a user's test set.
+
+    Raises:
+        DataError: if there is no such task, or something is wrong with a user's data.
     """
-    local, hub = TASKS[task]
-    data = local() if LOCAL.exists() else hub()
+    if task in TASKS and (columns or validation or test):
+        raise DataError(f"`--column`, `--validation` and `--test` are for files of your own, found them with {task}.")
+    if task in TASKS:
+        local, hub = TASKS[task]
+        data = local() if LOCAL.exists() else hub()
+    elif suffix_of(Path(task)) or Path(task).exists():
+        data = read_own(Path(task), kinds, columns, {"validation": validation, "test": test})
+    else:
+        raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
     for missing in (name for name in ("validation", "test") if name not in data):
+        if len(data["train"]) < 2:
+            raise DataError(f"{task} has too few rows for a {missing} set; give one with `--{missing} FILE`.")
         parts = data["train"].train_test_split(test_size=0.1, seed=0)
         data["train"], data[missing] = parts["train"], parts["test"]
     if rows is not None:
@@ -108,29 +131,15 @@ def _local_sick() -> DatasetDict:
 
 
 def _local_wnut() -> DatasetDict:
-    def rows(name: str) -> Iterator[Row]:
-        words, labels = [], []
-        for line in [*(LOCAL / "wnut17" / name).read_text(encoding="utf-8").split("\n"), ""]:
-            if line.strip():
-                word, label = line.split("\t")
-                words.append(word)
-                labels.append(label)
-            elif words:
-                yield {"words": words, "labels": to_iob2(labels)}  # as they are here; other files have other schemes
-                words, labels = [], []
-
     names = {"train": "wnut17train.conll", "validation": "emerging.dev.conll", "test": "emerging.test.annotated"}
-    return _labelled_words({split: rows(name) for split, name in names.items()}, IOB)
+    paths = {split: LOCAL / "wnut17" / name for split, name in names.items()}
+    return _labelled_words({split: read_columns(path, 0, 1) for split, path in paths.items()}, IOB)
 
 
 def _local_ewt() -> DatasetDict:
-    def rows(name: str) -> Iterator[Row]:
-        with gzip.open(LOCAL / "ud_english_ewt" / f"en_ewt-ud-{name}.conllu.gz", "rt", encoding="utf-8") as file:
-            for block in file.read().strip().split("\n\n"):
-                lines = [line.split("\t") for line in block.splitlines() if re.match(r"\d+\t", line)]
-                yield {"words": [line[1] for line in lines], "labels": [line[3] for line in lines]}
-
-    return _labelled_words({"train": rows("train"), "validation": rows("dev"), "test": rows("test")}, UPOS)
+    names = {"train": "train", "validation": "dev", "test": "test"}
+    paths = {split: LOCAL / "ud_english_ewt" / f"en_ewt-ud-{name}.conllu.gz" for split, name in names.items()}
+    return _labelled_words({split: read_columns(path, 1, 3) for split, path in paths.items()}, UPOS)
 
 
 def _local_xquad() -> DatasetDict:

@@ -35,6 +35,14 @@ AS_PRINTED = {
     "surprisal": [],
     "vectors": [],
 }
+RUN_RECIPES = """
+sys.path.insert(0, "examples")
+for line in {lines}:
+    try:
+        run_command(line, False)
+    except SystemExit as end:
+        assert not end.code, end.code
+"""
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -48,6 +56,7 @@ def furnish(folder: Path, model: Path) -> Path:
     for name in ("options.json", "weights.hdf5"):
         (folder / name).symlink_to(BASE / name)
     (folder / "sentences.txt").write_text("The ferry left .\n\nYes .\n", encoding="utf-8")
+    (folder / "glove.txt").write_text("film 0.5 2\nlovely 1 -1\n", encoding="utf-8")
     (folder / "text.conllu").write_text("1\tYes" + "\t_" * 8 + "\n\n", encoding="utf-8")
     return folder
 
@@ -110,8 +119,13 @@ def now_blocks(text: str) -> list[str]:
 
 
 def tasks_program() -> str:
-    shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1])"
-    return "\n".join([*blocks(read("tasks"), "python"), shown])
+    page = read("tasks")
+    shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], sorted(rows))"
+    return "\n".join([*blocks(page, "python"), shown, START, RUN_RECIPES.format(lines=recipes(page))])
+
+
+def recipes(page: str) -> list[str]:
+    return [line for block in blocks(page, "bash") for line in block.splitlines() if line.startswith("python ")]
 
 
 def readme_commands() -> str:
@@ -156,9 +170,19 @@ def test_commands_of_the_migration_guide_run(place: Path, monkeypatch: pytest.Mo
 
 def test_the_python_of_the_guide_to_tasks_runs(printed: tuple[Path, dict[str, str]]) -> None:
     work, texts = printed
-    assert texts["tasks"].splitlines()[-1] == "(1, 6, 3) True bilm_layers", texts["tasks"]
+    expected = "(1, 6, 3) True bilm_layers ['attention_mask', 'input_ids', 'word_vector_ids']"
+    assert expected in texts["tasks"].splitlines(), texts["tasks"]
     code = (work / "tasks" / "film-elmo" / "modeling_elmo.py").read_text(encoding="utf-8")
     assert "class ElmoForSequenceClassification(" in code
+
+
+def test_the_recipes_of_the_guide_to_tasks_read_the_users_files_that_it_writes(
+    printed: tuple[Path, dict[str, str]],
+) -> None:
+    assert len(recipes(read("tasks"))) == 4
+    scores = re.findall(r"^\| (films.csv|names.conll|questions.jsonl|films) \| (\w+) \|", printed[1]["tasks"], re.M)
+    tasks = [("films.csv", "2"), ("names.conll", "36"), ("questions.jsonl", "1"), *[("films", "accuracy")] * 2]
+    assert scores == tasks, printed[1]["tasks"]
 
 
 def test_what_the_guide_to_speed_shows_of_quantising_and_exporting_runs(printed: tuple[Path, dict[str, str]]) -> None:

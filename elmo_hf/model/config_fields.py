@@ -51,7 +51,7 @@ FLAGS = "bidirectional use_skip_connections scalar_mix_trainable text_pairs use_
 RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
 
 # The fields that only these classes read.
-_TASK = ("freeze_bilm", "task_encoder", "task_hidden_size", "classifier_dropout")
+_TASK = ("freeze_bilm", "task_encoder", "task_hidden_size", "word_vectors", "classifier_dropout")
 READ_BY: dict[str, tuple[str, ...]] = {
     "ElmoModel": ("pooling",),
     "ElmoForSequenceClassification": (*_TASK, "pooling", "text_pairs"),
@@ -78,6 +78,8 @@ def check_fields(config: Any) -> None:
         value = getattr(config, name)
         require(config, name, is_number(value) and 0 <= value < 1, "in [0, 1)")
     require(config, "forget_bias", is_number(config.forget_bias), "a finite number")
+    sizes = "None or an object of `num_words` (3 to 10^8), `size` (1 to 65536) and `trainable` (True or False)"
+    require(config, "word_vectors", _are_word_vectors(config.word_vectors), sizes)
 
 
 def require(config: Any, name: str, is_legal: bool, legal: str) -> None:
@@ -125,6 +127,13 @@ def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) ->
             "AllenNLP's `scalar_mix_parameters` are logits, from before the softmax."
         )
     return [float(weight) for weight in weights]
+
+
+def _are_word_vectors(value: object) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"num_words", "size", "trainable"}:
+        return value is None
+    sizes_are_legal = is_whole(value["num_words"], 3, 10**8) and is_whole(value["size"], 1, 2**16)
+    return sizes_are_legal and isinstance(value["trainable"], bool)
 
 
 def _is_labels(value: object) -> bool:

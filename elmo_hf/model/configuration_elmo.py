@@ -103,6 +103,8 @@ class ElmoConfig(PreTrainedConfig):
         freeze_bilm: what does not learn in task models: all (True), nothing (False) or a list of `bilm_parts`.
         task_encoder: before a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM (see `task_encoder.py`).
         task_hidden_size: width of each direction of the task's LSTM.
+        word_vectors: a task's own word vectors beside ELMo: `num_words` with `<S>`, `</S>` and `<UNK>`, `size`, and
+            whether they are `trainable`. None: the biLM's context-free vectors.
         classifier_dropout: dropout before a task's classifier, in training only.
         pooling: how one vector is made of a text's words: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
@@ -156,6 +158,7 @@ class ElmoConfig(PreTrainedConfig):
     freeze_bilm: bool | Sequence[str] = True
     task_encoder: str = "none"
     task_hidden_size: int = 256
+    word_vectors: dict[str, Any] | None = None
     classifier_dropout: float = 0.0
     pooling: str = "mean"
     text_pairs: bool = False

@@ -7,6 +7,7 @@ Both run any number of texts B and words T. They take tensors by name and give a
 
     input_ids                (B, T, C) or (B, T)     in; int64, from `ElmoTokenizer`
     attention_mask           (B, T)                  in; int64, 1 on words and boundaries, padding on either side
+    word_vector_ids          (B, T)                  in, with `word_vectors` in the config; int64, from `ElmoTokenizer`
     hidden, cell             (L, B, 2P), (L, B, 2H)  in, with a state; zeros to start
     next_hidden, next_cell   (L, B, 2P), (L, B, 2H)  out, with a state
     others                   out; fields of the model's output, tuples as `hidden_states.0`, `hidden_states.1`, ...
@@ -23,7 +24,7 @@ import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -63,10 +64,17 @@ class NamedTensors(nn.Module):
         self.has_state = has_state
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, hidden: Tensor | None = None, cell: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        hidden: Tensor | None = None,
+        cell: Tensor | None = None,
+        word_vector_ids: Tensor | None = None,
     ) -> Tensors:
         """Runs the model on the tensors that the docstring of this file lists."""
-        options = {} if hidden is None or cell is None else {"state": BiLMState(hidden, cell)}
+        options: dict[str, Any] = {} if hidden is None or cell is None else {"state": BiLMState(hidden, cell)}
+        if word_vector_ids is not None:
+            options["word_vector_ids"] = word_vector_ids
         is_encoder = isinstance(self.model, ElmoModel)
         outputs = self.model(input_ids, attention_mask, output_hidden_states=is_encoder, **options)
         named: Tensors = {}
@@ -158,6 +166,9 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
             ids[row, begin, ...] = begin_id
             ids[row, end - 1, ...] = end_id
     tensors = {"input_ids": ids, "attention_mask": mask}
+    if config.word_vectors is not None:
+        most = config.word_vectors["num_words"]
+        tensors["word_vector_ids"] = torch.randint(0, most + 1, (batch, words), generator=generator)
     if has_state:
         for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
             shape = (config.num_hidden_layers, batch, config.num_directions * size)

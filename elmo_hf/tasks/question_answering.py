@@ -103,6 +103,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         end_positions: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
         """Scores a batch: `start_logits` and `end_logits` `(B, T)`, and what `ElmoTaskModel` describes.
@@ -112,7 +113,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         Raises:
             ValueError: if a position is not a word of the context.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         question, context = texts.rows.split(texts.vectors)
         question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))

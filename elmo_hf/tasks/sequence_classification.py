@@ -73,13 +73,14 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Classifies a batch: `logits` `(B, num_labels)`, and what `ElmoTaskModel` describes.
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))

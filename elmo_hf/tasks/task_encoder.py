@@ -2,15 +2,15 @@
 
 The paper adds ELMo to the input and the output of a task's recurrent network, each time with its own scalar mix.
 
-    none    e_t = ELMo_t
+    none    e_t = ELMo_t, or [x_t; ELMo_t] if x is the task's own
     lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' if there are two representations
 
-Glossary: x context-free word vector (P), ELMo and ELMo' representations (2P), e the classifier's input (D), N texts,
-W words of the longest text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`). Texts are
-rows of `text_rows.py`: words first, then padding, no boundaries.
+Glossary: x word vector (P, or X of the task's own), ELMo and ELMo' representations (2P), e the classifier's input (D),
+N texts, W words of the longest text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`).
+Texts are rows of `text_rows.py`: words first, then padding, no boundaries.
 
-Deliberate difference from the paper's models: x is the biLM's own context-free vector, not a second word embedding, so
-that a folder has one tokenizer and one vocabulary.
+Deliberate difference from the paper's models: without `word_vectors` in the config, x is the biLM's own context-free
+vector; with them, a row of the task's own table, as in the paper.
 """
 
 from collections.abc import Sequence
@@ -98,18 +98,19 @@ class TaskEncoder(nn.Module):
                 f"`num_output_representations`, found {config.num_output_representations}."
             )
         self.lstm = None
-        self.output_size = config.num_directions * config.projection_size
+        own_size = config.word_vectors["size"] if config.word_vectors else 0
+        elmo_size = config.num_directions * config.projection_size
+        self.output_size = own_size + elmo_size
         if config.task_encoder == "lstm":
-            self.lstm = BiLSTM(config.projection_size + self.output_size, config.task_hidden_size)
-            self.output_size *= config.num_output_representations - 1
-            self.output_size += 2 * config.task_hidden_size
+            self.lstm = BiLSTM((own_size or config.projection_size) + elmo_size, config.task_hidden_size)
+            self.output_size = 2 * config.task_hidden_size + (config.num_output_representations - 1) * elmo_size
 
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Maps x `(N, W, P)`, 1 or 2 representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
-        if self.lstm is None:
-            return representations[0]
-        encoded = self.lstm(torch.cat([token_vectors, representations[0]], dim=-1), mask)
-        return torch.cat([encoded, *representations[1:]], dim=-1)
+        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
+        if self.lstm is None and self.output_size == representations[0].shape[-1]:
+            return representations[0]  # the biLM's own x is in ELMo already
+        inputs = torch.cat([token_vectors, representations[0]], dim=-1)
+        return inputs if self.lstm is None else torch.cat([self.lstm(inputs, mask), *representations[1:]], dim=-1)
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:

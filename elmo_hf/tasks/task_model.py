@@ -16,7 +16,7 @@ of zeros. They share a row `<S> a </S> <S> b </S>` for pipelines, collators and 
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import checked_ids, require_tensor
@@ -42,6 +42,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
         attention_mask: `(B, T)`, 1 on words and boundaries; None means every position with an id above 0.
         bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
+        word_vector_ids: `(B, T)`, which word vector each word has, if the config has `word_vectors`.
         output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
         return_dict: False returns a plain tuple.
         **kwargs: ignored; every transformers model accepts them.
@@ -59,6 +60,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         super().__init__(config)
         self.elmo = ElmoModel(config)
         self.task_encoder = TaskEncoder(config)
+        self.word_vectors = None
+        if config.word_vectors is not None:
+            num_rows, size = config.word_vectors["num_words"] + 1, config.word_vectors["size"]
+            self.word_vectors = nn.Embedding(num_rows, size, padding_idx=0)
 
     def post_init(self) -> None:
         """Initialises weights, and freezes the parts that the config names."""
@@ -66,8 +71,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         self.set_trainable_parts()
 
     def set_trainable_parts(self) -> None:
-        """Sets `requires_grad` of the mixes and of each part of the biLM from the config."""
+        """Sets `requires_grad` of mixes, word vectors and each part of the biLM from the config."""
         super().set_trainable_parts()
+        if self.word_vectors is not None:
+            self.word_vectors.requires_grad_(self.config.word_vectors["trainable"])
         modules = [self.elmo.token_encoder, *self.elmo.bilm.layers]
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
@@ -78,7 +85,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         super().save_pretrained(save_directory, **kwargs)
 
     @torch.no_grad()
-    def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
         input_ids = checked_ids(input_ids, self.config)
         mask = self.elmo.word_mask(input_ids, attention_mask)
@@ -97,11 +104,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def encode_texts(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
-        """Encodes the words of a batch; among `others`, `inputs_embeds` are refused.
+        """Encodes the words of a batch; of `others`, `word_vector_ids` are read and `inputs_embeds` refused.
 
         Raises:
             ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
-                are `bilm_layers` but the biLM learns.
+                are `bilm_layers` but the biLM learns, or word vectors without legal ids.
         """
         if input_ids is None or others.get("inputs_embeds") is not None:
             found = "none" if input_ids is None else "`inputs_embeds` beside them"
@@ -122,15 +129,29 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         is_word = ~self.elmo.boundaries(input_ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
-            rows.take(self.token_vectors(input_ids, mask, layers)),
+            rows.take(self.token_vectors(others.get("word_vector_ids"), layers)),
             [rows.take(representation) for representation in representations],
             rows.mask,
         )
         return EncodedTexts(vectors, rows, tuple(layers))
 
-    def token_vectors(self, input_ids: Tensor, mask: Tensor, layers: list[Tensor]) -> Tensor:
-        """The task encoder's x `(B, T, P)`: by default the context-free vectors, any direction's of the first layer."""
-        return layers[0][..., : self.config.projection_size]
+    def token_vectors(self, word_vector_ids: Tensor | None, layers: list[Tensor]) -> Tensor:
+        """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or the biLM's context-free ones."""
+        if self.word_vectors is None:
+            return layers[0][..., : self.config.projection_size]
+        shape, most = tuple(layers[0].shape[:2]), self.word_vectors.num_embeddings - 1
+        found = "none" if word_vector_ids is None else f"shape {tuple(word_vector_ids.shape)}"
+        if word_vector_ids is not None and word_vector_ids.shape == shape:
+            # A compiled graph cannot look at the data, and Python would wait for a GPU.
+            is_seen = word_vector_ids.device.type == "cpu" and not torch.compiler.is_compiling()
+            ends = word_vector_ids.aminmax() if is_seen and word_vector_ids.numel() else (0, 0)
+            if 0 <= ends[0] and ends[1] <= most:
+                return self.elmo.dropout(self.word_vectors(word_vector_ids))
+            found = f"{ends[0]} to {ends[1]}"
+        raise ValueError(
+            f"a model with `word_vectors` needs `word_vector_ids` of shape {shape}, from 0 to {most}, found {found}; "
+            "the tokenizer that was saved with the model makes them."
+        )
 
     def mix_penalty(self) -> Tensor | float:
         """The `scalar_mix_l2` term of the loss; 0 in evaluation and for frozen mixes."""

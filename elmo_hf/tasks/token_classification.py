@@ -56,6 +56,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Labels a batch: `logits` `(B, T, K)`, zero on boundaries and padding, and what `ElmoTaskModel` describes.
@@ -66,7 +67,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **kwargs)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None

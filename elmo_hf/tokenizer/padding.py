@@ -17,6 +17,7 @@ from .text_to_words import is_sequence
 
 # The keys that `pad` pads, and the value for each.
 PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
+PADDING_VALUES |= {"word_vector_ids": 0}
 
 
 def is_wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bool:

@@ -91,6 +91,7 @@ FROM_FOLDER = {"tokenizer_object", "merges", "post_processor", "tokenizer_paddin
 FROM_FOLDER |= {"_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "files_loaded"}
 # Further arguments of the constructor: files and objects, which no saved field may name.
 ARGUMENTS = {"vocab_file", "words_file", "tokenizer_file", "vocab", "gguf_file", "trust_remote_code", *FROM_FOLDER}
+ARGUMENTS |= {"vector_words_file"}
 # Arguments of `from_pretrained` that say where the files are.
 LOADING = {"cache_dir", "force_download", "proxies", "token", "revision", "subfolder", "code_revision"}
 FORBIDDEN = {*ARGUMENTS, "self", "cls", "fast_tokenizer_files"}

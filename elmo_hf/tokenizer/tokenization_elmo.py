@@ -4,6 +4,7 @@ A text is split into words, or comes as a list of words. `<S>` and `</S>` go aro
 batch becomes one array with a mask:
 
     input_ids (B, T, C)    attention_mask (B, T), 1 on words and boundaries
+    word_vector_ids (B, T), by `vector_codec`, if a task has word vectors of its own
 
 Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
 
@@ -74,6 +75,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             saved folder cannot hold a function and says `"whitespace"`; give it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
         words_file: for `"char_cnn"`, such a file with the words that the model's softmax predicts, if it has one.
+        vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
         alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
             saved tokenizer carries, with any token encoder.
         add_boundaries: whether texts get `<S>` and `</S>` where a call does not say so by `add_special_tokens`. False
@@ -84,7 +86,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         ValueError: if an argument is not legal, or the vocabulary is missing or incomplete.
     """
 
-    vocab_files_names = {"vocab_file": "vocab.txt", "words_file": "words.txt", "tokenizer_file": "tokenizer.json"}
+    vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
+    vocab_files_names |= {"tokenizer_file": "tokenizer.json"}
     model_input_names = ["input_ids", "attention_mask"]
     # For the config of a saved folder.
     _auto_map = {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
@@ -98,6 +101,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         words_file: str | None = None,
         alphabet: str = "bytes",
         add_boundaries: bool = True,
+        vector_words_file: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
@@ -123,6 +127,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             raise ValueError("`words_file` is for character input; here the words predicted are those of `vocab_file`.")
         if words_file is not None:
             self._output_codec = VocabularyCodec(read_vocabulary_file(words_file))
+        vector_words = None if vector_words_file is None else read_vocabulary_file(vector_words_file)
+        self.vector_codec = None if vector_words is None else VocabularyCodec(vector_words)
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
@@ -227,8 +233,13 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
         for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
             encoding.padding, encoding.padding_side = padding, side
-        ids = self._codec.encode([word for encoding in encodings for word in encoding.flat_words])
+        words = [word for encoding in encodings for word in encoding.flat_words]
+        ids = self._codec.encode(words)
         data: dict[str, Any] = {"input_ids": spread(ids, lengths, padded_lengths, side)}
+        if self.vector_codec is not None:
+            if self.vector_codec.is_lower_case:
+                words = [word if word in self.boundaries else word.lower() for word in words]
+            data["word_vector_ids"] = spread(self.vector_codec.encode(words), lengths, padded_lengths, side)
         if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
             data["attention_mask"] = spread(np.ones(len(ids), dtype=np.int64), lengths, padded_lengths, side)
         if is_wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
@@ -381,18 +392,19 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def _save_pretrained(
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
     ) -> tuple[str, ...]:
-        """Saves the softmax's words too, as `words.txt`, and the code that loads the folder without this package."""
+        """Saves the words of softmax and word vectors too, and the code that loads the folder without this package."""
         if self._split_by is not None:
             logger.warning("`word_splitter` is a function, which is not saved; loaded, this splits at white space.")
         save_code(self, save_directory)
         names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
-        if self._output_codec is None or self._output_codec is self._codec:
-            return names
         prefix = f"{filename_prefix}-" if filename_prefix else ""
-        path = os.path.join(save_directory, prefix + self.vocab_files_names["words_file"])
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"{word}\n" for word in self._output_codec.lines)
-        return (*names, path)
+        for name, codec in (("words_file", self._output_codec), ("vector_words_file", self.vector_codec)):
+            if codec is not None and codec is not self._codec:
+                path = os.path.join(save_directory, prefix + self.vocab_files_names[name])
+                with open(path, "w", encoding="utf-8") as file:
+                    file.writelines(f"{word}\n" for word in codec.lines)
+                names = (*names, path)
+        return names
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """Maps one word or a list of words to their ids.

@@ -15,6 +15,7 @@ Glossary: N words, C characters per word (50 in the published models).
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -102,6 +103,11 @@ class VocabularyCodec:
     def lines(self) -> list[str]:
         """The words in id order from 1, as in a vocabulary file; unassigned ids get a placeholder."""
         return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, max(self._words) + 1)]
+
+    @cached_property
+    def is_lower_case(self) -> bool:
+        """Whether no word but the special ones has an upper-case letter; word vectors are then of lower-case words."""
+        return all(word in (*self.boundaries, UNKNOWN_WORD) or word == word.lower() for word in self.symbols)
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""

@@ -42,6 +42,7 @@ CONFIG_KEYS = {
     "freeze_bilm",
     "task_encoder",
     "task_hidden_size",
+    "word_vectors",
     "classifier_dropout",
     "pooling",
     "text_pairs",
@@ -215,7 +216,8 @@ def test_json_keys_are_the_promised_ones() -> None:
         {"num_softmax_words": 50, "softmax": "sampled", "num_softmax_samples": 50, "lm_dropout": 0.0},
         ADAPTIVE | {"softmax_cutoffs": (4, 9)},
         WORDS | {"share_embedding_softmax": True, "num_softmax_words": 9},
-        {"freeze_bilm": ["token_encoder", "layer_2"], "layer_mix": "linear", "task_encoder": "lstm", "use_crf": True},
+        {"freeze_bilm": ["token_encoder", "layer_2"], "layer_mix": "linear", "task_encoder": "lstm", "use_crf": True}
+        | {"word_vectors": {"num_words": 7, "size": 3, "trainable": False}},
     ],
     ids=[
         "original",

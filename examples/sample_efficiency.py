@@ -1,0 +1,188 @@
+"""How much labelled data ELMo saves, how to mix its layers, and where to add it (Peters et al. 2018, §5.1, 5.2, 5.4).
+
+    python examples/sample_efficiency.py tiny figure1             # score over the size of the training set
+    python examples/sample_efficiency.py tiny table2              # the last layer, or all with strong or weak lambda
+    python examples/sample_efficiency.py tiny table3              # ELMo at the input, the output, or both
+
+A bidirectional LSTM reads word vectors x that learn with the task, with ELMo beside them (`+`) or without:
+
+    e_t = [LSTM([x_t (; ELMo_t)]) (; ELMo'_t)],    ELMo_t = scale . sum_k s_k h_kt,    s = softmax(w)
+    loss = task loss + lambda . sum_k (w_k - mean w)^2
+
+ELMo' at the output has a mix of its own. Without ELMo its place holds zeros, so every model has the same LSTM. Rows are
+drawn anew for each seed, the same for all models; words seen less than twice in them are unknown. Small sets are
+repeated to `LEAST_ROWS` an epoch. The epoch is chosen on at most `--choice` validation rows, and the score is that of
+the test set. Each run adds a line to `results.jsonl`; the three commands share runs, and resume where they stopped.
+
+Glossary: x word vector, h_k layer k of the biLM, s the mix's weights, lambda `scalar_mix_l2`.
+"""
+
+import collections
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import compare_features
+import numpy as np
+import recipe
+import torch
+import typer
+from compare_features import BATCH_SIZES, EPOCHS, LEARNING_RATE, Rows, Task
+from seeds import Results, mean_and_deviation, plot_band
+from tqdm import tqdm
+
+from elmo_hf.loading import model_folder
+from elmo_hf.tasks.task_model import ElmoTaskModel
+
+LEAST_ROWS = 1000
+SIZES = (50, 150, 500, 1500)
+
+
+class Setting(NamedTuple):
+    """Where ELMo is, and the config fields of its mix."""
+
+    at_input: bool = True
+    at_output: bool = False
+    mix: dict[str, Any] = {"scalar_mix_l2": 0.001}
+
+
+# The rows of the paper's tables by name; equal settings are run once.
+SETTINGS = {
+    "without ELMo": Setting(at_input=False),
+    "last layer": Setting(mix={"scalar_mix_weights": [0, 0, 1], "scalar_mix_trainable": False}),
+    "lambda 1": Setting(mix={"scalar_mix_l2": 1.0}),
+    "lambda 0.001": Setting(),
+    "output": Setting(at_input=False, at_output=True),
+    "input and output": Setting(at_output=True),
+}
+# By command: its settings, by the names in its table.
+SHOWN = {
+    "figure1": {"without ELMo": "without ELMo", "with ELMo": "lambda 0.001"},
+    "table2": {name: name for name in ("without ELMo", "last layer", "lambda 1", "lambda 0.001")},
+    "table3": {"none": "without ELMo", "input": "lambda 0.001", "input and output": "input and output"}
+    | {"output": "output"},
+}
+
+
+def without_input(encoder: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A hook before the task encoder: zeros in ELMo's place at the input, so its weights there learn nothing."""
+    token_vectors, (first, *others), mask = inputs
+    return token_vectors, [torch.zeros_like(first), *others], mask
+
+
+def make_model(setting: Setting, source: str | Path, task: Task) -> ElmoTaskModel:
+    """A new model of [x; ELMo] for a setting; random weights are drawn from torch's generator."""
+    fields = task.fields | setting.mix | {"num_output_representations": 1 + setting.at_output}
+    task = task._replace(fields=fields)
+    model = compare_features.make_model("words and ELMo", source, task)
+    if not setting.at_input:
+        model.task_encoder.register_forward_pre_hook(without_input)
+    return model
+
+
+def sample(rows: Rows, size: int, seed: int, unknown: int, choice: int) -> Rows:
+    """Draws training rows; everywhere, words that they do not hold twice become unknown."""
+    drawn = np.random.default_rng(seed).permutation(len(rows["train"]))[:size]
+    train = [rows["train"][index] for index in drawn]
+    counts = collections.Counter(int(word) for row in train for word in row["word_vector_ids"])
+
+    def known(row: dict[str, Any]) -> dict[str, Any]:
+        words = [word if counts[int(word)] > 1 else unknown for word in row["word_vector_ids"]]
+        return {**row, "word_vector_ids": words}
+
+    repeated = train * -(-min(LEAST_ROWS, len(rows["train"])) // size)
+    parts = {"train": repeated, "validation": rows["validation"][:choice], "test": rows["test"]}
+    return {name: [known(row) for row in part] for name, part in parts.items()}
+
+
+def run(setting: Setting, source: str | Path, task: Task, rows: Rows, seed: int, epochs: int, work: Path) -> float:
+    """Trains on sampled rows; returns the score of the test set."""
+    torch.manual_seed(seed)
+    model = make_model(setting, source, task)
+    names = [model.config.id2label[label] for label in range(model.config.num_labels)]
+    trainer = recipe.train(
+        model,
+        task.tokenizer,
+        rows,
+        work / "run",
+        compute_metrics=recipe.word_metrics(names) if task.has_words else recipe.text_metrics,
+        best=task.score,
+        epochs=epochs,
+        seed=seed,
+        learning_rate=LEARNING_RATE,
+        batch_size=BATCH_SIZES.get(task.name, 64),
+    )
+    return trainer.predict(rows["test"]).metrics[f"test_{task.score}"]
+
+
+def plot(
+    results: dict[tuple[Any, ...], list[float]], shown: dict[str, str], scores: dict[str, str], path: Path
+) -> None:
+    """Plots the scores of each task: over the training set's size, or seed by seed with means."""
+    size = (4.5 * len(scores), 3.5)
+    figure, panels = recipe.plt.subplots(1, len(scores), figsize=size, layout="constrained", squeeze=False)
+    for task, axes in zip(scores, panels[0], strict=True):
+        sizes = sorted({key[2] for key in results if key[0] == task})
+        for place, (label, name) in enumerate(shown.items()):
+            found = [results[task, name, size] for size in sizes]
+            if len(sizes) > 1:
+                plot_band(axes, sizes, found, label)
+            else:
+                axes.scatter([place] * len(found[0]), 100 * np.array(found[0]), alpha=0.5)
+                axes.plot(place, 100 * np.mean(found[0]), "k_", markersize=20)
+        if len(sizes) > 1:
+            axes.set(xscale="log", xlabel="training rows")
+            axes.set_xticks(sizes, sizes)
+            axes.minorticks_off()
+            axes.legend()
+        else:
+            axes.set_xticks(range(len(shown)), shown, rotation=20)
+        axes.set(title=task, ylabel=f"{scores[task]} (%)")
+    figure.savefig(path, dpi=80)
+
+
+def main(
+    model: recipe.Model,
+    what: Annotated[str, typer.Argument(help="figure1, table2 or table3")],
+    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more.")] = None,
+    size: Annotated[
+        list[int] | None, typer.Option(help="Training rows; repeat it. Default: all, and smaller sets for figure 1.")
+    ] = None,
+    seeds: int = 5,
+    rows: recipe.Rows = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
+    choice: Annotated[int, typer.Option(help="Validation rows to choose the epoch with, at most.")] = 500,
+    output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("sample_efficiency"),
+) -> None:
+    """Run what the results lack, print the table and plot it."""
+    work, shown, tasks = output / "work", SHOWN[what], task or ["trec", "ewt"]
+    work.mkdir(parents=True, exist_ok=True)
+    done = Results(output / "results.jsonl")
+    source, results = model_folder(model), collections.defaultdict(list)
+    scores: dict[str, str] = {}  # by task
+    for name in tasks:
+        read = compare_features.read_task(name, source, rows)
+        scores[name], elmo = read.score, compare_features.make_model("words and ELMo", source, read)
+        full = compare_features.in_memory(recipe.keep_layers(read.data, elmo, read.tokenizer, work / "layers"))
+        most = [len(full["train"])]
+        sizes = size or ([*SIZES, *most] if what == "figure1" else most)
+        unknown = read.vectors.words.index("<UNK>") + 1
+        grid = [(number, setting, seed) for number in sizes for seed in range(seeds) for setting in shown.values()]
+        for number, setting, seed in tqdm(grid, desc=name):
+            if (name, setting, number, seed) not in done:
+                sampled = sample(full, number, seed, unknown, choice)
+                score = run(SETTINGS[setting], source, read, sampled, seed, epochs or EPOCHS.get(name, 10), work)
+                done.add(name, setting, number, seed, value=score)
+                shutil.rmtree(work / "run")
+            results[name, setting, number].append(done[name, setting, number, seed])
+    shutil.rmtree(work)
+    table = [["task", "score", "training rows", "seeds", *shown]]
+    for name, number in dict.fromkeys((name, number) for name, _, number in results):
+        cells = [mean_and_deviation(results[name, setting, number]) for setting in shown.values()]
+        table.append([name, scores[name], f"{number:,}", str(seeds), *cells])
+    recipe.print_table(table)
+    plot(results, shown, scores, output / f"{what}.png")
+
+
+if __name__ == "__main__":
+    typer.run(main)

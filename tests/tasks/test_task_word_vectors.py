@@ -1,0 +1,254 @@
+"""[x; ELMo] with word vectors of the task's own: in the tokenizer, in every model for a task, and in saved folders."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from checkpoints import run_online
+from loopback_hub import LoopbackHub
+from task_models import FIRST, LSTM, SECOND, C, logits_of, make_task_model
+from task_training import each_task, make_trainer
+from tiny_inputs import assert_outputs_close
+
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer, WordVectors
+from elmo_hf.embedding.feature_cache import add_bilm_layers
+from elmo_hf.loading import load_complete
+from elmo_hf.share.export import NamedTensors, example_inputs
+from elmo_hf.tasks.task_model import ElmoTaskModel
+
+SIZE = 4
+VECTORS = WordVectors.learned([text.split() for text in (*FIRST, *SECOND)], SIZE, min_count=1)
+
+
+def make(task: str, vectors: WordVectors = VECTORS, **fields: Any) -> tuple[ElmoTaskModel, ElmoTokenizer]:
+    """A model with word vectors and large weights, and its tokenizer."""
+    model = make_task_model(task, word_vectors=vectors.config, **fields)
+    with torch.no_grad():
+        model.word_vectors.weight[0] = 0
+    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
+    vectors.put_into(model, tokenizer)
+    return model, tokenizer
+
+
+def inputs_of(task: str, tokenizer: ElmoTokenizer, **options: Any) -> dict[str, torch.Tensor]:
+    texts = (FIRST, SECOND) if task in ("pairs", "questions") else (FIRST,)
+    return dict(tokenizer(*texts, padding=True, return_tensors="pt", **options))
+
+
+def test_each_word_has_its_row_and_others_the_unknown_words() -> None:
+    tokenizer = ElmoTokenizer(word_splitter="whitespace")
+    assert "word_vector_ids" not in tokenizer(FIRST[0])
+    words = ["<S>", "</S>", "<UNK>", "We", "waited"]
+    WordVectors(words, SIZE, True).put_into(make("classification", WordVectors(words, SIZE, True))[0], tokenizer)
+    ids = tokenizer(["We waited there", "waited"], ["We we", ""], padding=True)["word_vector_ids"]
+    assert ids == [[1, 4, 5, 3, 2, 1, 4, 3, 2], [1, 5, 2, 1, 2, 0, 0, 0, 0]]
+    tokenizer.padding_side = "left"
+    ids = tokenizer(["We waited there", "waited"], add_special_tokens=False, padding=True, return_tensors="pt")
+    assert ids["word_vector_ids"].tolist() == [[4, 5, 3], [0, 0, 5]]
+    features = [tokenizer(["waited"], is_split_into_words=True), tokenizer("We We We", truncation=True, max_length=4)]
+    assert tokenizer.pad(features)["word_vector_ids"] == [[0, 1, 5, 2], [1, 4, 4, 2]]
+
+
+@pytest.mark.parametrize(("words", "found"), [(["we"], [1, 4, 4, 2]), (["we", "WE"], [1, 3, 4, 2])])
+def test_words_are_looked_up_in_lower_case_if_no_word_has_another(words: list[str], found: list[int]) -> None:
+    tokenizer = ElmoTokenizer(word_splitter="whitespace")
+    vectors = WordVectors(["<S>", "</S>", "<UNK>", *words], SIZE, True)
+    vectors.put_into(make("classification", vectors)[0], tokenizer)
+    assert tokenizer("We we")["word_vector_ids"] == found
+
+
+@each_task
+@pytest.mark.parametrize("encoder", ["none", "lstm"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_the_task_encoder_reads_the_words_row_beside_elmo(task: str, encoder: str, side: str) -> None:
+    model, tokenizer = make(task, **(LSTM if encoder == "lstm" else {}))
+    batch = inputs_of(task, tokenizer, padding_side=side)
+    mask = batch["attention_mask"].bool()
+    texts = model.encode_texts(**batch, bilm_layers=None)
+    elmo = [texts.rows.take(mixed) for mixed in model.elmo.mix(texts.layers, mask)]
+    inputs = torch.cat([texts.rows.take(model.word_vectors.weight[batch["word_vector_ids"]]), elmo[0]], dim=-1)
+    if encoder == "lstm":
+        inputs = torch.cat([model.task_encoder.lstm(inputs, texts.rows.mask), *elmo[1:]], dim=-1)
+    assert texts.vectors.shape[-1] == model.task_encoder.output_size
+    assert_outputs_close(texts.vectors[texts.rows.mask], inputs[texts.rows.mask])
+    assert texts.vectors[texts.rows.mask].unique(dim=0).shape[0] > 8
+
+
+@each_task
+def test_a_saved_folder_and_kept_layers_and_padding_give_equal_numbers(task: str, tmp_path: Path) -> None:
+    model, tokenizer = make(task, **LSTM)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    again, tokenizer_again = load_complete(tmp_path, type(model)), ElmoTokenizer.from_pretrained(tmp_path)
+    batch, left = inputs_of(task, tokenizer), inputs_of(task, tokenizer_again, padding_side="left")
+    expected = logits_of(model(**batch))
+    layers = model.compute_bilm_layers(**batch)
+    assert_outputs_close(logits_of(again(**inputs_of(task, tokenizer_again))), expected, 0)
+    assert_outputs_close(logits_of(model(**batch, bilm_layers=layers)), expected)
+    masks = batch["attention_mask"].bool(), left["attention_mask"].bool()
+    found = logits_of(model(**left))
+    is_per_word = expected.shape[:2] == masks[0].shape
+    assert_outputs_close(found[masks[1]] if is_per_word else found, expected[masks[0]] if is_per_word else expected)
+    assert set(again.state_dict()) - set(make_task_model(task, **LSTM).state_dict()) == {"word_vectors.weight"}
+    assert isinstance(load_complete(tmp_path), ElmoModel)  # which needs no word vectors
+
+
+@each_task
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_table_learns_if_it_is_trainable(task: str, trainable: bool, tmp_path: Path) -> None:
+    vectors = WordVectors(VECTORS.words[:3] + VECTORS.words[5:], SIZE, trainable)
+    ends = []
+    for kept in (False, True):
+        model, tokenizer = make(task, vectors, **LSTM)
+        before = model.word_vectors.weight.clone()
+        columns = {"text": FIRST} | ({"text_pair": SECOND} if model.num_texts == 2 else {})
+        trainer = make_trainer(model, task, tmp_path, max_steps=4, seed=11, optim="sgd", learning_rate=0.1)
+        ids = datasets.Dataset.from_dict(columns).map(lambda rows, encode=tokenizer: encode(**rows), batched=True)
+        trainer.train_dataset = trainer.train_dataset.add_column("word_vector_ids", ids["word_vector_ids"][:])
+        if kept:
+            trainer.train_dataset = add_bilm_layers(trainer.train_dataset, model, tokenizer)
+        trainer.train()
+        ends.append(dict(model.named_parameters()))
+        moved = (model.word_vectors.weight != before).any(dim=1).tolist()
+        assert moved[:3] == [False] * 3  # padding and boundaries
+        assert moved[3] == trainable  # unknown words
+        assert any(moved) == trainable
+    assert_outputs_close(ends[1], ends[0], 1e-5)
+
+
+def test_lora_trains_and_saves_the_table(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    model, tokenizer = make("classification", **LSTM)
+    modules = ["classifier", "word_vectors", "task_encoder"]
+    config = peft.LoraConfig(r=2, task_type="SEQ_CLS", target_modules=["input_linear"], modules_to_save=modules)
+    adapted = peft.get_peft_model(model, config)
+    batch = inputs_of("classification", tokenizer)
+    adapted(**batch, labels=torch.tensor([2, 0, 1])).loss.backward()
+    table = next(each for name, each in adapted.named_parameters() if "word_vectors.modules_to_save" in name)
+    assert table.grad.any()
+    with torch.no_grad():
+        table += 1
+    expected = adapted.eval()(**batch).logits
+    adapted.save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(make("classification", **LSTM)[0], tmp_path).eval()
+    assert_outputs_close(again(**batch).logits, expected)
+
+
+def test_a_compiled_model_gives_the_same_logits() -> None:
+    model, tokenizer = make("pairs", num_hidden_layers=1)
+    batch = inputs_of("pairs", tokenizer)
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        assert_outputs_close(compiled(**batch).logits, model(**batch).logits)
+
+
+def test_what_is_exported_reads_the_ids_too() -> None:
+    model, _ = make("labelling")
+    inputs = example_inputs(model.config, [3, 5])
+    assert inputs["word_vector_ids"].shape == (2, 5)
+    with torch.no_grad():
+        assert_outputs_close(NamedTensors(model, has_state=False)(**inputs)["logits"], model(**inputs).logits)
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [(None, "none"), (torch.ones(3, 5, dtype=torch.long), r"shape \(3, 5\)"), (99, "99 to 99"), (-1, "-1 to -1")],
+)
+def test_a_model_with_word_vectors_says_which_ids_it_needs(ids: Any, found: str) -> None:
+    model, tokenizer = make("classification")
+    batch = inputs_of("classification", tokenizer)
+    batch["word_vector_ids"] = torch.full_like(batch["word_vector_ids"], ids) if isinstance(ids, int) else ids
+    needed = rf"needs `word_vector_ids` of shape \(3, 8\), from 0 to {len(VECTORS.words)}, found {found}; the tokenizer"
+    with pytest.raises(ValueError, match=needed):
+        model(**batch)
+
+
+def test_a_table_of_another_size_is_not_filled() -> None:
+    model, tokenizer = make("classification")
+    with pytest.raises(ValueError, match=r"table of word vectors of shape \(4, 9\), found \(27, 4\); make it with"):
+        WordVectors(["<S>", "</S>", "<UNK>"], 9, True).put_into(model, tokenizer)
+    with pytest.raises(ValueError, match=r"ElmoForSequenceClassification must have a table .*, found None"):
+        VECTORS.put_into(make_task_model("classification"), tokenizer)
+
+
+@pytest.mark.parametrize(
+    "value", [{}, 100, {"num_words": 2, "size": 4, "trainable": True}, VECTORS.config | {"size": math.nan}, []]
+)
+def test_other_fields_of_word_vectors_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"`word_vectors` must be None or an object of `num_words` \(3 to 10\^8\)"):
+        ElmoConfig(word_vectors=value)
+
+
+def test_the_bilm_alone_has_no_word_vectors_of_a_task(tiny_folder: Path) -> None:
+    with pytest.raises(ValueError, match="`word_vectors` has no effect on ElmoModel; it is for ElmoForSequenceClass"):
+        ElmoModel.from_pretrained(tiny_folder, word_vectors=VECTORS.config)
+
+
+PUSH = """
+import sys
+from elmo_hf import ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoTokenizer
+
+for name, model_class in zip(sys.argv[2:], [ElmoForSequenceClassification, ElmoForTokenClassification,
+                                            ElmoForQuestionAnswering]):
+    model_class.from_pretrained(f"{sys.argv[1]}/{name}").push_to_hub(f"org/{name}")
+    ElmoTokenizer.from_pretrained(f"{sys.argv[1]}/{name}").push_to_hub(f"org/{name}")
+"""
+OPEN = """
+import sys
+
+sys.modules |= dict.fromkeys(["elmo_hf", "conversion", "h5py"])  # None: importing one raises ImportError
+import json
+import torch
+import transformers
+from transformers import AutoTokenizer, pipeline
+
+first, second = json.loads(sys.argv[1])
+found = {}
+for name, kind in (("classification", "SequenceClassification"), ("crf", "TokenClassification"),
+                   ("questions", "QuestionAnswering")):
+    source = f"org/{name}"
+    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=True)
+    model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(source, trust_remote_code=True)
+    assert type(model).__module__.startswith("transformers_modules."), type(model)
+    inputs = tokenizer(first, *[second] * (name == "questions"), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        output = model(**inputs)
+    found[name] = [output[key].tolist() for key in output if "logits" in key]
+    if name != "questions":
+        run = pipeline(model=source, trust_remote_code=True)
+        together, alone = run(first, batch_size=3), [run(text) for text in first]
+        found[f"{name}.pipeline"] = [
+            [float(each["score"]) for each in (part if isinstance(part, list) else [part])]
+            for part in (*together, *alone)
+        ]
+print(json.dumps(found))
+"""
+
+
+def test_pushed_models_open_without_the_package_in_their_pipelines_with_equal_numbers(
+    hub: LoopbackHub, tmp_path: Path
+) -> None:
+    tasks = ["classification", "crf", "questions"]
+    for task in tasks:
+        for part in make(task, seed=7, **LSTM):
+            part.save_pretrained(tmp_path / task)
+    run_online(PUSH, hub, tmp_path / "pusher", tmp_path, *tasks)
+    arguments = (json.dumps([FIRST, SECOND]),)
+    found = json.loads(run_online(OPEN, hub, tmp_path / "user", *arguments, HF_TOKEN=""))
+    for task in tasks:
+        model, tokenizer = make(task, seed=7, **LSTM)
+        expected = logits_of(model(**inputs_of(task, tokenizer))).detach()
+        actual = torch.tensor(found[task])
+        assert_outputs_close(actual.movedim(0, -1) if task == "questions" else actual[0], expected, 1e-6)
+        if task == "classification":
+            scores = expected.softmax(dim=-1).amax(dim=-1).tolist()
+            np.testing.assert_allclose(np.concatenate(found["classification.pipeline"]), scores * 2, atol=1e-6)
+    scores = found["crf.pipeline"]
+    assert sum(map(len, scores[:3])) > 3
+    for together, alone in zip(scores[:3], scores[3:], strict=True):
+        np.testing.assert_allclose(together, alone, atol=1e-6)

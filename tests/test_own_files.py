@@ -1,0 +1,253 @@
+"""The recipes read a user's own files: each format, each kind of task, and one line for what is wrong."""
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import recipe
+from own_files import QUESTIONS, TEXTS, WORDS, DataError
+from task_data import label_names, load
+
+FILMS = [{"text": "A lovely film .", "label": "good"}, {"text": "NA", "label": "bad"}, {"text": "007", "label": "bad"}]
+NAMES = [
+    {"words": ["Ada", "Lovelace", "wrote"], "labels": ["B-PER", "I-PER", "O"]},
+    {"words": ["Oslo"], "labels": ["B-LOC"]},
+    {"words": ["It"], "labels": ["O"]},
+]
+QUESTION = {"question": "When ?", "context": "It left at noon .", "answer": "noon", "answer_start": 11}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    return tmp_path
+
+
+def rows_of(data: datasets.DatasetDict) -> list[dict[str, Any]]:
+    """The training set with labels by name."""
+    names = label_names(data)
+    rows = [*data["train"]]
+    for row in rows:
+        if "label" in row:
+            row["label"] = names[row["label"]]
+        else:
+            row["labels"] = [names[label] for label in row["labels"]]
+    return rows
+
+
+def json_lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def saved(rows: list[dict[str, Any]], split: bool = False) -> Callable[[Path], None]:
+    data = datasets.Dataset.from_list(rows)
+    return lambda path: (datasets.DatasetDict(train=data, test=data) if split else data).save_to_disk(path)
+
+
+def folder_of_files(path: Path) -> None:
+    path.mkdir()
+    (path / "train.jsonl").write_bytes(json_lines(FILMS))
+    (path / "test.jsonl").write_bytes(json_lines(FILMS[:2]))
+
+
+COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() for row in FILMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("films.csv", COMMA),
+        ("films.csv.gz", gzip.compress(COMMA)),
+        (
+            "films.csv",
+            b"\xef\xbb\xbf" + COMMA.replace(b"\n", b"\r\n").replace(b"A lovely film .", b'"A lovely film ."'),
+        ),
+        ("films.tsv", COMMA.replace(b",", b"\t")),
+        ("films.jsonl", json_lines(FILMS)),
+        ("films.json", json_lines(FILMS)),
+        ("films.parquet", lambda path: datasets.Dataset.from_list(FILMS).to_parquet(path)),
+        ("films", saved(FILMS)),
+        ("films", saved(FILMS, split=True)),
+        ("films", folder_of_files),
+    ],
+    ids=["csv", "gzip", "mark and quotes", "tsv", "jsonl", "json", "parquet", "saved", "saved split", "folder"],
+)
+def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
+    Path(name).write_bytes(content) if isinstance(content, bytes) else content(Path(name))
+    Path("test.csv").write_bytes(COMMA)
+    data = load(name, None, (TEXTS,), None, Path("test.csv"), Path("test.csv"))
+    assert rows_of(data) == FILMS
+    assert label_names(data) == ["bad", "good"]
+    assert set(data) == {"train", "validation", "test"}
+
+
+def test_a_column_may_have_another_name_and_texts_may_be_pairs() -> None:
+    Path("pairs.csv").write_text("one,two,same\na,b,1\nc,d,0\ne,f,0\n")
+    data = load("pairs.csv", None, (TEXTS,), ["text=one", "text_pair=two", "label=same"], test=Path("pairs.csv"))
+    assert rows_of(data)[0].keys() == {"text", "text_pair", "label"}
+    assert data["test"][0] == {"text": "a", "text_pair": "b", "label": 1}
+
+
+SCHEMES = {
+    "IOB1": ["I-PER I-PER O", "I-LOC", "O"],
+    "IOB2": ["B-PER I-PER O", "B-LOC", "O"],
+    "BIOES": ["B-PER E-PER O", "S-LOC", "O"],
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("kind", ["columns", "conllu", "jsonl", "csv", "features"])
+def test_labelled_words_of_each_scheme_become_iob2(scheme: str, kind: str) -> None:
+    texts = [(row["words"], labels.split()) for row, labels in zip(NAMES, SCHEMES[scheme], strict=True)]
+    name, columns = {"columns": ("a.conll", ["words=1", "labels=-2"])}.get(kind, (f"a.{kind}", None))
+    if kind == "columns":
+        lines = [
+            f"x {word} {label} y\n" for words, labels in texts for word, label in [*zip(words, labels, strict=True)]
+        ]
+        Path(name).write_text("-DOCSTART- -X- O O\n\n" + "".join(lines[:3]) + " \n\n" + lines[3] + "\n" + lines[4])
+    elif kind == "conllu":
+        blocks = [
+            "# text\n1-2\tone token\t_\t_\n"
+            + "".join(f"{n}\t{word}\t_\t{label}\n" for n, (word, label) in enumerate(zip(*text, strict=True), 1))
+            for text in texts
+        ]
+        Path(name).write_text("\n".join(blocks))
+    elif kind == "jsonl":
+        Path(name).write_bytes(json_lines([{"words": words, "labels": labels} for words, labels in texts]))
+    elif kind == "csv":
+        Path(name).write_text("words,labels\n" + "".join(f"{' '.join(w)},{' '.join(tags)}\n" for w, tags in texts))
+    else:
+        names = sorted({label for _, labels in texts for label in labels})
+        types = {
+            "tokens": datasets.List(datasets.Value("string")),
+            "tags": datasets.List(datasets.ClassLabel(names=names)),
+        }
+        rows = [{"tokens": words, "tags": [names.index(label) for label in labels]} for words, labels in texts]
+        part = datasets.Dataset.from_list(rows, datasets.Features(types))
+        datasets.DatasetDict(train=part, validation=part, test=part).save_to_disk(name)
+        columns = ["words=tokens", "labels=tags"]
+    others = [None, None] if kind == "features" else [Path(name)] * 2
+    data = load(name, None, (WORDS, TEXTS), columns, *others)
+    assert rows_of(data) == NAMES
+    assert sorted(label_names(data)) == ["B-LOC", "B-PER", "I-PER", "O"]
+
+
+@pytest.mark.parametrize("as_squad", [True, False])
+def test_questions_are_read(as_squad: bool) -> None:
+    answers = {"answers": {"text": ["noon", "at noon"], "answer_start": [11, 8]}}
+    row = {"question": "When ?", "context": QUESTION["context"]} | answers if as_squad else QUESTION
+    Path("q.jsonl").write_bytes(json_lines([row] * 3))
+    assert load("q.jsonl", None, (QUESTIONS,), test=Path("q.jsonl"))["test"][0] == QUESTION
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "a.csv is empty."),
+        ("a.csv", b"text,label\n", "a.csv holds no rows."),
+        ("a.csv", b"text,label\na,b,c\nd,e,f\n", "a.csv, line 2: expected 2 columns, found 3."),
+        ("a.csv", b"text,label\na,b\nc\n", "a.csv, line 3: expected 2 columns, found 1."),
+        ("a.csv", b"text,label\na,\n", "a.csv, row 1: `label` is missing."),
+        (
+            "a.csv",
+            b"review,label\na,b\n",
+            "a.csv has no column 'text', found review, label; say which it is with `--column",
+        ),
+        ("a.csv", b"text,label\n\xff,b\n", "a.csv cannot be read: a.csv, line 2: not UTF-8 (byte 0xff)."),
+        (
+            "a.jsonl",
+            b'{"text": "a"\n',
+            "a.jsonl cannot be read: JSON parse error: Missing a comma or '}' after an object",
+        ),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "b", "label": 1}\n', "a.jsonl, row 1: `label` is missing."),
+        ("a.parquet", b"a", "a.parquet cannot be read: Parquet file size is 1 bytes"),
+        (
+            "a.xml",
+            b"a",
+            "a.xml must end in one of .csv, .tsv, .json, .jsonl, .parquet, .conll, .bio, .iob, .txt, .conllu, or",
+        ),
+        ("a.conll", b"\n", "a.conll holds no rows."),
+        ("a.conll", b"a x O\nb O\n", "a.conll, line 2: expected 3 columns as before, found 2."),
+        ("a.conll", b"a\n", "a.conll, line 1: expected at least 2 columns, found 1."),
+        ("a.conll", b"a O\n\xff O\n", "a.conll, line 2: not UTF-8 (byte 0xff)."),
+        ("w.csv", b"words,labels\na b,O\n", "w.csv, row 1: needs as many labels as words, found ['O'] for ['a', 'b']."),
+        (
+            "one.csv",
+            b"text,label\na,b\n",
+            "one.csv has too few rows for a validation set; give one with `--validation FILE`.",
+        ),
+        ("missing.csv", None, "there is no file or folder missing.csv."),
+        (
+            "missing",
+            None,
+            "'missing' is no task (trec, sst2, sst5, ag_news, sick, wnut17, ewt, xquad), and there is no such",
+        ),
+        ("empty/", None, "empty cannot be read: The directory at "),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    elif name == "empty/":
+        Path(name).mkdir()
+    columns = ["labels=1"] if content == b"a\n" else None
+    with pytest.raises(DataError) as error:
+        load(name.removesuffix("/"), None, (WORDS, TEXTS), columns)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            ["text"],
+            "a column is given as NAME=COLUMN, where NAME is one of label, labels, text, text_pair, words; found",
+        ),
+        (["txt=a"], "a column is given as NAME=COLUMN, where NAME is one of .*; found 'txt=a'"),
+        (
+            ["labels=tag"],
+            "columns of a.conll are given by their numbers, such as words=0, found words=0 and labels=tag",
+        ),
+    ],
+)
+def test_a_wrong_column_is_one_line(columns: list[str], message: str) -> None:
+    Path("a.conll").write_text("a O\n")
+    with pytest.raises(DataError, match=message):
+        load("a.conll", None, (WORDS, TEXTS), columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answer_start": "x"}, "q.jsonl, row 1: `answer_start` must be a whole number, found 'x'"),
+        ({"answer_start": 10}, "q.jsonl, row 1: the answer 'noon' is not at 10, found ' noo'"),
+        ({"answer": None}, "q.jsonl, row 1: `answer` is missing"),
+    ],
+)
+def test_a_wrong_answer_is_one_line(change: dict[str, Any], message: str) -> None:
+    Path("q.jsonl").write_bytes(json_lines([QUESTION | change]))
+    with pytest.raises(DataError, match=message):
+        load("q.jsonl", None, (QUESTIONS,))
+
+
+def test_columns_of_a_task_that_is_no_file_are_refused() -> None:
+    message = "`--column`, `--validation` and `--test` are for files of your own, found them with trec"
+    for own in ({"columns": ["text=a"]}, {"test": Path("a.csv")}):
+        with pytest.raises(DataError, match=message):
+            load("trec", **own)
+
+
+def test_a_recipe_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def main() -> None:
+        load("reviews.csv", None, (TEXTS,))
+
+    monkeypatch.setattr(sys, "argv", ["classify_texts.py"])
+    with pytest.raises(SystemExit, match=r"^Error: there is no file or folder reviews.csv\.$"):
+        recipe.run(main)

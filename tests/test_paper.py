@@ -1,0 +1,219 @@
+"""The examples that repeat the paper's tables and figures run at a small size, and count what they say they count."""
+
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import mix_weights
+import nearest_senses
+import numpy as np
+import pretrain_and_classify
+import probe_layers
+import pytest
+import recipe
+import sample_efficiency
+import task_data
+import typer
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
+from seeds import Results, mean_and_deviation
+from word_layers import word_layers
+
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
+
+TEXTS = ["The ferry left early", "Ada left", "the ferry left at noon", "Ada went on board"]
+SEMCOR = """<s snum=1>
+<wf cmd=ignore pos=DT>The</wf>
+<wf cmd=done pos=NN lemma=ferry wnsn=1 lexsn=1:06:00::>ferry</wf>
+<wf cmd=done pos=VB lemma=take_off wnsn=2;3 lexsn=2:38:00::>took_off</wf>
+<wf cmd=done rdf=person pos=NNP lemma=person wnsn=1 lexsn=1:03:00:: pn=person>Ada</wf>
+<wf cmd=done pos=VB lemma=lose wnsn=0 lexsn=2:40:00::>lost</wf>
+<punc>.</punc>
+</s>
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_plots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(recipe.plt.rcParams, "figure.dpi", 30)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks of a few rows: `trec` with texts, `ewt` with words."""
+    texts = Features({"text": Value("string"), "label": ClassLabel(names=["sea", "land"])})
+    words = Features({"words": List(Value("string")), "labels": List(ClassLabel(names=["NOUN", "X"]))})
+
+    def splits(features: Features, row: Any) -> DatasetDict:
+        parts = {"train": TEXTS * 4, "validation": TEXTS, "test": TEXTS}
+        sets = {name: Dataset.from_list([row(text) for text in part], features) for name, part in parts.items()}
+        return DatasetDict(sets)
+
+    def labelled(text: str) -> dict[str, Any]:
+        return {"words": text.split(), "labels": [len(word) % 2 for word in text.split()]}
+
+    tasks = {
+        "trec": lambda: splits(texts, lambda text: {"text": text, "label": int("ferry" in text)}),
+        "ewt": lambda: splits(words, labelled),
+    }
+    monkeypatch.setattr(task_data, "TASKS", {name: (make, make) for name, make in tasks.items()})
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of the printed tables, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row, below in zip(rows, [*rows[1:], [""]], strict=True) if "---" not in (row[0], below[0])]
+
+
+def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    sentences = [["Ada", "left", "early"], [], ["Yes"]]
+    found = dict(word_layers(model, tokenizer, sentences))
+    assert list(found) == [2, 0]
+    for index, layers in found.items():
+        inputs = tokenizer([sentences[index]], is_split_into_words=True, return_tensors="pt")
+        alone = model(**inputs, output_hidden_states=True).hidden_states
+        np.testing.assert_allclose(layers, np.stack([layer[0, 1:-1].detach().numpy() for layer in alone]), atol=1e-6)
+
+
+def test_scores_of_seeds_in_percent() -> None:
+    assert mean_and_deviation([0.5, 0.7]) == "60.00 ± 14.14"
+    assert mean_and_deviation([0.5]) == "50.00"
+
+
+def test_results_are_kept_from_run_to_run(tmp_path: Path) -> None:
+    results = Results(tmp_path / "new" / "results.jsonl")
+    results.add("trec", 4, value=0.5)
+    results.add("trec", 8, value=["0.2 0.8", 0.75])
+    again = Results(results.path)
+    assert again == results == {("trec", 4): 0.5, ("trec", 8): ["0.2 0.8", 0.75]}
+
+
+def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["We play here", "They play the harp", "A play by Ada", "no such word"]
+    Path("corpus.txt").write_text("\n".join(lines), encoding="utf-8")
+    nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us play", "We play here"], top=2)
+    text = capsys.readouterr().out
+    rows = rows_of(text)
+    assert [row[1] for row in rows] == ["0", "", "1", "", "2", ""] * 2
+    assert [rows[0][0], rows[6][0]] == ["Let us **play**", "We **play** here"]
+    # The given sentence itself is left out, and in layer 0 the word itself.
+    assert not any(row[2] in ("play", "We **play** here") for row in rows)
+    assert text.splitlines()[-1] == "2 times 'play' among 11 words"
+    assert Path("senses/play.png").stat().st_size > 1000
+
+
+def test_nearest_senses_says_what_a_sentence_lacks(tiny_folder: Path) -> None:
+    Path("corpus.txt").write_text("We play here\n", encoding="utf-8")
+    with pytest.raises(typer.BadParameter, match="expected 'play' in each sentence, found 'Let us go' without it"):
+        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
+    with pytest.raises(typer.BadParameter, match="expected --sentence with 'harp', found none"):
+        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "harp")
+
+
+def write_semcor(folder: Path, documents: int) -> Path:
+    (folder / "brown1" / "tagfiles").mkdir(parents=True)
+    for number in range(documents):
+        text = SEMCOR.replace("lemma=ferry wnsn=1", f"lemma=ferry wnsn={1 + number % 2}")
+        (folder / "brown1" / "tagfiles" / f"br-a{number:02}").write_text(text, encoding="latin-1")
+    return folder
+
+
+def test_semcor_is_read_without_names_and_lost_senses(tmp_path: Path) -> None:
+    texts, senses = probe_layers.read_semcor(write_semcor(tmp_path / "semcor", 1), None)
+    assert texts == [["The", "ferry", "took", "off", "Ada", "lost", "."], []]
+    assert senses == [(0, 0, 1, 2, "ferry noun", 1), (0, 0, 2, 4, "take_off verb", 2)]
+    with pytest.raises(typer.BadParameter, match="expected SemCor's files brown1/tagfiles/"):
+        probe_layers.read_semcor(tmp_path / "nothing", None)
+
+
+def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
+    def sense(document: int, lemma: str, number: int) -> probe_layers.Sense:
+        return probe_layers.Sense(document, 0, 0, 1, lemma, number)
+
+    # Of two documents, one is held out; both say the same.
+    senses = [sense(d, *word) for d in (0, 1) for word in (("bank", 2), ("bank", 3), ("bank", 3), (f"only {d}", 1))]
+    right, wrong = np.eye(2), np.eye(2)[::-1]
+    layer = lambda here, there: np.concatenate([here[[0, 1, 1, 0]], there[[0, 1, 1, 0]]])  # noqa: E731
+    every, ambiguous = probe_layers.score_senses(np.stack([layer(right, right), layer(right, wrong)]), senses, 0)
+    assert every == [0.25, 1.0, 0.25]  # WordNet's first sense, a layer that knows, one that is always wrong
+    assert ambiguous == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.usefixtures("made_up")
+def test_probes_of_both_kinds_have_a_table_and_a_plot(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probe_layers.main(str(tiny_folder), "senses", write_semcor(Path("semcor"), 4), seeds=2)
+    kinds = [f"{kind}, {words} words" for kind in ("trained", "random weights") for words in ("all", "ambiguous")]
+    assert sorted(row[0] for row in rows_of(capsys.readouterr().out)) == sorted(kinds)
+    probe_layers.main(str(tiny_folder), "pos", task="ewt", seeds=2)
+    rows = rows_of(capsys.readouterr().out)
+    assert [row[:2] for row in rows] == [["trained", "1"], ["random weights", "2"]]
+    assert {path.name for path in Path("probes").iterdir()} == {"pos.png", "senses.png"}
+
+
+@pytest.mark.usefixtures("made_up")
+def test_sample_efficiency_shares_runs_between_its_tables(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
+    for what, sizes in (("figure1", [4, 8]), ("table2", [8]), ("table3", [8])):
+        sample_efficiency.main(str(tiny_folder), what, ["trec"], sizes, seeds=1, epochs=1)
+    rows = rows_of(capsys.readouterr().out)
+    assert [[row[0], row[2]] for row in rows] == [["trec", size] for size in ("4", "8", "8", "8")]
+    # 4 runs of the figure, and at size 8 the last layer, lambda 1, the output, and both.
+    assert len(Path("sample_efficiency/results.jsonl").read_text().splitlines()) == 8
+    assert len(list(Path("sample_efficiency").glob("*.png"))) == 3
+
+
+def test_rows_are_drawn_by_seed_and_rare_words_become_unknown() -> None:
+    row = lambda *ids: {"word_vector_ids": list(ids)}  # noqa: E731
+    rows = {"train": [row(5, 6), row(5, 7)], "validation": [row(6, 5), row(8)], "test": [row(7, 5)]}
+    drawn = sample_efficiency.sample(rows, 2, 0, unknown=3, choice=1)
+    assert sorted(r["word_vector_ids"] for r in drawn["train"]) == [[5, 3], [5, 3]]
+    assert [drawn["validation"], drawn["test"]] == [[row(3, 5)], [row(3, 5)]]
+
+
+def test_mixes_of_a_saved_model_are_its_weights_and_scales(tmp_path: Path) -> None:
+    sizes = {"projection_size": 3, "cell_size": 5, "char_filters": [[1, 4]], "num_highway_layers": 1}
+    fields = {"task_encoder": "lstm", "num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5]}
+    model = ElmoForSequenceClassification(ElmoConfig(**sizes, **fields))
+    model.scalar_mixes_of_all()[1].set_weights([0.5, 0.5, 0.0], scale=0.7)
+    model.save_pretrained(tmp_path)
+    first, second = mix_weights.read_mixes(tmp_path)
+    np.testing.assert_allclose(first, [0.2, 0.3, 0.5, 1.0], atol=1e-6)
+    np.testing.assert_allclose(second, [0.5, 0.5, 0.0, 0.7], atol=1e-6)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_mix_weights_run_recipes_once(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        mix_weights.main(str(tiny_folder), ["trec"], seeds=1, epochs=1)
+    rows = [row for row in rows_of(capsys.readouterr().out) if len(row) == 7]
+    assert [row[:2] for row in rows] == [["trec", "input"], ["trec", "output"]] * 2
+    assert rows[:2] == rows[2:]
+    assert Path("mixes/mix_weights.png").exists()
+
+
+def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.jsonl.gz"
+    path.write_bytes(gzip.compress(b'"It doesn\'t work."\n\n{"words": ["Dull", "film"]}\n'))
+    assert list(pretrain_and_classify.own_sentences(path)) == [["It", "does", "n't", "work", "."], ["Dull", "film"]]
+    assert list(pretrain_and_classify.own_sentences(None)) == []
+
+
+def test_an_elmo_without_projections_has_filters_vectors_and_cells_of_one_size() -> None:
+    sizes = {"char_filters": [[1, 2], [2, 3]], "projection_size": 5, "cell_size": 5}
+    config = ElmoConfig(**sizes)
+    assert (config.char_projection, config.cell_projection) == (False, False)
+    assert not [name for name, _ in ElmoModel(config).named_parameters() if "projection" in name]
+
+
+def test_every_example_of_the_paper_is_short_and_says_how_to_run_it() -> None:
+    folder = Path(probe_layers.__file__).parent
+    for name in ("nearest_senses", "probe_layers", "sample_efficiency", "mix_weights", "pretrain_and_classify"):
+        text = (folder / f"{name}.py").read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 200, name
+        assert re.search(rf"^    python examples/{name}.py", text, re.MULTILINE), name
+        assert "Glossary:" in text, name
