@@ -16,7 +16,7 @@ A shard is whole if its size is that of its entry, and on a disk also its checks
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from .arguments import BATCH_WORDS, FORMATS
 from .chosen_words import ChosenWords
 from .inputs import Documents, Line, windows_of
 from .processes import Processes
-from .stores import INDEX, JOB, Folder
+from .stores import INDEX, JOB, Folder, is_url
 from .vector_files import WRITERS, Record
 from .window_vectors import Kept, Wanted, embed_window
 from .working_folder import checksum_of, differing, digest_of, digest_with_job, seal, unseal
@@ -93,7 +93,7 @@ def embed_documents(
     characters = min(SHARD_CHARACTERS, 6 * SHARD_BYTES // wanted.bytes_per_word(model))
     job = wanted.job(model, tokenizer) | {"split_into_words": documents.split_into_words, "format": shard_format}
     shards = _Shards(Folder(folder), job | {"shard_characters": characters})
-    with ExitStack() as stack, named_if_full(Path(folder)):
+    with ExitStack() as stack, nullcontext() if is_url(folder) else named_if_full(Path(folder)):
         processes.on_first(lambda: shards.open(stack))
         shards.look(processes.index)
         model.eval()
