@@ -35,6 +35,7 @@ from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, DTYPES, check_dtype, check_kept
 from .chosen_words import ChosenWords
+from .long_texts import PIECE_WORDS, read_in_pieces
 
 Kept = dict[str, np.ndarray]
 
@@ -82,7 +83,7 @@ class Wanted(NamedTuple):
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
         """What the vectors depend on, but for the text."""
         facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
-        facts |= {"tokenizer": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()}
+        facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
 
     @property
@@ -182,15 +183,44 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], layers
     """The tensors kept of a batch of texts."""
     begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
     rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
+    if len(rows) == 1 and len(rows[0]) > PIECE_WORDS:
+        return _embed_long(model, words, rows[0].to(model.device), layers)
     places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
     mask = places >= 0
     vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
     return LAYERS[layers](model, model.bilm(vectors, mask)[0], mask, mask & words.is_text[places])
 
 
+def _embed_long(model: ElmoModel, words: _Words, places: Tensor, layers: str) -> list[Tensor]:
+    """The same for one long text, given the places `(T,)` of its words; see `long_texts.py`."""
+    kind = "mix" if layers == "pooled" else layers
+    if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm):
+        kind = "all"  # such a mix needs whole vectors
+
+    def keep(of_piece: list[Tensor]) -> list[Tensor]:
+        mask = of_piece[0].new_ones(of_piece[0].shape[:2], dtype=torch.bool)
+        return LAYERS[kind](model, of_piece, mask, mask)
+
+    kept = read_in_pieces(model.bilm, lambda part: words.vectors[places[part]], len(places), keep)
+    mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
+    if kind == layers:
+        return kept
+    return [model.pool(kept[0], is_text)] if kind == "mix" else LAYERS[layers](model, kept, mask, is_text)
+
+
 def _scales(vectors: Tensor) -> Tensor:
     """What a vector of int8, from -127 to 127, is multiplied by; 0 for a vector of zeros."""
     return vectors.float().abs().amax(-1) / 127
+
+
+def _digest_of(tokenizer: ElmoTokenizer) -> str:
+    """Depends on the vocabulary and the splitter; of a function, on its name."""
+    name = ""
+    if tokenizer._split_by is not None:
+        (function,) = tokenizer._split_by.args
+        named = function if hasattr(function, "__qualname__") else type(function)
+        name = f"{getattr(named, '__module__', '')}.{named.__qualname__}"
+    return hashlib.sha256((tokenizer.backend_tokenizer.to_str() + name).encode()).hexdigest()
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:

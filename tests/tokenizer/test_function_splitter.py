@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.embed import embed_file
+from elmo_hf.embedding.window_vectors import Wanted
 
 TEXT = "我们坐在河岸上。 We sat."
 
@@ -31,6 +32,13 @@ def test_a_function_gives_the_words_and_their_offsets() -> None:
     given = tokenizer([words], is_split_into_words=True, return_tensors="pt")
     assert encoded["input_ids"].equal(given["input_ids"])
     assert encoded.char_to_token(3) == 4
+
+
+def test_a_run_does_not_go_on_with_another_function(tiny_folder: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder)
+    splitters: list[Any] = [split, str.split, "whitespace"]
+    jobs = [Wanted().job(model, ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=each)) for each in splitters]
+    assert len({job["tokenizer"] for job in jobs}) == 3
 
 
 def test_a_corpus_is_embedded_by_the_words_of_the_function(tiny_folder: Path, tmp_path: Path) -> None:
