@@ -18,9 +18,10 @@ from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 from safetensors.numpy import load_file
 from tiny_lm import tiny_lm, tiny_tokenizer_of
 
-from elmo_hf import ElmoForPreTraining, ElmoModel
+from elmo_hf import ElmoForPreTraining
 from elmo_hf.embedding import embed
 from elmo_hf.loading import load_complete
+from elmo_hf.model.bilm import BiLM
 
 from .mutators import Files
 from .outcomes import Wrong
@@ -68,16 +69,16 @@ def run_embed(model: Path, output: str) -> None:
 
 
 def die_at_call(number: int) -> None:
-    """Ends this process at a call of the model."""
-    encode, calls = ElmoModel.encode, []
+    """Ends this process at a call of the biLM."""
+    forward, calls = BiLM.forward, []
 
     def dying(*arguments: object, **options: object) -> object:
         calls.append(arguments)
         if len(calls) == number:
             os._exit(9)
-        return encode(*arguments, **options)  # type: ignore[arg-type]
+        return forward(*arguments, **options)  # type: ignore[arg-type]
 
-    ElmoModel.encode = dying  # type: ignore[method-assign,assignment]
+    BiLM.forward = dying  # type: ignore[method-assign,assignment]
 
 
 def in_place(folder: Path, function: partial) -> None:
