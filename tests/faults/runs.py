@@ -147,6 +147,8 @@ def _become(arguments: list[str], folder: Path, arrange: Callable[[], None], out
         os.dup2(output, 2)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
         os.chdir(folder)
+        # Torch replaces its pool of threads after a fork; if two threads ask for it at once, one may find none.
+        torch.set_num_threads(torch.get_num_threads())
         tempfile.tempdir = str(folder)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
