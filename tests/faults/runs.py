@@ -21,7 +21,7 @@ from typing import Any
 # What a command imports while it runs is imported here, once for all forked processes.
 import matplotlib.figure  # noqa: F401
 import tensorboard.summary  # noqa: F401
-import torch.utils.tensorboard  # noqa: F401
+import torch.utils.tensorboard
 
 import elmo_hf.conversion.convert
 import elmo_hf.embedding.word_tables
