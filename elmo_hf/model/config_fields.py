@@ -46,6 +46,7 @@ MOST_SPECIAL_ID = 10**8
 MOST_LABELS = 10**5
 MOST_CRF_LABELS = 1000
 CLIPS = ("cell_clip", "projection_clip")
+MOST_FLOAT = 3.4e38
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLAGS = "bidirectional use_skip_connections scalar_mix_trainable text_pairs use_crf share_embedding_softmax".split()
 RATES = ("representation_dropout", "classifier_dropout", "lm_dropout")
@@ -97,10 +98,10 @@ def require_whole(config: Any, name: str, least: int, most: int) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite number that a tensor can hold."""
+    """Whether a value is a finite number that a tensor can hold, in float32 too."""
     if isinstance(value, int):
         return not isinstance(value, bool) and abs(value) < 2**53
-    return isinstance(value, float) and math.isfinite(value)
+    return isinstance(value, float) and abs(value) <= MOST_FLOAT
 
 
 def is_whole(value: object, least: int, most: float = math.inf) -> bool:

@@ -95,6 +95,7 @@ ILLEGAL: list[tuple[dict[str, Any], str]] = [
     ({"forget_bias": float("inf")}, r"`forget_bias` must be a finite number, found inf"),
     ({"cell_clip": float("inf")}, r"`cell_clip` must be a positive number, or None to switch it off, found inf"),
     ({"cell_clip": True}, r"`cell_clip` must be a positive number, or None to switch it off, found True"),
+    ({"cell_clip": 1e39}, r"`cell_clip` must be a positive number, or None to switch it off, found 1e\+39"),
     ({"forget_bias": True}, r"`forget_bias` must be a finite number, found True"),
     ({"scalar_mix_weights": [0.3, 0.3, 0.41]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
     ({"char_filters": "12"}, r"`char_filters` must be a list of \[width, count\] pairs, found '12'"),
