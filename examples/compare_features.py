@@ -138,17 +138,10 @@ def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskMod
     return (WordsForTokenClassification if task.has_words else WordsForSequenceClassification)(config)
 
 
-def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: int, work: Path) -> dict[str, Any]:
-    """Trains and tests once; a folder in `work` keeps the biLM's layers."""
-    start = time.perf_counter()
-    torch.manual_seed(seed)
-    model, data = make_model(features, model_name, task), task.data
-    if "ELMo" in features:
-        folder = work / ("random" if "random" in features else "pretrained")
-        data = recipe.keep_layers(data, model, task.tokenizer, folder)
-    rows = in_memory(data)
+def train(model: Any, task: Task, rows: Rows, seed: int, epochs: int, work: Path) -> Any:
+    """Trains a model on a task's rows, and keeps the best epoch's weights; returns the Trainer."""
     names = [model.config.id2label[label] for label in range(model.config.num_labels)]
-    trainer = recipe.train(
+    return recipe.train(
         model,
         task.tokenizer,
         rows,
@@ -160,6 +153,18 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
         learning_rate=LEARNING_RATE,
         batch_size=BATCH_SIZES.get(task.name, 64),
     )
+
+
+def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: int, work: Path) -> dict[str, Any]:
+    """Trains and tests once; a folder in `work` keeps the biLM's layers."""
+    start = time.perf_counter()
+    torch.manual_seed(seed)
+    model, data = make_model(features, model_name, task), task.data
+    if "ELMo" in features:
+        folder = work / ("random" if "random" in features else "pretrained")
+        data = recipe.keep_layers(data, model, task.tokenizer, folder)
+    rows = in_memory(data)
+    trainer = train(model, task, rows, seed, epochs, work)
     tested = trainer.predict(rows["test"]).metrics
     return {
         "task": task.name,

@@ -27,7 +27,7 @@ import numpy as np
 import recipe
 import torch
 import typer
-from compare_features import BATCH_SIZES, EPOCHS, LEARNING_RATE, Rows, Task
+from compare_features import EPOCHS, Rows, Task, train
 from seeds import Results, mean_and_deviation, plot_band
 from tqdm import tqdm
 
@@ -99,19 +99,7 @@ def run(setting: Setting, source: str | Path, task: Task, rows: Rows, seed: int,
     """Trains on sampled rows; returns the score of the test set."""
     torch.manual_seed(seed)
     model = make_model(setting, source, task)
-    names = [model.config.id2label[label] for label in range(model.config.num_labels)]
-    trainer = recipe.train(
-        model,
-        task.tokenizer,
-        rows,
-        work / "run",
-        compute_metrics=recipe.word_metrics(names) if task.has_words else recipe.text_metrics,
-        best=task.score,
-        epochs=epochs,
-        seed=seed,
-        learning_rate=LEARNING_RATE,
-        batch_size=BATCH_SIZES.get(task.name, 64),
-    )
+    trainer = train(model, task, rows, seed, epochs, work)
     return trainer.predict(rows["test"]).metrics[f"test_{task.score}"]
 
 

@@ -73,7 +73,7 @@ elmo.scalar_mix_0.scalar_parameters = torch.nn.ParameterList(numbers)
 elmo._dropout.p = 0.0
 clone = copy.deepcopy(elmo)
 torch.save(elmo, path)
-opened = torch.load(path, weights_only=False)
+opened = torch.load(path, weights_only=False)  # a whole model, written by the line above
 layers = [each(batch_to_ids(sentences))["elmo_representations"][0] for each in (elmo, clone, opened)]
 """
 

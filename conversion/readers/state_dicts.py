@@ -198,6 +198,8 @@ def _arrays(tensors: dict[str, Call], read: Read, path: Path) -> dict[str, np.nd
 
 def _array(tensor: Call, numbers: np.ndarray, where: str) -> np.ndarray:
     _, start, shape, strides, *others = tensor.arguments
+    if others and not isinstance(others[0], bool):
+        raise ValueError(f"{where} must say by true or false whether it learns, found {quoted(others[0])}")
     if len(others) > 2 and others[2]:  # signs to be turned when the numbers are read
         raise ValueError(f"{where} is a view with the metadata {quoted(others[2])}")
     lengths_are_equal = isinstance(shape, tuple) and isinstance(strides, tuple) and len(shape) == len(strides)

@@ -95,6 +95,7 @@ def tensor(
     start: int = 0,
     shape: tuple[int, ...] = (2, 2),
     strides: tuple[int, ...] = (2, 1),
+    learns: bytes = b"\x89",
 ) -> Callable[[], bytes]:
     """A state dict of one tensor of four numbers, described in any way."""
 
@@ -103,7 +104,7 @@ def tensor(
         storage = b"(U\x07storagec%b\n%b\nU\x01%bU\x03cpuK%ctQ" % (module.encode(), name.encode(), key.encode(), count)
         lengths = [b"(%bt" % b"".join(b"J" + struct.pack("<i", size) for size in sizes) for sizes in (shape, strides)]
         place = b"K%c%b%b" % (start, *lengths)
-        return pickled(b"}U\x01wctorch._utils\n_rebuild_tensor_v2\n(%b%b\x89}tRs." % (storage, place))
+        return pickled(b"}U\x01wctorch._utils\n_rebuild_tensor_v2\n(%b%b%b}tRs." % (storage, place, learns))
 
     return make
 
@@ -120,6 +121,7 @@ NO_STATES = {
         lambda: state_bytes({"w": torch.ones(2, dtype=torch.complex64).conj().imag}),
         "`w` is a view with the metadata {'neg': True}",
     ),
+    "learns five": (tensor(learns=b"K\x05"), "`w` must say by true or false whether it learns, found 5"),
     "sparse": (
         lambda: state_bytes({"w": torch.eye(3).to_sparse()}),
         "task.th holds torch._utils._rebuild_sparse_tensor, which is not a tensor. A pickle can run code, so it is not",
