@@ -92,7 +92,7 @@ class LoopLSTMP(nn.Module):
         with torch.no_grad():
             self.input_linear.weight.copy_(lstm.input_linear.weight)
             self.state_linear.weight.copy_(lstm.recurrent_linear.weight)
-            self.state_linear.bias.copy_(lstm.weights(torch.float32).bias)
+            self.state_linear.bias.copy_(lstm.weights().bias)
             self.projection.weight.copy_(lstm.projection.weight)
 
     def forward(

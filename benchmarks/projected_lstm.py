@@ -50,7 +50,7 @@ def _projected_lstm(lstm: LSTMP) -> nn.LSTM:
     projected = nn.LSTM(size, width, proj_size=size, batch_first=True)
     with torch.no_grad():
         projected.weight_ih_l0.copy_(lstm.input_linear.weight)
-        projected.bias_ih_l0.copy_(lstm.weights(torch.float32).bias)
+        projected.bias_ih_l0.copy_(lstm.weights().bias)
         projected.weight_hh_l0.copy_(lstm.recurrent_linear.weight)
         projected.bias_hh_l0.zero_()
         projected.weight_hr_l0.copy_(lstm.projection.weight)

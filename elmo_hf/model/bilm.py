@@ -98,10 +98,10 @@ class BiLMLayer(GradientCheckpointingLayer):
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
-        weights = [lstm.weights(dtype) for lstm in self.lstms]
+        weights = [lstm.weights() for lstm in self.lstms]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
         scan = scan_layer_in_graph if calls_operators() else scan_layer
-        return scan(inputs, layout, hidden, cell, weights, limits)
+        return scan(inputs, layout, hidden.to(dtype), cell, weights, limits)
 
     def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Each direction by itself, by `LSTMP.forward`."""

@@ -123,17 +123,13 @@ class LSTMP(nn.Module):
             hidden = clip(self.projection(hidden), self.projection_clip)
         return hidden, cell
 
-    def weights(self, dtype: torch.dtype) -> Weights:
+    def weights(self) -> Weights:
         """The parameters for the fast scans, whose bias includes the forget bias."""
         linear = self.input_linear
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
-        return Weights(
-            linear.weight.to(dtype),
-            (forget_bias + linear.bias).to(dtype),
-            self.recurrent_linear.weight.to(dtype),
-            None if self.projection is None else self.projection.weight.to(dtype),
-        )
+        projection = None if self.projection is None else self.projection.weight
+        return Weights(linear.weight, forget_bias + linear.bias, self.recurrent_linear.weight, projection)
 
 
 def clip(tensor: Tensor, limit: float | None) -> Tensor:

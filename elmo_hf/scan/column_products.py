@@ -49,15 +49,6 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
         torch.bmm(first, second, out=out)
 
 
-def multiply_back(weight: Tensor, vectors: Tensor) -> Tensor:
-    """The transpose of `weight` `(D, m, n)` times `vectors` `(D, m, b)`: `(D, n, b)`."""
-    blocks = num_blocks(weight, vectors.shape[2])
-    if blocks == 1:
-        return torch.bmm(vectors.transpose(1, 2), weight).transpose(1, 2)
-    of_blocks = torch.bmm(vectors[0].unflatten(0, (blocks, -1)).transpose(1, 2), weight[0].unflatten(0, (blocks, -1)))
-    return of_blocks.sum(dim=0).t().unsqueeze(0)
-
-
 def num_blocks(weight: Tensor, columns: int) -> int:
     """The count of blocks: a block has at most the bytes of a cache and at least as many rows as there are columns.
 

@@ -55,15 +55,16 @@ class BatchLayout:
 def scan_layer(
     inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    """Scans one layer; `weights` has one item for each direction, in the dtype of the matrix products.
+    """Scans one layer; `weights` has one item for each direction; the dtype of `hidden` is that of the products.
 
     Maps inputs `(B, T, DP)`, not empty, and the state before the first word, hidden `(B, DP)` and cell `(B, DH)`, to
     outputs in text order, zero where the mask is False, and the state after the last word, shaped the same.
     """
     layout = layout.on(inputs.device)
     with torch.autocast(inputs.device.type, enabled=False):
-        if may_take("triton") and is_available(inputs.device, weights[0].inputs.dtype):
-            return _scan_with_padding(inputs, layout, hidden, cell, weights, limits)
+        if may_take("triton") and is_available(inputs.device, hidden.dtype):
+            in_dtype = [parts.to(hidden.dtype) for parts in weights]
+            return _scan_with_padding(inputs, layout, hidden, cell, in_dtype, limits)
         return scan_packed(inputs, layout.order, hidden, cell, weights, limits)
 
 

@@ -57,8 +57,9 @@ def _run(
 ) -> tuple[Tensor, ...]:
     directions, limits = by_direction(weights), Limits(cell_limit, projection_limit)
     layout = BatchLayout(mask, resets or None, len(directions))
-    trace = _new_trace(mask, cell, weights, has_trace)
+    trace = _new_trace(mask, hidden, cell, weights, has_trace)
     if has_trace:
+        directions = [parts.to(hidden.dtype) for parts in directions]
         results = scan_words_only(inputs, layout.order, hidden, cell, directions, limits, trace)
     else:
         results = scan_layer(inputs, layout, hidden, cell, directions, limits)
@@ -69,7 +70,7 @@ def _fake(
     inputs: Tensor, mask: Tensor, resets: Tensors, hidden: Tensor, cell: Tensor, weights: Tensors, *options: Any
 ) -> tuple[Tensor, ...]:
     results = [inputs.new_empty(tensor.shape) for tensor in (inputs, hidden, cell)]
-    return *results, *_new_trace(mask, cell, weights, has_trace=options[-1])
+    return *results, *_new_trace(mask, hidden, cell, weights, has_trace=options[-1])
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -103,10 +104,10 @@ def _run_back(
     projection_limit: float | None,
     needs_inputs: bool,
 ) -> Tensors:
-    directions = by_direction(weights)
+    directions = [parts.to(hidden.dtype) for parts in by_direction(weights)]
     order = BatchLayout(mask, resets or None, len(directions)).order
-    limits, d_results = Limits(cell_limit, projection_limit), (d_outputs, d_hidden, d_cell)
-    d_inputs, *found = gradients(d_results, order, LayerTrace(*trace), hidden, directions, limits, needs_inputs)
+    d_results, options = (d_outputs, d_hidden, d_cell), (Limits(cell_limit, projection_limit), needs_inputs)
+    d_inputs, *found = gradients(d_results, order, LayerTrace(*trace), hidden, directions, *options, weights[0].dtype)
     d_inputs = d_outputs.new_empty(0) if d_inputs is None else d_inputs
     return [d_inputs, *(gradient for gradient in found if gradient is not None)]
 
@@ -117,10 +118,10 @@ def _fake_back(d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor, *others: Any
     return [d_inputs, *(tensor.new_empty(tensor.shape) for tensor in (d_hidden, d_cell, *weights))]
 
 
-def _new_trace(mask: Tensor, cell: Tensor, weights: Tensors, has_trace: bool) -> LayerTrace:
-    return new_trace(cell, by_direction(weights), mask.numel() if has_trace else 0)
+def _new_trace(mask: Tensor, hidden: Tensor, cell: Tensor, weights: Tensors, has_trace: bool) -> LayerTrace:
+    return new_trace(hidden, cell, by_direction(weights), mask.numel() if has_trace else 0)
 
 
-# The version, 2, is part of the names: see `registered.py`.
-_scan = register("layer_2", SCHEMA, _run, _fake, _keep, _backward)
-_scan_back = register("layer_backward_2", BACKWARD_SCHEMA, _run_back, _fake_back)
+# The version, 3, is part of the names: see `registered.py`.
+_scan = register("layer_3", SCHEMA, _run, _fake, _keep, _backward)
+_scan_back = register("layer_backward_3", BACKWARD_SCHEMA, _run_back, _fake_back)

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .packed_gradient import run_packed_back
+from .packed_gradient import product, run_packed_back
 from .packed_steps import Trace, run_packed, wide
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .reading_order import ReadingOrder
@@ -55,14 +55,13 @@ class LayerTrace(NamedTuple):
         return Trace(*(memory.flatten() for memory in memories))
 
 
-def new_trace(cell: Tensor, weights: list[Weights], num_words: int) -> LayerTrace:
-    """Memory for `num_words` words of a layer whose state has `cell`."""
-    like, directions = weights[0].recurrent, len(weights)
-    (gates, size), dtype = like.shape, wide(cell.dtype)
+def new_trace(hidden: Tensor, cell: Tensor, weights: list[Weights], num_words: int) -> LayerTrace:
+    """Memory for `num_words` words of a layer whose state has `hidden` and `cell`."""
+    (gates, size), directions, dtype = weights[0].recurrent.shape, len(weights), wide(cell.dtype)
     return LayerTrace(
-        like.new_empty(directions, gates * num_words, dtype=dtype),
-        like.new_empty(2, directions, gates // 4 * num_words, dtype=dtype),
-        like.new_empty(3, directions, num_words, size),
+        cell.new_empty(directions, gates * num_words, dtype=dtype),
+        cell.new_empty(2, directions, gates // 4 * num_words, dtype=dtype),
+        hidden.new_empty(3, directions, num_words, size),
     )
 
 
@@ -73,7 +72,7 @@ def scan_packed(
     tensors = [tensor for parts in weights for tensor in parts]
     if needs_gradient(inputs, hidden, cell, *tensors):
         return _PackedScan.apply(order, limits, inputs, hidden, cell, *tensors)
-    return scan_words_only(inputs, order, hidden, cell, weights, limits, None)
+    return scan_words_only(inputs, order, hidden, cell, [parts.to(hidden.dtype) for parts in weights], limits, None)
 
 
 class _PackedScan(torch.autograd.Function):
@@ -82,10 +81,10 @@ class _PackedScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, order: ReadingOrder, limits: Limits, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
-        weights = by_direction(parameters)
-        trace = new_trace(cell, weights, order.places.shape[1])
-        ctx.save_for_backward(*trace, hidden, *parameters)
-        ctx.order, ctx.limits = order, limits
+        weights = [parts.to(hidden.dtype) for parts in by_direction(parameters)]
+        trace = new_trace(hidden, cell, weights, order.places.shape[1])
+        ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
+        ctx.order, ctx.limits, ctx.dtype = order, limits, parameters[0].dtype
         return scan_words_only(inputs, order, hidden, cell, weights, limits, trace)
 
     @staticmethod
@@ -93,8 +92,8 @@ class _PackedScan(torch.autograd.Function):
     def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
         gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
         trace, weights = LayerTrace(gates, cells, vectors), by_direction(parameters)
-        needs_inputs = ctx.needs_input_grad[2]
-        return None, None, *gradients(d_results, ctx.order, trace, hidden, weights, ctx.limits, needs_inputs)
+        options = ctx.limits, ctx.needs_input_grad[2], ctx.dtype
+        return None, None, *gradients(d_results, ctx.order, trace, hidden, weights, *options)
 
 
 def scan_words_only(
@@ -113,7 +112,7 @@ def scan_words_only(
     else:
         words, outputs, _ = trace.vectors[:, :, :num_words]
     _pack(inputs, order, words)
-    hidden, cell = _pack_state(hidden, order).to(dtype), _pack_state(cell, order)
+    hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
     for part, part_order in _parts(weights, order):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
         last.append(run_packed(*tensors, stack(weights[part]), limits, trace and trace.part(part)))
@@ -132,8 +131,12 @@ def gradients(
     weights: list[Weights],
     limits: Limits,
     needs_inputs: bool,
+    dtype: torch.dtype,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of inputs (None unless `needs_inputs`), hidden, cell, and of each direction's four weights."""
+    """The gradients of inputs (None unless `needs_inputs`), hidden, cell, and, in `dtype`, of each direction's weights.
+
+    `weights` are those of the scan, in the dtype of its products.
+    """
     d_outputs, d_hidden, d_cell = d_results
     words, outputs, _ = trace.vectors[:, :, : order.places.shape[1]]
     d_words = _pack(d_outputs, order, torch.empty_like(words))
@@ -142,7 +145,7 @@ def gradients(
     if order.keeps_at_end is not None:
         d_states = [d_state * order.keeps_at_end.unsqueeze(1) for d_state in d_states]
     d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
-    previous = _previous(outputs, _pack_state(hidden, order).to(words.dtype), order)
+    previous = _previous(outputs, _pack_state(hidden, order), order)
     d_inputs: list[Tensor] = []
     d_weights: list[Tensor | None] = []
     for part, part_order in _parts(weights, order):
@@ -151,8 +154,9 @@ def gradients(
         of_steps = run_packed_back(trace.part(part), part_order, *incoming, joint.recurrent, joint.projection, limits)
         sources = (words[part], previous[part], weights[part])
         for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
-            d_weights += [torch.mm(d_gates, read), d_gates.sum(dim=1), torch.mm(d_gates, before)]
-            d_weights.append(None if parts.projection is None else torch.mm(d_projected, memories.t()))
+            d_weights += [product(d_gates, read, dtype), d_gates.sum(dim=1, dtype=dtype)]
+            d_weights += [product(d_gates, before, dtype)]
+            d_weights += [None if parts.projection is None else product(d_projected, memories.t(), dtype)]
             if needs_inputs:
                 d_inputs.append(torch.mm(d_gates.t(), parts.inputs))
     return (

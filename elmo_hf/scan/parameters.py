@@ -16,6 +16,10 @@ class Weights(NamedTuple):
     recurrent: Tensor  # (4H, P), W_h
     projection: Tensor | None  # (P, H), W_p, or None if P = H and nothing is projected
 
+    def to(self, dtype: torch.dtype) -> "Weights":
+        """The same in another dtype."""
+        return Weights(*(None if tensor is None else tensor.to(dtype) for tensor in self))
+
 
 class Limits(NamedTuple):
     """Clipping limits; None means unlimited."""

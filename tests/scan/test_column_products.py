@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from elmo_hf.scan import column_products
-from elmo_hf.scan.column_products import columns_in, multiply, multiply_back, num_blocks
+from elmo_hf.scan.column_products import columns_in, multiply, num_blocks
 
 M, N = 12, 5
 # Bytes of a block of 3 rows in float64, and the number of columns below which they lie as rows.
@@ -47,16 +47,6 @@ def test_what_is_written_over_is_not_read(directions: int, columns: int, monkeyp
     out = columns_in(torch.full((directions * M * columns,), torch.nan, dtype=torch.float64), directions, M, columns)
     multiply(weight, vectors, out)
     torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
-
-
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("directions", [1, 2])
-@pytest.mark.parametrize("columns", [1, 2, 7])
-def test_products_back_are_those_of_the_transpose(directions: int, columns: int) -> None:
-    weight, _ = drawn(directions, columns)
-    vectors = torch.randn(directions, M, columns, dtype=torch.float64)
-    expected = weight.transpose(1, 2) @ vectors
-    torch.testing.assert_close(multiply_back(weight, vectors), expected, rtol=0, atol=1e-13)
 
 
 def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:

@@ -24,7 +24,7 @@ MASK = torch.tensor([[0, 1, 1, 0, 1, 1], [1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0],
 def operator_arguments(mask: Tensor, has_resets: bool, **fields: Any) -> tuple[Any, ...]:
     layer = layer_of(**fields)
     inputs, hidden, cell = arguments_of(layer)
-    weights = [each for lstm in layer.lstms for each in lstm.weights(torch.float64) if each is not None]
+    weights = [each for lstm in layer.lstms for each in lstm.weights() if each is not None]
     weights = [weight.detach().requires_grad_() for weight in weights]
     resets = [torch.rand(mask.shape) < 0.4 for _ in layer.lstms] if has_resets else []
     limits = (layer.forward_lstm.cell_clip, layer.forward_lstm.projection_clip if len(weights) % 4 == 0 else None)
@@ -44,13 +44,13 @@ def test_its_gradient_is_that_of_its_values(fields: dict[str, Any], has_resets: 
     inputs, mask, resets, hidden, cell, weights, *options = operator_arguments(MASK, has_resets, **fields)
 
     def results(inputs: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor) -> Tensors:
-        return torch.ops.elmo_hf.layer_2(inputs, mask, resets, hidden, cell, list(weights), *options)[:3]
+        return torch.ops.elmo_hf.layer_3(inputs, mask, resets, hidden, cell, list(weights), *options)[:3]
 
     assert torch.autograd.gradcheck(results, (inputs, hidden, cell, *weights), fast_mode=True)
 
 
 def test_torch_finds_no_fault_with_it() -> None:
-    operator = torch.ops.elmo_hf.layer_2.default
+    operator = torch.ops.elmo_hf.layer_3.default
     torch.library.opcheck(operator, operator_arguments(torch.ones_like(MASK), has_resets=True))
     # With padding, part of the memory for the gradient is arbitrary, which the fourth check would compare.
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -92,17 +92,17 @@ def test_a_compiled_bilm_gives_the_same_bits(kind: str, monkeypatch: pytest.Monk
 
 def test_without_gradient_nothing_is_kept_for_it() -> None:
     *arguments, _ = operator_arguments(MASK, has_resets=False)
-    results = torch.ops.elmo_hf.layer_2(*arguments, False)
+    results = torch.ops.elmo_hf.layer_3(*arguments, False)
     assert [tensor.numel() for tensor in results[3:]] == [0, 0, 0]
-    assert_outputs_close(results[:3], torch.ops.elmo_hf.layer_2(*arguments, True)[:3], 0)
+    assert_outputs_close(results[:3], torch.ops.elmo_hf.layer_3(*arguments, True)[:3], 0)
 
 
 # Folders carry copies of this code, which share operators: what changes any of these needs a new version in the name.
 SCHEMAS = [
-    "layer_2(Tensor inputs, Tensor mask, Tensor[] resets, Tensor hidden, Tensor cell, Tensor[] weights, "
+    "layer_3(Tensor inputs, Tensor mask, Tensor[] resets, Tensor hidden, Tensor cell, Tensor[] weights, "
     "float? cell_limit, float? projection_limit, bool has_trace) -> "
     "(Tensor outputs, Tensor hidden, Tensor cell, Tensor gates, Tensor cells, Tensor vectors)",
-    "layer_backward_2(Tensor d_outputs, Tensor d_hidden, Tensor d_cell, Tensor mask, Tensor[] resets, Tensor hidden, "
+    "layer_backward_3(Tensor d_outputs, Tensor d_hidden, Tensor d_cell, Tensor mask, Tensor[] resets, Tensor hidden, "
     "Tensor[] weights, Tensor[] trace, float? cell_limit, float? projection_limit, bool needs_inputs) -> Tensor[]",
     "crf_alphas_1(Tensor emissions, Tensor mask, Tensor transitions, Tensor start) -> Tensor",
     "crf_betas_1(Tensor emissions, Tensor mask, Tensor transitions, Tensor end) -> Tensor",

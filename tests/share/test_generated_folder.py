@@ -114,12 +114,12 @@ import torch
 from transformers import AutoModel
 
 theirs = AutoModel.from_pretrained("model", trust_remote_code=True)
-operator = torch.ops.elmo_hf.layer_2.default
+operator = torch.ops.elmo_hf.layer_3.default
 
 from elmo_hf import ElmoModel  # from now on AutoModel would take it
 
 ours = ElmoModel.from_pretrained("model")
-assert operator is torch.ops.elmo_hf.layer_2.default
+assert operator is torch.ops.elmo_hf.layer_3.default
 assert type(theirs.bilm).__module__.startswith("transformers_modules")
 vectors, mask, results = torch.randn(3, 6, 7), torch.rand(3, 6) < 0.6, []
 for bilm in (theirs.bilm, ours.bilm):
