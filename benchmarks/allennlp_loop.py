@@ -219,12 +219,9 @@ class LoopLanguageModels(nn.Module):
         mask = torch.ones_like(forward_targets, dtype=torch.bool)
         dropout = self.dropout if self.training else 0.0
         top = nn.functional.dropout(self.bilm(forward, backward, mask, dropout)[-1], dropout, training=dropout > 0)
-        directions = zip(top.chunk(2, dim=-1), (forward_targets, backward_targets), candidates, strict=True)
-        losses = [
-            self.softmax.sampled(hidden.flatten(0, 1), targets.flatten(), candidates=drawn) / targets.numel()
-            for hidden, targets, drawn in directions
-        ]
-        return sum(losses) / 2
+        hidden = [vectors.flatten(0, 1) for vectors in top.chunk(2, dim=-1)]
+        targets = [forward_targets.flatten(), backward_targets.flatten()]
+        return sum(self.softmax.sampled(hidden, targets, candidates=candidates)) / forward_targets.numel() / 2
 
 
 def _copy(parameter: Tensor) -> nn.Parameter:

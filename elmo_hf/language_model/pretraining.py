@@ -240,24 +240,28 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         softmax, weight = self.softmax, self._shared_weight
         is_sampled = self.training and self.config.softmax == "sampled"
         output: dict[str, Tensor] = {}
-        losses: dict[str, Tensor] = {}
-        for index, (name, vectors) in enumerate(hidden.items()):
-            classes = targets[index]
+        chosen: dict[str, tuple[Tensor, Tensor]] = {}
+        totals: list[Tensor] = []
+        for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
             if classes is None:
                 continue
             is_predicted = classes != IGNORED
-            chosen = vectors[is_predicted], classes[is_predicted].long(), weight
+            chosen[name] = vectors[is_predicted], classes[is_predicted].long()
             if output_log_probs:
-                log_probs = softmax.log_probs(*chosen)
+                log_probs = softmax.log_probs(*chosen[name], weight)
+                totals.append(-log_probs.sum())
                 log_probs = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
                 output[f"{name}_log_probs"] = log_probs.roll(distance if name == "forward" else -distance, dims=1)
+            elif not is_sampled:
+                totals.append(softmax(*chosen[name], weight))
+        if len(chosen) == len(hidden):
             if is_sampled and isinstance(softmax, WordSoftmax):
-                total = softmax.sampled(*chosen, None if candidates is None else candidates[index])
-            else:
-                total = -log_probs.sum() if output_log_probs else softmax(*chosen)
-            losses[f"{'sampled_' if is_sampled else ''}{name}_loss"] = total / max(len(chosen[1]), 1)
-        if len(losses) == len(hidden):
-            output |= losses | {"loss": torch.stack([*losses.values()]).mean()}
+                states, classes_of_all = zip(*chosen.values(), strict=True)
+                totals = softmax.sampled(states, classes_of_all, weight, candidates)
+            losses = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]
+            prefix = "sampled_" if is_sampled else ""
+            output |= {f"{prefix}{name}_loss": loss for name, loss in zip(chosen, losses, strict=True)}
+            output["loss"] = torch.stack(losses).mean()
         return output
 
 

@@ -22,6 +22,7 @@ and computes its gradient on the way, so that N x V numbers are never in memory 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -104,23 +105,36 @@ class WordSoftmax(nn.Module):
         return _FullCrossEntropy.apply(hidden, weight, self.bias, targets)
 
     def sampled(
-        self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None, candidates: Candidates | None = None
-    ) -> Tensor:
-        """Sum of the sampled losses, for training only; lower than the cross-entropies, so never report it as one."""
-        weight = self.weight if shared_weight is None else shared_weight
+        self,
+        hidden: Sequence[Tensor],
+        targets: Sequence[Tensor],
+        shared_weight: Tensor | None = None,
+        candidates: Sequence[Candidates] | None = None,
+    ) -> list[Tensor]:
+        """Sums of the sampled losses, for training only; lower than the cross-entropies, so never report them as such.
+
+        `hidden` `(N, P)`, `targets` `(N,)`, `candidates` and losses have one item for each direction.
+        """
+        weight, num_words = self.weight if shared_weight is None else shared_weight, len(self.bias)
         if candidates is None:
-            candidates = draw_candidates(len(self.bias), self.num_samples, hidden.device)
-        # One look-up for targets and candidates, so that the matrix gets one gradient.
-        classes = torch.cat([targets, candidates.words])
-        vectors = nn.functional.embedding(classes, weight)
-        offsets = self.bias[classes] - candidates.log_expected_counts(classes, len(self.bias))
-        size = len(targets)
-        target_logits = (hidden * vectors[:size]).sum(dim=-1).float() + offsets[:size]
-        sampled_logits = nn.functional.linear(hidden, vectors[size:]).float() + offsets[size:]
-        is_target = targets.unsqueeze(1) == candidates.words
-        sampled_logits = sampled_logits.masked_fill(is_target, torch.finfo(torch.float32).min)
-        logits = torch.cat([target_logits.unsqueeze(1), sampled_logits], dim=1)  # (N, 1 + S)
-        return (logits.logsumexp(dim=1) - target_logits).sum()
+            candidates = [draw_candidates(num_words, self.num_samples, weight.device) for _ in hidden]
+        # One look-up for all directions, targets and candidates, so that the matrix gets one gradient.
+        classes = [part for each, drawn in zip(targets, candidates, strict=True) for part in (each, drawn.words)]
+        sizes = [len(part) for part in classes]
+        vectors = nn.functional.embedding(torch.cat(classes), weight).split(sizes)
+        biases, losses = self.bias[torch.cat(classes)].split(sizes), []
+        for index, (states, target, drawn) in enumerate(zip(hidden, targets, candidates, strict=True)):
+            both = slice(2 * index, 2 * index + 2)
+            own, others = (
+                bias - drawn.log_expected_counts(part, num_words)
+                for bias, part in zip(biases[both], classes[both], strict=True)
+            )
+            target_logits = (states * vectors[both][0]).sum(dim=-1).float() + own
+            logits = nn.functional.linear(states, vectors[both][1]).float() + others  # (N, S)
+            logits.masked_fill_(target.unsqueeze(1) == drawn.words, torch.finfo(torch.float32).min)
+            # log(exp(u_target) + sum_S exp(u)) - u_target
+            losses.append(nn.functional.softplus(logits.logsumexp(dim=1) - target_logits).sum())
+        return losses
 
     def logits(self, hidden: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Maps `(..., P)` to logits `(..., V)`."""

@@ -305,7 +305,7 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
         ("sampled_backward_loss", hidden[:, 1:, P:], labels[:, :-1], drawn[1]),
     ):
         vectors, targets = before[is_word[:, 1:]], after[is_word[:, 1:]]
-        expected = model.softmax.sampled(vectors, targets, candidates=candidates) / len(targets)
+        expected = model.softmax.sampled([vectors], [targets], candidates=[candidates])[0] / len(targets)
         assert_close(sampled[name], expected)
     assert_close(sampled.loss, (sampled.sampled_forward_loss + sampled.sampled_backward_loss) / 2)
     # Log-probabilities come from the exact softmax.

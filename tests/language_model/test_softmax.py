@@ -122,7 +122,7 @@ def test_full_losses_that_need_no_gradient_make_none(monkeypatch: pytest.MonkeyP
 def test_without_predictions_losses_are_zero_and_so_are_gradients() -> None:
     module, hidden, targets = word_softmax(), hidden_vectors(), TARGETS[:0]
     assert module.log_probs(hidden[:0], targets).shape == (0,)
-    for loss in (module(hidden[:0], targets), module.sampled(hidden[:0], targets, candidates=DRAWN)):
+    for loss in (module(hidden[:0], targets), sampled(module, hidden[:0], targets, DRAWN)):
         assert loss.item() == 0
         assert all(gradient.abs().max() == 0 for gradient in gradients_of(loss, hidden, module))
 
@@ -132,6 +132,12 @@ def test_full_softmax_refuses_to_be_differentiated_twice() -> None:
     (gradient,) = torch.autograd.grad(module(hidden, TARGETS).square(), hidden, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice a function that was marked with @once_differentiable"):
         gradient.sum().backward()
+
+
+def sampled(module: WordSoftmax, hidden: Tensor, targets: Tensor, candidates: Candidates | None = None) -> Tensor:
+    """The sampled loss of one direction."""
+    (loss,) = module.sampled([hidden], [targets], candidates=candidates and [candidates])
+    return loss
 
 
 def sampled_reference(module: WordSoftmax, hidden: Tensor, targets: Tensor, candidates: Candidates) -> Tensor:
@@ -154,25 +160,34 @@ def sampled_reference(module: WordSoftmax, hidden: Tensor, targets: Tensor, cand
 def test_sampled_losses_and_gradients_are_tensorflows_formula() -> None:
     module, hidden = word_softmax(), hidden_vectors()
     assert len(set(TARGETS.tolist()) & set(DRAWN.words.tolist())) == 3
-    loss = module.sampled(hidden, TARGETS, candidates=DRAWN)
+    loss = sampled(module, hidden, TARGETS, DRAWN)
     expected = sampled_reference(module, hidden, TARGETS, DRAWN)
     assert loss.dtype == torch.float32
     assert_close(loss, expected, 1e-5)
     assert_close(gradients_of(loss, hidden, module), gradients_of(expected, hidden, module), 1e-5)
 
 
+def test_directions_have_their_own_sampled_losses() -> None:
+    module, hidden, only = word_softmax(), hidden_vectors(), Candidates(torch.tensor([3, 1]), torch.tensor(4.0))
+    found = module.sampled([hidden, hidden[1:]], [TARGETS, TARGETS[:-1]], candidates=[DRAWN, only])
+    expected = [sampled(module, hidden, TARGETS, DRAWN), sampled(module, hidden[1:], TARGETS[:-1], only)]
+    assert_close(torch.stack(found), torch.stack(expected), 1e-6)
+    gradients = [gradients_of(sum(losses), hidden, module) for losses in (found, expected)]
+    assert_close(*gradients, 1e-6)
+
+
 def test_a_drawn_word_that_is_the_target_is_left_out_of_that_row_only() -> None:
     module, hidden = word_softmax(), hidden_vectors()
     only = Candidates(torch.tensor([3]), torch.tensor(4.0))
-    losses = [module.sampled(hidden[row : row + 1], TARGETS[row : row + 1], candidates=only) for row in range(N)]
+    losses = [sampled(module, hidden[row : row + 1], TARGETS[row : row + 1], only) for row in range(N)]
     assert [loss.item() == 0 for loss in losses] == (TARGETS == 3).tolist()
 
 
 def test_sampled_losses_under_autocast_are_those_of_its_precision() -> None:
     module, hidden = word_softmax(), hidden_vectors()
-    expected = module.sampled(hidden, TARGETS, candidates=DRAWN)
+    expected = sampled(module, hidden, TARGETS, DRAWN)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = module.sampled(hidden, TARGETS, candidates=DRAWN)
+        loss = sampled(module, hidden, TARGETS, DRAWN)
     assert loss.dtype == torch.float32
     assert_close(loss, expected, 0.2)
     assert_close(gradients_of(loss, hidden, module), gradients_of(expected, hidden, module), 5e-2)
@@ -181,9 +196,9 @@ def test_sampled_losses_under_autocast_are_those_of_its_precision() -> None:
 def test_all_words_drawn_time_and_again_give_the_full_loss() -> None:
     module, hidden = word_softmax(), hidden_vectors()
     every_word = Candidates(torch.randperm(V), torch.tensor(1e5))
-    sampled, full = module.sampled(hidden, TARGETS, candidates=every_word), module(hidden, TARGETS)
-    assert_close(sampled, full, 1e-4)
-    assert_close(gradients_of(sampled, hidden, module), gradients_of(full, hidden, module), 1e-5)
+    loss, full = sampled(module, hidden, TARGETS, every_word), module(hidden, TARGETS)
+    assert_close(loss, full, 1e-4)
+    assert_close(gradients_of(loss, hidden, module), gradients_of(full, hidden, module), 1e-5)
 
 
 def test_words_are_drawn_anew_for_each_call_from_the_generator() -> None:
@@ -191,7 +206,7 @@ def test_words_are_drawn_anew_for_each_call_from_the_generator() -> None:
 
     def losses() -> list[float]:
         torch.manual_seed(3)
-        return [module.sampled(hidden, TARGETS).item() for _ in range(3)]
+        return [sampled(module, hidden, TARGETS).item() for _ in range(3)]
 
     first = losses()
     assert len(set(first)) == 3
