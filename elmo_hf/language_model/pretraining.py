@@ -256,12 +256,10 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 totals.append(softmax(*chosen[name], weight))
         if len(chosen) == len(hidden):
             if is_sampled and isinstance(softmax, WordSoftmax):
-                states, classes_of_all = zip(*chosen.values(), strict=True)
-                totals = softmax.sampled(states, classes_of_all, weight, candidates)
+                totals = softmax.sampled(*zip(*chosen.values(), strict=True), weight, candidates)
             losses = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]
-            prefix = "sampled_" if is_sampled else ""
-            output |= {f"{prefix}{name}_loss": loss for name, loss in zip(chosen, losses, strict=True)}
-            output["loss"] = torch.stack(losses).mean()
+            names = [f"{'sampled_' if is_sampled else ''}{name}_loss" for name in chosen]
+            output |= dict(zip(names, losses, strict=True)) | {"loss": torch.stack(losses).mean()}
         return output
 
 

@@ -10,6 +10,7 @@ corrected by the logarithm of its word's expected count among the draws (TensorF
     P(k) = log((k + 2) / (k + 1)) / log(V + 1)           log-uniform: classes are sorted by falling frequency
     E(k) = 1 - (1 - P(k))^n                              n draws were made until S of them were distinct
     loss = logsumexp_{j in {target} u S}(u_j - log E(j)) - (u_target - log E(target))
+         = log(1 + exp(logsumexp_{j in S}(u_j - log E(j)) - (u_target - log E(target))))
 
 A drawn word that is a prediction's own target is left out of that prediction's sum. The adaptive softmax groups words
 into clusters by frequency instead (Grave et al. 2017, torch's `AdaptiveLogSoftmaxWithLoss`).
@@ -46,6 +47,9 @@ class Candidates(NamedTuple):
         """Log E(k) of each class, in float32."""
         probabilities = torch.log1p(1 / (classes.double() + 1)) / _log_of_all(num_words)
         return torch.log(-torch.expm1(self.num_draws * torch.log1p(-probabilities))).float()
+
+
+Tensors, Drawn = Sequence[Tensor], Sequence[Candidates]  # one item for each direction
 
 
 def draw_candidates(num_words: int, num_samples: int, device: torch.device | str = "cpu") -> Candidates:
@@ -105,34 +109,22 @@ class WordSoftmax(nn.Module):
         return _FullCrossEntropy.apply(hidden, weight, self.bias, targets)
 
     def sampled(
-        self,
-        hidden: Sequence[Tensor],
-        targets: Sequence[Tensor],
-        shared_weight: Tensor | None = None,
-        candidates: Sequence[Candidates] | None = None,
+        self, hidden: Tensors, targets: Tensors, shared_weight: Tensor | None = None, candidates: Drawn | None = None
     ) -> list[Tensor]:
-        """Sums of the sampled losses, for training only; lower than the cross-entropies, so never report them as such.
-
-        `hidden` `(N, P)`, `targets` `(N,)`, `candidates` and losses have one item for each direction.
-        """
+        """Each direction's sum of sampled losses; lower than cross-entropies, so never report one."""
         weight, num_words = self.weight if shared_weight is None else shared_weight, len(self.bias)
-        if candidates is None:
-            candidates = [draw_candidates(num_words, self.num_samples, weight.device) for _ in hidden]
-        # One look-up for all directions, targets and candidates, so that the matrix gets one gradient.
-        classes = [part for each, drawn in zip(targets, candidates, strict=True) for part in (each, drawn.words)]
-        sizes = [len(part) for part in classes]
-        vectors = nn.functional.embedding(torch.cat(classes), weight).split(sizes)
-        biases, losses = self.bias[torch.cat(classes)].split(sizes), []
-        for index, (states, target, drawn) in enumerate(zip(hidden, targets, candidates, strict=True)):
-            both = slice(2 * index, 2 * index + 2)
-            own, others = (
-                bias - drawn.log_expected_counts(part, num_words)
-                for bias, part in zip(biases[both], classes[both], strict=True)
-            )
-            target_logits = (states * vectors[both][0]).sum(dim=-1).float() + own
-            logits = nn.functional.linear(states, vectors[both][1]).float() + others  # (N, S)
+        candidates = candidates or [draw_candidates(num_words, self.num_samples, weight.device) for _ in hidden]
+        # One look-up for all directions, so that the matrix gets one gradient.
+        parts = [part for each, drawn in zip(targets, candidates, strict=True) for part in (each, drawn.words)]
+        vectors = iter(nn.functional.embedding(torch.cat(parts), weight).split([len(part) for part in parts]))
+        losses = []
+        for states, target, drawn in zip(hidden, targets, candidates, strict=True):
+            classes = torch.cat([target, drawn.words])
+            offsets = self.bias[classes] - drawn.log_expected_counts(classes, num_words)
+            own, others = offsets.split([len(target), len(drawn.words)])
+            target_logits = (states * next(vectors)).sum(dim=-1).float() + own
+            logits = nn.functional.linear(states, next(vectors)).float() + others  # (N, S)
             logits.masked_fill_(target.unsqueeze(1) == drawn.words, torch.finfo(torch.float32).min)
-            # log(exp(u_target) + sum_S exp(u)) - u_target
             losses.append(nn.functional.softplus(logits.logsumexp(dim=1) - target_logits).sum())
         return losses
 

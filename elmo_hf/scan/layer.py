@@ -63,18 +63,17 @@ def scan_layer(
     layout = layout.on(inputs.device)
     with torch.autocast(inputs.device.type, enabled=False):
         if may_take("triton") and is_available(inputs.device, hidden.dtype):
-            in_dtype = [parts.to(hidden.dtype) for parts in weights]
-            return _scan_with_padding(inputs, layout, hidden, cell, in_dtype, limits)
+            return _scan_with_padding(inputs, layout, hidden, cell, weights, limits)
         return scan_packed(inputs, layout.order, hidden, cell, weights, limits)
 
 
 def _scan_with_padding(
     inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    dtype, count = weights[0].inputs.dtype, len(weights)
+    dtype, count = hidden.dtype, len(weights)
     words = _by_step(inputs.to(dtype).chunk(count, dim=-1))
-    hidden, cell = (torch.stack(state.chunk(count, dim=-1)) for state in (hidden.to(dtype), cell.float()))
-    outputs, *last = scan_triton(words, *layout.flags, hidden, cell, weights, limits)
+    hidden, cell = (torch.stack(state.chunk(count, dim=-1)) for state in (hidden, cell.float()))
+    outputs, *last = scan_triton(words, *layout.flags, hidden, cell, [parts.to(dtype) for parts in weights], limits)
     in_text_order = torch.cat(_turned(outputs), dim=-1).transpose(0, 1)  # (B, T, DP)
     hidden, cell = (torch.cat(state.unbind(), dim=-1).to(inputs.dtype) for state in last)
     return in_text_order.masked_fill(~layout.mask.unsqueeze(-1), 0).to(inputs.dtype), hidden, cell

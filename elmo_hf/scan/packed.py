@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .packed_gradient import product, run_packed_back
+from .packed_gradient import product, run_packed_back, transposed
 from .packed_steps import Trace, run_packed, wide
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .reading_order import ReadingOrder
@@ -133,10 +133,7 @@ def gradients(
     needs_inputs: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of inputs (None unless `needs_inputs`), hidden, cell, and, in `dtype`, of each direction's weights.
-
-    `weights` are those of the scan, in the dtype of its products.
-    """
+    """The gradients of inputs (None unless `needs_inputs`), hidden, cell and, in `dtype`, each direction's weights."""
     d_outputs, d_hidden, d_cell = d_results
     words, outputs, _ = trace.vectors[:, :, : order.places.shape[1]]
     d_words = _pack(d_outputs, order, torch.empty_like(words))
@@ -154,11 +151,11 @@ def gradients(
         of_steps = run_packed_back(trace.part(part), part_order, *incoming, joint.recurrent, joint.projection, limits)
         sources = (words[part], previous[part], weights[part])
         for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
-            d_weights += [product(d_gates, read, dtype), d_gates.sum(dim=1, dtype=dtype)]
-            d_weights += [product(d_gates, before, dtype)]
-            d_weights += [None if parts.projection is None else product(d_projected, memories.t(), dtype)]
+            d_bias, d_recurrent = d_gates.sum(dim=1).to(dtype), product(d_gates, before, dtype)
+            d_projection = None if parts.projection is None else product(d_projected, memories.t(), dtype)
+            d_weights += [product(d_gates, read, dtype), d_bias, d_recurrent, d_projection]
             if needs_inputs:
-                d_inputs.append(torch.mm(d_gates.t(), parts.inputs))
+                d_inputs.append(torch.mm(transposed(parts.inputs), d_gates).t())
     return (
         _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
         _unpack_state(d_packed_hidden, order).to(d_hidden.dtype),
