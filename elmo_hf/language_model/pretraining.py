@@ -256,7 +256,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 totals.append(softmax(*chosen[name], weight))
         if len(chosen) == len(hidden):
             if is_sampled and isinstance(softmax, WordSoftmax):
-                totals = softmax.sampled(*zip(*chosen.values(), strict=True), weight, candidates)
+                states, words = ([pair[part] for pair in chosen.values()] for part in (0, 1))
+                totals = softmax.sampled(states, words, weight, candidates)
             losses = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]
             names = [f"{'sampled_' if is_sampled else ''}{name}_loss" for name in chosen]
             output |= dict(zip(names, losses, strict=True)) | {"loss": torch.stack(losses).mean()}

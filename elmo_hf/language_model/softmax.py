@@ -49,7 +49,8 @@ class Candidates(NamedTuple):
         return torch.log(-torch.expm1(self.num_draws * torch.log1p(-probabilities))).float()
 
 
-Tensors, Drawn = Sequence[Tensor], Sequence[Candidates]  # one item for each direction
+Tensors = Sequence[Tensor]  # one item for each direction
+Drawn = Sequence[Candidates]
 
 
 def draw_candidates(num_words: int, num_samples: int, device: torch.device | str = "cpu") -> Candidates:

@@ -18,7 +18,8 @@ class Weights(NamedTuple):
 
     def to(self, dtype: torch.dtype) -> "Weights":
         """The same in another dtype."""
-        return Weights(*(None if tensor is None else tensor.to(dtype) for tensor in self))
+        tensors: list[Any] = [None if tensor is None else tensor.to(dtype) for tensor in self]
+        return Weights(*tensors)
 
 
 class Limits(NamedTuple):
