@@ -49,6 +49,7 @@ TABLE = {
         "scan.path",
         "scan.registered",
         "scan.operator",
+        "scan.eight_bit_products",
         "scan.parameters",
         "scan.reading_order",
         "scan.column_products",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from ..scan.eight_bit_products import weight_of
 from ..scan.operator import State, Stepped, scan_words, uses_operator
 from ..scan.parameters import Scanned, Weights
 from .configuration_elmo import ElmoConfig
@@ -129,10 +130,10 @@ class LSTMP(nn.Module):
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
         return Weights(
-            linear.weight.to(dtype),
+            weight_of(linear, dtype),
             (forget_bias + linear.bias).to(dtype),
-            self.recurrent_linear.weight.to(dtype),
-            None if self.projection is None else self.projection.weight.to(dtype),
+            weight_of(self.recurrent_linear, dtype),
+            None if self.projection is None else weight_of(self.projection, dtype),
         )
 
 

@@ -12,6 +12,8 @@ Large weights come one direction at a time, D = 1; small ones of D directions ar
 import torch
 from torch import Tensor
 
+from .eight_bit_products import EightBitWeight, multiply_eight_bit
+
 # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
 FEW_COLUMNS = 8  # with fewer, vectors are stored as rows
@@ -19,6 +21,8 @@ FEW_COLUMNS = 8  # with fewer, vectors are stored as rows
 
 def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
     """Writes `weight` `(D, m, n)` times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it there."""
+    if isinstance(weight, EightBitWeight):
+        return multiply_eight_bit(weight, vectors, out, adds)
     directions, height, columns = out.shape
     if directions == columns == 1:
         if adds:

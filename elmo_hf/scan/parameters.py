@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .eight_bit_products import EightBitWeight, join_directions
+
 Scanned = tuple[Tensor, Tensor, Tensor]  # outputs, then hidden and cell after the last word
 
 
@@ -30,6 +32,8 @@ def stack(weights: list[Weights]) -> Weights:
     def join(parts: tuple[Any, ...]) -> Any:
         if parts[0] is None:
             return None
+        if isinstance(parts[0], EightBitWeight):
+            return join_directions(parts)
         return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
     return Weights(*map(join, zip(*weights, strict=True)))
