@@ -1,4 +1,4 @@
-"""Products with weights in eight bits: y = s (q v), integers q from -128 to 127 and a scale s a row, as torchao has them.
+"""Weights in eight bits: y = s (q v), integers q from -128 to 127 and a scale s a row, as torchao has them.
 
 With few columns torch's kernel reads q, a byte a weight. With more, q becomes bfloat16 once for all steps of a scan, or
 float32 if the processor does not multiply in bfloat16; both hold q exactly. Sums are float32; v and q v are rounded to
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .column_products import multiplies_bfloat16
 from .path import is_hooked
 
 KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
@@ -27,21 +28,23 @@ class EightBitWeight:
     @functools.cached_property
     def wide(self) -> Tensor:
         """The integers as floats, kept as long as this object: for one scan."""
-        return self.values.to(_wide_dtype())
+        return self.values.to(torch.bfloat16 if multiplies_bfloat16() else torch.float32)
 
+    def wants_rows(self, columns: int) -> bool:
+        """Whether the kernel takes so many columns: the fastest, as measured."""
+        return columns <= (4 if multiplies_bfloat16() else 16) and self.shape[2] % KERNEL_NUMBERS == 0
 
-def multiply_eight_bit(weight: EightBitWeight, vectors: Tensor, out: Tensor, adds: bool) -> None:
-    """What `multiply` of `column_products.py` does, for such a weight."""
-    rows = vectors[0].t().bfloat16().contiguous()  # (b, n)
-    most_rows = 4 if _wide_dtype() is torch.bfloat16 else 16
-    if len(rows) > most_rows or rows.shape[1] % KERNEL_NUMBERS > 0:
-        product = torch.mm(weight.wide, rows.to(weight.wide.dtype).t()).bfloat16()
-    else:  # the kernel would round our scales
-        product = torch._weight_int8pack_mm(rows, weight.values, rows.new_ones(weight.shape[1])).t()
-    if adds:
-        out[0] += product * weight.scales
-    else:
-        torch.mul(product, weight.scales, out=out[0])
+    def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
+        """Writes the product as `multiply` does."""
+        rows = vectors[0].t().bfloat16().contiguous()  # (b, n)
+        if self.wants_rows(len(rows)):  # it would round our scales
+            product = torch._weight_int8pack_mm(rows, self.values, rows.new_ones(self.shape[1])).t()
+        else:
+            product = torch.mm(self.wide, rows.to(self.wide.dtype).t()).bfloat16()
+        if adds:
+            out[0] += product * self.scales
+        else:
+            torch.mul(product, self.scales, out=out[0])
 
 
 def weight_of(linear: nn.Module, dtype: torch.dtype) -> Any:
@@ -59,7 +62,7 @@ def apply_linear(linear: nn.Linear, inputs: Tensor) -> Tensor:
     if not is_plain or torch.is_grad_enabled() or not is_eight_bit(linear.weight):
         return linear(inputs)
     outputs = linear.bias.repeat(len(inputs), 1)
-    multiply_eight_bit(weight_of(linear, inputs.dtype), inputs.t()[None], outputs.t()[None], adds=True)
+    weight_of(linear, inputs.dtype).multiply(inputs.t()[None], outputs.t()[None], adds=True)
     return outputs
 
 
@@ -68,10 +71,3 @@ def is_eight_bit(weight: Any) -> bool:
     is_torchao = type(weight).__name__ == "Int8Tensor" and weight.act_quant_kwargs is weight.act_pre_scale is None
     is_by_row = is_torchao and weight.block_size[-1] == weight.shape[-1] and weight.device.type == "cpu"
     return is_by_row and not torch.compiler.is_compiling() and not torch.jit.is_tracing()
-
-
-@functools.cache
-def _wide_dtype() -> torch.dtype:
-    has = [getattr(torch.cpu, f"_is_{name}_supported", bool)() for name in ("amx_tile", "avx512_bf16")]
-    uses_avx512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    return torch.bfloat16 if uses_avx512 and any(has) else torch.float32
