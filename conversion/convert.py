@@ -11,6 +11,7 @@ second. On the way back the softmax becomes softmax.hdf5.
 
 import json
 import logging
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -32,7 +33,7 @@ from .errors import ConversionError, quoted
 from .files import is_utf8, refuse_existing
 from .formats import Format, recognise
 from .hdf5 import write_hdf5
-from .model import is_of_a_mix, num_parameters, save_model
+from .model import is_of_a_mix, loading_options, num_parameters, save_model, save_smaller
 from .readers.allennlp import AllenNlpFiles, read_allennlp
 from .readers.hdf5_layout import (
     FORGET_BIAS,
@@ -54,6 +55,7 @@ def convert_source(
     given: Given,
     *,
     check: bool = False,
+    dtype: str = "float32",
     labels: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> float | None:
@@ -63,7 +65,8 @@ def convert_source(
         path: a folder, a file, or an archive.
         destination: the new folder; it must not exist.
         given: the files and settings that the user gave beside it.
-        check: whether to compare the written folder with the witness.
+        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
+        dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
         labels: what the user says about the weights, for the card (`card_labels`).
         tell: receives a message about the format, and one about each part of the source that the folder lacks.
 
@@ -81,7 +84,9 @@ def convert_source(
         checkpoint = found.read(source, given)
         for note in checkpoint.notes:
             tell(f"Note: {note}")
-        return write_folder(checkpoint, destination, source_name=path.resolve().name, check=check, labels=labels)
+        return write_folder(
+            checkpoint, destination, source_name=path.resolve().name, check=check, dtype=dtype, labels=labels
+        )
 
 
 def allennlp_to_folder(
@@ -91,6 +96,7 @@ def allennlp_to_folder(
     source_name: str,
     word_splitter: str = "ptb",
     check: bool = False,
+    dtype: str = "float32",
     facts: Facts | None = None,
     labels: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = logger.warning,
@@ -102,7 +108,8 @@ def allennlp_to_folder(
         destination: the new folder; it must not exist.
         source_name: the model card's name for the source.
         word_splitter: how the folder's tokenizer splits raw text.
-        check: whether to compare the written folder with the witness.
+        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
+        dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
         facts: published facts about the weights, for the card.
         labels: what the user says about the weights, for the card (`card_labels`).
         tell: receives a message about each part of the checkpoint that the folder lacks.
@@ -117,7 +124,9 @@ def allennlp_to_folder(
     checkpoint = read_allennlp(files, word_splitter)
     for note in checkpoint.notes:
         tell(note)
-    return write_folder(checkpoint, destination, source_name=source_name, check=check, facts=facts, labels=labels)
+    return write_folder(
+        checkpoint, destination, source_name=source_name, check=check, dtype=dtype, facts=facts, labels=labels
+    )
 
 
 def write_folder(
@@ -126,6 +135,7 @@ def write_folder(
     *,
     source_name: str,
     check: bool = False,
+    dtype: str = "float32",
     facts: Facts | None = None,
     labels: Mapping[str, Any] | None = None,
 ) -> float | None:
@@ -134,12 +144,17 @@ def write_folder(
     Arguments and result are those of `allennlp_to_folder`.
 
     Raises:
-        ConversionError: if the check has no witness, or fails; nothing is written then.
+        ConversionError: if `int8` cannot be written, or the check has no witness or fails; nothing is written then.
     """
-    with new_folder(destination) as folder:
-        save_model(checkpoint, folder)
-        checkpoint.tokenizer.save_pretrained(folder)
-        difference = check_folder(folder, checkpoint) if check else None
+    options = loading_options(checkpoint, dtype)
+    with new_folder(destination) as folder, tempfile.TemporaryDirectory() as work:
+        whole = folder if dtype == "float32" else Path(work)
+        save_model(checkpoint, whole)
+        checkpoint.tokenizer.save_pretrained(whole)
+        difference = check_folder(whole, checkpoint) if check else None
+        if whole != folder:
+            save_smaller(whole, folder, options)
+            checkpoint.tokenizer.save_pretrained(folder)
         digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
         card = render_card(
             destination.resolve().name,
@@ -150,6 +165,8 @@ def write_folder(
             word_splitter=checkpoint.tokenizer.word_splitter,
             **labels or {},
         )
+        if dtype == "int8":
+            card += "\nThe weights of linears are in eight bits: loading needs `pip install torchao`.\n"
         (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 

@@ -1,15 +1,20 @@
 """From a `Checkpoint` to a model, in memory or saved in a folder."""
 
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from transformers import TorchAoConfig
 
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.loading import load_complete
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 
 from .checkpoint import Checkpoint
+from .errors import ConversionError
 
 
 def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
@@ -29,6 +34,33 @@ def save_model(checkpoint: Checkpoint, folder: Path) -> None:
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}
     assert shapes == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict=tensors)
+
+
+def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
+    """With what `from_pretrained` loads a float32 folder as `bfloat16`, or with linears as `int8`.
+
+    Raises:
+        ConversionError: if `int8` is asked of a checkpoint with a softmax, or torchao is missing.
+    """
+    if dtype != "int8":
+        return {"dtype": dtype}
+    if checkpoint.config.num_softmax_words is not None:
+        raise ConversionError(
+            "`--dtype int8` is for a biLM, and this checkpoint has a softmax. Convert it without `--dtype`, and load "
+            "the folder by `ElmoModel.from_pretrained(..., quantization_config=...)`."
+        )
+    if find_spec("torchao") is None:
+        raise ConversionError("`--dtype int8` needs torchao, not installed here: `pip install torchao`.")
+    from torchao.quantization import Int8WeightOnlyConfig
+
+    return {"quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
+
+
+def save_smaller(source: Path, folder: Path, options: dict[str, Any]) -> None:
+    """Loads the folder `source` with `loading_options` and saves it again."""
+    config = ElmoConfig.from_pretrained(source)
+    model_class = ElmoModel if config.num_softmax_words is None else ElmoForPreTraining
+    load_complete(source, model_class, **options).save_pretrained(folder)
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:

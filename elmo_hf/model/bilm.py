@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..scan.eight_bit_products import is_eight_bit
 from ..scan.layer import BatchLayout, scan_layer
 from ..scan.layer_operator import scan_layer_in_graph
 from ..scan.packed import JOINT_BYTES
 from ..scan.packed_weights import pack
 from ..scan.parameters import Limits, Scanned
-from ..scan.path import may_take
+from ..scan.path import is_hooked, may_take
 from ..scan.registered import calls_operators, is_exporting
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP
@@ -86,15 +87,15 @@ class BiLMLayer(GradientCheckpointingLayer):
     def can_scan_fast(self) -> bool:
         """Whether the fast scans compute what the modules compute: nothing replaced or wrapped them.
 
-        Adapters, quantisation, hooks and offloading take the reference scan.
+        Adapters, hooks, offloading, and quantisation but that of `eight_bit_products.py` take the reference scan.
         """
         modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
             not is_exporting()
             and (may_take("packed") or may_take("triton"))
-            and all(type(module) in (LSTMP, nn.Linear) and not _is_hooked(module) for module in modules)
+            and all(type(module) in (LSTMP, nn.Linear) and not is_hooked(module) for module in modules)
             # torchao keeps the modules and replaces their tensors.
-            and all(type(weight.data) is Tensor for weight in self.parameters())
+            and all(type(weight.data) is Tensor or is_eight_bit(weight) for weight in self.parameters())
         )
 
     def pack(self) -> None:
@@ -190,8 +191,3 @@ class BiLM(nn.Module):
                 "`state.resize(batch_size)` fits it to another batch size."
             )
         return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))
-
-
-def _is_hooked(module: nn.Module) -> bool:
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)  # accelerate sets `forward` on the instance

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from ..scan.eight_bit_products import weight_of
 from ..scan.operator import State, Stepped, scan_words, uses_operator
 from ..scan.parameters import Scanned, Weights
 from .configuration_elmo import ElmoConfig
@@ -128,8 +129,12 @@ class LSTMP(nn.Module):
         linear = self.input_linear
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
-        projection = None if self.projection is None else self.projection.weight
-        return Weights(linear.weight, forget_bias + linear.bias, self.recurrent_linear.weight, projection)
+        return Weights(
+            weight_of(linear),
+            forget_bias + linear.bias,
+            weight_of(self.recurrent_linear),
+            None if self.projection is None else weight_of(self.projection),
+        )
 
 
 def clip(tensor: Tensor, limit: float | None) -> Tensor:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from ..scan.eight_bit_products import apply_linear
 from .configuration_elmo import ElmoConfig
 
 # Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.
@@ -49,8 +50,8 @@ class Highway(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, F)` to `(N, F)`."""
-        gate = self.gate(inputs).sigmoid()
-        return gate * self.transform(inputs).relu() + (1 - gate) * inputs
+        gate = apply_linear(self.gate, inputs).sigmoid()
+        return gate * apply_linear(self.transform, inputs).relu() + (1 - gate) * inputs
 
 
 class CharacterCNN(nn.Module):
@@ -125,7 +126,7 @@ class CharacterCNN(nn.Module):
             words = highway(words)
         if word_vectors is not None:
             words = torch.cat([word_vectors, words], dim=-1)  # (N, W + F)
-        return words if self.projection is None else self.projection(words)
+        return words if self.projection is None else apply_linear(self.projection, words)
 
 
 class WordEmbedding(nn.Module):

@@ -62,7 +62,8 @@ def scan_layer(
     """
     layout = layout.on(inputs.device)
     with torch.autocast(inputs.device.type, enabled=False):
-        if may_take("triton") and is_available(inputs.device, hidden.dtype):
+        is_float = isinstance(weights[0].inputs, Tensor)
+        if is_float and may_take("triton") and is_available(inputs.device, hidden.dtype):
             return _scan_with_padding(inputs, layout, hidden, cell, weights, limits)
         return scan_packed(inputs, layout.order, hidden, cell, weights, limits)
 

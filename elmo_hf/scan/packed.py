@@ -175,7 +175,8 @@ def by_direction(tensors: Sequence[Any]) -> list[Weights]:
 
 def _parts(weights: list[Weights], order: ReadingOrder) -> Iterator[tuple[slice, ReadingOrder]]:
     """The directions that take each step together, and their reading order."""
-    at_once = 1 if weights[0].recurrent.nbytes > JOINT_BYTES else len(weights)
+    is_small = isinstance(weights[0].recurrent, Tensor) and weights[0].recurrent.nbytes <= JOINT_BYTES
+    at_once = len(weights) if is_small else 1
     for start in range(0, len(weights), at_once):
         part = slice(start, start + at_once)
         yield part, order if order.keeps is None else order._replace(keeps=order.keeps[part])

@@ -87,7 +87,7 @@ def pack(weights: Iterable[Tensor]) -> None:
             weight.dtype == torch.float32 and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
         )
         # Changes of tensors made in inference mode are not counted.
-        if is_served and not weight.is_inference() and _find(weight) is None:
+        if is_served and type(weight.data) is Tensor and not weight.is_inference() and _find(weight) is None:
             packed = PackedWeight(weight)
             if packed.is_faster():
                 _packed[weight] = packed
@@ -103,7 +103,7 @@ def stack_packed(weights: list[Weights]) -> Weights:
 
 
 def _find(weight: Tensor | None) -> PackedWeight | None:
-    packed = _packed.get(weight) if weight is not None else None
+    packed = _packed.get(weight) if isinstance(weight, Tensor) else None
     if weight is None or packed is None or packed.version == _version(weight):
         return packed
     del _packed[weight]

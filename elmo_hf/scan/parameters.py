@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .eight_bit_products import EightBitWeight
+
 Scanned = tuple[Tensor, Tensor, Tensor]  # outputs, then hidden and cell after the last word
 
 
@@ -33,8 +35,8 @@ def stack(weights: list[Weights]) -> Weights:
     """Joins the parameters of several directions; those of a single direction are not copied."""
 
     def join(parts: tuple[Any, ...]) -> Any:
-        if parts[0] is None:
-            return None
+        if parts[0] is None or isinstance(parts[0], EightBitWeight):
+            return parts[0]
         return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
     return Weights(*map(join, zip(*weights, strict=True)))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
+from torch import nn
 
 PATHS = ("reference", "packed", "triton")
 _requested: ContextVar[str | None] = ContextVar("scan_path", default=None)
@@ -33,3 +34,9 @@ def scan_path(path: str) -> Iterator[None]:
 def may_take(path: str) -> bool:
     """Whether no path but `path` is requested; a compiled graph keeps the answer it got."""
     return _requested.get() in (None, path)
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether more than the module's own `forward` runs when it is called."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # accelerate sets `forward` on the instance

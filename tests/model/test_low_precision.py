@@ -1,4 +1,4 @@
-"""Linears in eight bits run as the modules they are, and stay close to float32."""
+"""Low precision: weights in eight bits by the fast scan, other linears in eight bits as the modules they are."""
 
 import copy
 from collections.abc import Callable
@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from checkpoints import run_python
 from torch import Tensor, nn
 from torch.ao.quantization import quantize_dynamic
-from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from transformers import TorchAoConfig
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.loading import TINY_FOLDER, load_complete
+from elmo_hf.scan.path import scan_path
+
+torchao = pytest.importorskip("torchao.quantization")
 
 TEXTS = ["The ferry left at noon, and we waited on the quay.", "Yes", "He said no twice."]
 
@@ -22,7 +25,7 @@ def with_torch(model: ElmoModel) -> ElmoModel:
 
 
 def with_torchao(model: ElmoModel) -> ElmoModel:
-    quantize_(model, Int8DynamicActivationInt8WeightConfig())
+    torchao.quantize_(model, torchao.Int8DynamicActivationInt8WeightConfig())
     return model
 
 
@@ -52,7 +55,7 @@ def test_quantised_linears_run_and_every_layer_stays_close(
 def test_a_quantised_model_loads_and_saves_and_a_text_has_the_same_vectors_in_any_batch(
     model: ElmoModel, inputs: dict[str, Tensor], tmp_path: Path
 ) -> None:
-    config = TorchAoConfig(Int8DynamicActivationInt8WeightConfig())
+    config = TorchAoConfig(torchao.Int8DynamicActivationInt8WeightConfig())
     loaded = ElmoModel.from_pretrained(TINY_FOLDER, quantization_config=config).eval()
     expected = with_torchao(copy.deepcopy(model))(**inputs).last_hidden_state
     assert torch.equal(loaded(**inputs).last_hidden_state, expected)
@@ -60,3 +63,91 @@ def test_a_quantised_model_loads_and_saves_and_a_text_has_the_same_vectors_in_an
     again = ElmoModel.from_pretrained(tmp_path / "int8").eval()
     assert torch.equal(again(**inputs).last_hidden_state, expected)
     assert torch.equal(again(inputs["input_ids"][1:2, :3]).last_hidden_state, expected[1:2, :3])
+
+
+@pytest.fixture(scope="module")
+def eight() -> ElmoModel:
+    config = TorchAoConfig(torchao.Int8WeightOnlyConfig())
+    return ElmoModel.from_pretrained(TINY_FOLDER, quantization_config=config).eval()
+
+
+@pytest.fixture(scope="module")
+def same_in_floats(model: ElmoModel, eight: ElmoModel) -> ElmoModel:
+    """A float model with the numbers that integers and scales stand for."""
+    floats = copy.deepcopy(model)
+    for name, weight in eight.named_parameters():
+        if hasattr(weight, "qdata"):
+            floats.get_parameter(name).data = weight.qdata * weight.scale
+    return floats
+
+
+def layers_of(model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    return model(**inputs, output_hidden_states=True).hidden_states
+
+
+@torch.no_grad()
+def test_eight_bit_weights_take_the_fast_scan_and_compute_the_equations(
+    eight: ElmoModel, same_in_floats: ElmoModel, inputs: dict[str, Tensor]
+) -> None:
+    assert all(layer.can_scan_fast() for layer in eight.bilm.layers)
+    with scan_path("reference"):
+        expected = layers_of(same_in_floats, inputs)
+    for layer, vectors in zip(layers_of(eight, inputs), expected, strict=True):
+        errors = (layer - vectors).norm(dim=-1) / vectors.norm(dim=-1).clamp(min=1e-9)
+        assert errors.max() < 0.008  # products of bfloat16 vectors
+
+
+@torch.no_grad()
+def test_with_eight_bit_weights_a_text_has_the_same_vectors_in_any_batch(
+    eight: ElmoModel, inputs: dict[str, Tensor]
+) -> None:
+    texts = {name: tensor.repeat(3, *[1] * (tensor.dim() - 1)) for name, tensor in inputs.items()}
+    together = layers_of(eight, texts)
+    for row in range(len(TEXTS)):
+        alone = layers_of(eight, {name: tensor[row : row + 1] for name, tensor in inputs.items()})
+        for found, expected in zip(alone, together, strict=True):
+            torch.testing.assert_close(found[0], expected[row], rtol=0, atol=1e-3)
+
+
+def test_eight_bit_weights_let_gradients_through_and_have_none(
+    eight: ElmoModel, same_in_floats: ElmoModel, inputs: dict[str, Tensor]
+) -> None:
+    found = []
+    for each in (eight, same_in_floats):
+        embeddings = each.token_encoder(inputs["input_ids"][0]).detach().unsqueeze(0).requires_grad_()
+        each(inputs_embeds=embeddings).last_hidden_state.square().sum().backward()
+        found.append(embeddings.grad)
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
+    assert all(weight.grad is None for weight in eight.parameters() if hasattr(weight, "qdata"))
+
+
+AUTO = """
+import sys
+
+import torch
+from transformers import AutoModel
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "elmo_hf":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Refuse())
+model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
+assert all(layer.can_scan_fast() for layer in model.bilm.layers)
+with torch.no_grad():
+    torch.save(model(**torch.load(sys.argv[2])).last_hidden_state, sys.argv[3])
+"""
+
+
+def test_a_saved_eight_bit_folder_is_smaller_and_runs_fast_without_the_package(
+    eight: ElmoModel, inputs: dict[str, Tensor], tmp_path: Path
+) -> None:
+    eight.save_pretrained(tmp_path / "int8")
+    numbers = sum(weight.numel() for weight in eight.parameters() if hasattr(weight, "qdata"))
+    rest = sum(weight.nbytes for weight in eight.parameters() if not hasattr(weight, "qdata"))
+    assert (tmp_path / "int8" / "model.safetensors").stat().st_size < 1.1 * numbers + rest + 50_000
+    torch.save(inputs, tmp_path / "inputs.pt")
+    run_python(AUTO, tmp_path, tmp_path / "int8", tmp_path / "inputs.pt", tmp_path / "vectors.pt")
+    with torch.no_grad():
+        assert torch.equal(torch.load(tmp_path / "vectors.pt"), eight(**inputs).last_hidden_state)

@@ -1,0 +1,77 @@
+"""Weights in eight bits: y = s (q v), integers q from -128 to 127 and a scale s a row, as torchao has them.
+
+With few columns torch's kernel reads q, a byte a weight. With more, q becomes bfloat16 once for all steps of a scan, or
+float32 if the processor does not multiply in bfloat16; both hold q exactly. Sums are float32; v and q v are rounded to
+bfloat16 either way, so a text has the same vectors in every batch, but for sums that another order rounds otherwise.
+"""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .column_products import multiplies_bfloat16
+from .path import is_hooked
+
+KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
+
+
+class EightBitWeight:
+    """The weight of one direction, in place of a tensor `(1, m, n)`."""
+
+    def __init__(self, values: Tensor, scales: Tensor, dtype: torch.dtype) -> None:
+        """Takes q `(m, n)` and s `(m, 1)`; `dtype` is that of v and y."""
+        self.values, self.scales, self.dtype = values, scales, dtype
+        self.shape, self.device, self.nbytes = (1, *values.shape), values.device, values.nbytes
+
+    def to(self, dtype: torch.dtype) -> "EightBitWeight":
+        """The same weight for vectors in another dtype."""
+        return self if dtype == self.dtype else EightBitWeight(self.values, self.scales, dtype)
+
+    @functools.cached_property
+    def wide(self) -> Tensor:
+        """The integers as floats, kept as long as this object: for one scan."""
+        return self.values.to(torch.bfloat16 if multiplies_bfloat16() else torch.float32)
+
+    def wants_rows(self, columns: int) -> bool:
+        """Whether the kernel takes so many columns: the fastest, as measured."""
+        return columns <= (4 if multiplies_bfloat16() else 16) and self.shape[2] % KERNEL_NUMBERS == 0
+
+    def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
+        """Writes the product as `multiply` does."""
+        rows = vectors[0].t().bfloat16().contiguous()  # (b, n)
+        if self.wants_rows(len(rows)):  # it would round our scales
+            product = torch._weight_int8pack_mm(rows, self.values, rows.new_ones(self.shape[1])).t()
+        else:
+            product = torch.mm(self.wide, rows.to(self.wide.dtype).t()).bfloat16()
+        if adds:
+            out[0] += product * self.scales
+        else:
+            torch.mul(product, self.scales, out=out[0])
+
+
+def weight_of(linear: nn.Module) -> Any:
+    """A linear's weight for a scan; eight bits have no gradient, so they become floats where one is kept."""
+    weight: Any = linear.weight
+    if not is_eight_bit(weight):
+        return weight
+    scales = weight.scale.expand(len(weight), 1)
+    return weight.qdata * scales if torch.is_grad_enabled() else EightBitWeight(weight.qdata, scales, scales.dtype)
+
+
+def apply_linear(linear: nn.Linear, inputs: Tensor) -> Tensor:
+    """`linear(inputs)` for inputs `(N, n)`, by these products where a scan would take them."""
+    is_plain = type(linear) is nn.Linear and not is_hooked(linear)
+    if not is_plain or torch.is_grad_enabled() or not is_eight_bit(linear.weight):
+        return linear(inputs)
+    outputs = linear.bias.repeat(len(inputs), 1)
+    weight_of(linear).to(inputs.dtype).multiply(inputs.t()[None], outputs.t()[None], adds=True)
+    return outputs
+
+
+def is_eight_bit(weight: Any) -> bool:
+    """Whether it is torchao's tensor for eight-bit weights and unchanged inputs, on a CPU and outside a graph."""
+    is_torchao = type(weight).__name__ == "Int8Tensor" and weight.act_quant_kwargs is weight.act_pre_scale is None
+    is_by_row = is_torchao and weight.block_size[-1] == weight.shape[-1] and weight.device.type == "cpu"
+    return is_by_row and not torch.compiler.is_compiling() and not torch.jit.is_tracing()
