@@ -21,6 +21,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from ..files import named_if_full, only_writer
@@ -182,8 +183,7 @@ class _Shards:
             window: its sentences.
             kept: place in the window and arrays of each, in any order.
         """
-        # Copies, because a part of a batch keeps the whole batch, padding included.
-        arrays = {row: {name: array.copy() for name, array in each.items()} for row, each in kept}
+        arrays = {row: {name: _alone(array) for name, array in each.items()} for row, each in kept}
         records = (Record(first + row, sentence, arrays[row], line) for row, (line, sentence) in enumerate(window))
         with self._folder.new(self._shard(number)) as path:
             WRITERS[self._suffix](path, records)
@@ -231,6 +231,12 @@ class _Shards:
 
     def _shard(self, number: int) -> str:
         return f"part-{number:05d}{self._suffix}"
+
+
+def _alone(array: np.ndarray) -> np.ndarray:
+    """A copy of a part of a batch, because it would keep the whole batch, padding included; a long text is one."""
+    is_most = array.flags.c_contiguous and array.base is not None and 2 * array.nbytes > array.base.nbytes
+    return array if is_most else array.copy()
 
 
 def _entry(number: int) -> str:

@@ -31,7 +31,7 @@ def test_layers_in_pieces_are_those_of_the_whole_text(
         sizes.append(words.stop - words.start)
         return vectors[words]
 
-    found = read_in_pieces(bilm, part_of, length, lambda layers: layers[1:])
+    found = read_in_pieces(bilm, part_of, length, lambda layers: torch.stack(layers[1:]))
     assert max(sizes) == min(length, 4)
     assert sum(sizes) == directions * length
     assert_outputs_close(tuple(found), tuple(layer.detach() for layer in expected[1:]), 1e-6)
@@ -71,6 +71,6 @@ def test_what_is_kept_may_be_computed_from_all_layers(tiny_model: ElmoModel, mon
     with torch.no_grad():
         expected = mix(tiny_model.bilm(vectors.unsqueeze(0), mask)[0], mask)
     (found,) = read_in_pieces(
-        tiny_model.bilm, vectors.__getitem__, 7, lambda layers: [mix(layers, mask[:, : layers[0].shape[1]])]
+        tiny_model.bilm, vectors.__getitem__, 7, lambda layers: mix(layers, mask[:, : layers[0].shape[1]]).unsqueeze(0)
     )
     assert_outputs_close(found, expected, 1e-6)
