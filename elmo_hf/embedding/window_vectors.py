@@ -137,7 +137,9 @@ def embed_window(
         bar: counts sentences.
     """
     bar = tqdm(disable=True) if bar is None else bar
-    texts = [to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences]
+    known = _Known()
+    read = (to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences)
+    texts = [[known[word] for word in text] for text in read]
     chosen = None if wanted.words is None else [wanted.words.positions(text) for text in texts]
     rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row])]
     words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])
@@ -156,6 +158,14 @@ def embed_window(
         (kept,) = wanted.of(nothing, [slice(0)])
         bar.update(len(texts) - len(rows))
         yield from ((row, kept | {"positions": chosen[row]}) for row in range(len(texts)) if not len(chosen[row]))
+
+
+class _Known(dict[str, str]):
+    """A copy of each distinct word. The words of a long text, freed at once, give their memory back."""
+
+    def __missing__(self, word: str) -> str:
+        copy = word[:1] + word[1:]
+        return self.setdefault(copy, copy)
 
 
 class _Words(NamedTuple):
@@ -194,7 +204,7 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], wanted
 def _embed_long(model: ElmoModel, words: _Words, places: Tensor, wanted: Wanted) -> Tensor:
     """The same for one long text, given the places `(T,)` of its words; see `long_texts.py`."""
     kind = "mix" if wanted.layers == "pooled" else wanted.layers
-    if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm):
+    if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm != "none"):
         kind = "all"  # such a mix needs whole vectors
 
     is_final = kind == wanted.layers and wanted.dtype != "int8"  # whose scale needs whole vectors too

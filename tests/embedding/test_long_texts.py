@@ -57,8 +57,12 @@ def test_embed_reads_a_long_text_in_pieces(
         monkeypatch.setattr(module, "PIECE_WORDS", 5)
     forward = mixed_model.bilm.forward
     monkeypatch.setattr(mixed_model.bilm, "forward", lambda *args: pieces.append(args[0].shape[1]) or forward(*args))
+    kept = []
+    monkeypatch.setattr(window_vectors, "read_in_pieces", lambda *args: kept.append(read_in_pieces(*args)) or kept[0])
     ((_, found), *_) = embed_window(mixed_model, tiny_tokenizer, sentences, Wanted(layers), 1)
     assert pieces == [5, 5, 4, 3]
+    needs_all = layers == "all" or ("scalar_mix_layer_norm" in fields and layers in ("mix", "pooled"))
+    assert len(kept[0]) == (mixed_model.config.num_hidden_layers + 1 if needs_all else 1)
     assert found["vectors"].shape == expected["vectors"].shape
     np.testing.assert_allclose(found["vectors"], expected["vectors"], rtol=0, atol=1e-6)
 
