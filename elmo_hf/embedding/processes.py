@@ -8,7 +8,7 @@ neither accelerate nor a launcher.
 import os
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from tqdm import tqdm
@@ -76,7 +76,7 @@ class Processes:
             return self._state.device
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
-    def map(self, function: Callable[..., object], arguments: Iterable[tuple], bar: tqdm) -> None:
+    def map(self, function: Any, arguments: Iterable[tuple], bar: tqdm) -> None:
         """Calls a function with each of some arguments, and the bar that it may move on."""
         for argument in arguments:
             function(*argument, bar)

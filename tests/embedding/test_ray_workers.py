@@ -145,3 +145,16 @@ def test_the_command_needs_ray_and_a_folder(tmp_path: Path, monkeypatch: pytest.
     assert result.exit_code == 1
     assert re.search(r"^Error: this needs ray, .* the whole extra: pip install 'elmo-hf\[ray\]'", result.output)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_writes_shards(two_workers: None, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Yes\n")
+    command = ["embed", "tiny", str(tmp_path / "in.txt"), "--engine", "ray", "-o", f"{tmp_path}/out/"]
+    result = CliRunner().invoke(app, command)
+    assert f"Wrote 1 sentences to {tmp_path}/out/." in result.output.replace("\n", " ")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "_index",
+        "_index.jsonl",
+        "_job.json",
+        "part-00000.parquet",
+    }
