@@ -67,7 +67,7 @@ for command, summary, examples in (
     (models, "List the published models.", ("elmo-hf models",)),
     (
         embed,
-        "Embed a file of sentences.",
+        "Embed sentences: a file, or a corpus into shards.",
         (TEXT, "elmo-hf embed tiny text.txt -o vectors.hdf5 --layers average"),
     ),
     (

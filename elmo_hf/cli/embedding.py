@@ -53,6 +53,12 @@ class Format(str, Enum):
     hdf5 = "hdf5"
 
 
+class Engine(str, Enum):
+    """What `embed` may share the work with."""
+
+    ray = "ray"
+
+
 @when_stopped("Stopped. The same command goes on from the last window that was finished.")
 def embed(
     model: Model,
@@ -94,6 +100,7 @@ def embed(
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = BATCH_WORDS,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
+    engine: Annotated[Engine | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")] = None,
 ) -> None:
     """Embed every sentence of INPUT, one a line, into one file, or into a folder of shards.
 
@@ -114,7 +121,7 @@ def embed(
             Folder(output).refuse_foreign()
             documents = Documents.find(sources, split_into_words, encoding, column, split, stream)
         else:
-            check_one_file(output, sources, shard_format and shard_format.value, column)
+            check_one_file(output, sources, shard_format and shard_format.value, column, engine is not None)
             check_dtype(Path(output).suffix.lower(), dtype.value)
             check_paths(None if stream else Path(sources[0]), Path(output))
         check_name(model)
@@ -126,12 +133,13 @@ def embed(
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.embed import embed_file
     from elmo_hf.embedding.processes import Processes
+    from elmo_hf.embedding.ray_workers import RayWorkers
     from elmo_hf.embedding.shards import embed_documents
     from elmo_hf.loading import load_complete, load_tokenizer
 
     try:
-        processes = Processes.launched(on_cpu=device == "cpu")
-        place = torch.device(device or processes.device)
+        processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
+        place = torch.device(device or processes.device) if engine is None else processes.device
         torch.empty(0, device=place)
     except (AssertionError, ImportError, RuntimeError, ValueError) as error:
         fail(error)

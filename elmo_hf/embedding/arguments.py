@@ -38,7 +38,9 @@ def refuse_inside(output: str, sources: list[str]) -> None:
             raise ValueError(f"{output} lies in {source}, which is read; choose another place.")
 
 
-def check_one_file(output: str, sources: list[str], shard_format: str | None, column: str | None) -> None:
+def check_one_file(
+    output: str, sources: list[str], shard_format: str | None, column: str | None, is_ray: bool = False
+) -> None:
     """Checks that one file of vectors can be written.
 
     Raises:
@@ -47,6 +49,8 @@ def check_one_file(output: str, sources: list[str], shard_format: str | None, co
     if is_url(output):
         raise ValueError(f"a store takes a folder of shards, not one file; give `-o {output.rpartition('.')[0]}/`.")
     check_suffix(Path(output))
+    if is_ray:
+        raise ValueError(f"Ray writes a folder of shards, not one file; give `-o {Path(output).with_suffix('')}/`.")
     (source, *others) = sources
     is_pattern = has_magic(source) and not Path(source).is_file()
     if others or is_url(source) or is_pattern or Path(source).is_dir() or column is not None:

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -23,8 +23,8 @@ from ..files import named_if_full, only_writer, publish_last
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence, read_sentences
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .arguments import BATCH_WORDS, check_paths, check_suffix
-from .chosen_words import ChosenWords
+from .arguments import check_paths, check_suffix
+from .how import How
 from .inputs import windows_of
 from .processes import Processes
 from .vector_files import MOST_TENSORS, WRITERS, Record
@@ -71,14 +71,9 @@ def embed_file(
     source: Path | IO[bytes],
     destination: Path,
     *,
-    layers: str = "all",
-    dtype: str = "float32",
-    words: ChosenWords | None = None,
     split_into_words: bool = False,
     encoding: str = "utf-8",
-    batch_words: int = BATCH_WORDS,
-    show_progress: bool = False,
-    processes: Processes | None = None,
+    **options: Any,
 ) -> int:
     """Embeds every sentence of a file.
 
@@ -87,14 +82,9 @@ def embed_file(
         tokenizer: the model's.
         source: a file that `read_sentences` reads, or a binary stream of text lines, which the first process reads.
         destination: the new file; its suffix is a key of `WRITERS`.
-        layers: a key of `LAYERS`.
-        dtype: of the numbers in the file, one of `DTYPES`. The model computes in its own.
-        words: those whose vectors are kept; None keeps all.
         split_into_words: whether sentences are words separated by blanks already.
         encoding: of the input's characters.
-        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
-        show_progress: shows a bar of the first process's sentences.
-        processes: those that share the work, each calling this function with the same arguments; None: this one alone.
+        **options: fields of `How`.
 
     Returns:
         the number of sentences.
@@ -107,15 +97,15 @@ def embed_file(
         FileNotFoundError: if `source` does not exist.
         NoRoomError: if there is no room on the disk.
     """
-    processes = processes or Processes()
+    how = How(**options)
+    processes, wanted = how.processes or Processes(), how.wanted
     check_suffix(destination)
-    wanted = Wanted(layers, dtype, words)
-    wanted.check(destination.suffix.lower(), batch_words)
+    wanted.check(destination.suffix.lower(), how.batch_words)
     job = wanted.job(model, tokenizer) | {"split_into_words": split_into_words, "window_characters": WINDOW_CHARACTERS}
     work = WorkingFolder(destination.with_name(destination.name + ".partial"), job)
     with ExitStack() as stack, named_if_full(destination):
-        how = (split_into_words, encoding)
-        plan = processes.on_first(lambda: _prepare(source, how, wanted, destination, work, stack))
+        reading = (split_into_words, encoding)
+        plan = processes.on_first(lambda: _prepare(source, reading, wanted, destination, work, stack))
         if not work.is_open():
             raise ValueError(
                 f"process {processes.index} does not see {work.path}, which the first process made; the machines must "
@@ -124,10 +114,10 @@ def embed_file(
         model.eval()
         own = set(plan.missing[processes.index :: processes.count])
         total = sum(plan.window_sizes[index] for index in own)
-        with tqdm(total=total, unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
+        with tqdm(total=total, unit=" sentences", disable=not (how.show_progress and processes.is_first)) as bar:
             for index, window in _checked_windows(plan, work) if own else ():
                 if index in own:
-                    kept = embed_window(model, tokenizer, [each for _, each in window], wanted, batch_words, bar)
+                    kept = embed_window(model, tokenizer, [each for _, each in window], wanted, how.batch_words, bar)
                     work.write(index, plan.digests[index], ((window[row][0], each) for row, each in kept))
         processes.wait()
         processes.on_first(lambda: _finish(plan, work, destination))
@@ -136,7 +126,7 @@ def embed_file(
 
 def _prepare(
     source: Path | IO[bytes],
-    how: tuple[bool, str],
+    reading: tuple[bool, str],
     wanted: Wanted,
     destination: Path,
     work: WorkingFolder,
@@ -146,7 +136,7 @@ def _prepare(
     stack.enter_context(only_writer(destination))
     check_paths(source if isinstance(source, Path) else None, destination)
     stack.callback(_remove_unless_open, work)
-    read_from = Input(source if isinstance(source, Path) else _spool(source, work.path / "input.txt"), *how)
+    read_from = Input(source if isinstance(source, Path) else _spool(source, work.path / "input.txt"), *reading)
     sizes, digests = [], []
     for window in read_from.windows():
         sizes.append(len(window))

@@ -29,31 +29,31 @@ def read_in_pieces(
     bilm: BiLM,
     token_vectors: Callable[[slice], Tensor],
     length: int,
-    keep: Callable[[list[Tensor]], list[Tensor]],
-) -> list[Tensor]:
+    keep: Callable[[list[Tensor]], Tensor],
+) -> Tensor:
     """Runs the biLM over one text that starts from zeros.
 
     Args:
         bilm: in evaluation mode.
         token_vectors: gives the vectors `(n, P)` of a part of the text, boundaries included.
         length: T, at least 1.
-        keep: from L+1 layers `(1, n, 2P)` to the tensors to keep, shaped the same. Each number must depend on the
+        keep: from L+1 layers `(1, n, 2P)` to what is kept of them, `(K, 1, n, 2P)`. Each number must depend on the
             layers at its own word and place alone: the two halves are of different words.
 
     Returns:
-        the tensors kept, `(1, T, 2P)`.
+        what is kept, `(K, 1, T, 2P)`.
     """
     state: BiLMState | None = None
-    kept: list[Tensor] = []
+    whole: Tensor | None = None
     for start in range(0, length, PIECE_WORDS):
         stop = min(start + PIECE_WORDS, length)
         parts = (slice(start, stop), slice(length - stop, length - start))[: bilm.num_directions]
         vectors = torch.cat([token_vectors(part) for part in parts], dim=-1).unsqueeze(0)
         layers, state = bilm(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)
-        of_pieces = keep(layers)
-        kept = kept or [tensor.new_empty(1, length, tensor.shape[-1]) for tensor in of_pieces]
-        for whole, piece in zip(kept, of_pieces, strict=True):
-            halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
-            for part, target, source in zip(parts, *halves, strict=True):
-                target[:, part] = source
-    return kept
+        piece = keep(layers)
+        whole = piece.new_empty(len(piece), 1, length, piece.shape[-1]) if whole is None else whole
+        halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
+        for part, target, source in zip(parts, *halves, strict=True):
+            target[:, :, part] = source
+    assert whole is not None
+    return whole

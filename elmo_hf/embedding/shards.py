@@ -15,20 +15,21 @@ A shard is whole if its size is that of its entry, and on a disk also its checks
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
 from ..files import named_if_full, only_writer
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .arguments import BATCH_WORDS, FORMATS
-from .chosen_words import ChosenWords
+from .arguments import FORMATS
+from .how import How
 from .inputs import Documents, Line, windows_of
 from .processes import Processes
 from .stores import INDEX, JOB, Folder, is_url
@@ -50,13 +51,8 @@ def embed_documents(
     documents: Documents,
     folder: str,
     *,
-    layers: str = "all",
-    dtype: str = "float32",
-    words: ChosenWords | None = None,
     shard_format: str = "parquet",
-    batch_words: int = BATCH_WORDS,
-    show_progress: bool = False,
-    processes: Processes | None = None,
+    **options: Any,
 ) -> int:
     """Embeds every sentence of documents, or what is missing of them.
 
@@ -65,13 +61,8 @@ def embed_documents(
         tokenizer: the model's.
         documents: what to read, and how.
         folder: new, empty, or with shards of the same job; also in a store, as `s3://bucket/vectors`.
-        layers: a key of `LAYERS`.
-        dtype: of the numbers in the files, one of `DTYPES`. The model computes in its own.
-        words: those whose vectors are kept; None keeps all.
         shard_format: one of `FORMATS`.
-        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
-        show_progress: shows a bar of the first process's sentences.
-        processes: those that share the work, each calling this function with the same arguments; None: this one alone.
+        **options: fields of `How`.
 
     Returns:
         the number of sentences.
@@ -83,11 +74,11 @@ def embed_documents(
         FileExistsError: if the folder holds other files.
         NoRoomError: if there is no room on the disk.
     """
-    processes = processes or Processes()
+    how = How(**options)
+    processes, wanted = how.processes or Processes(), how.wanted
     if shard_format not in FORMATS:
         raise ValueError(f"`shard_format` must be one of {', '.join(FORMATS)}, found {shard_format!r}.")
-    wanted = Wanted(layers, dtype, words)
-    wanted.check(f".{shard_format}", batch_words)
+    wanted.check(f".{shard_format}", how.batch_words)
     if documents.stream is not None and processes.count > 1:
         raise ValueError("several processes cannot share standard input; write it to a file, and give that.")
     characters = min(SHARD_CHARACTERS, 6 * SHARD_BYTES // wanted.bytes_per_word(model))
@@ -95,18 +86,14 @@ def embed_documents(
     shards = _Shards(Folder(folder), job | {"shard_characters": characters})
     with ExitStack() as stack, nullcontext() if is_url(folder) else named_if_full(Path(folder)):
         processes.on_first(lambda: shards.open(stack))
-        shards.look(processes.index)
-        model.eval()
-        first = number = 0
-        with tqdm(unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
-            for number, window in enumerate(windows_of(documents.read(), characters), start=1):
-                if (number - 1) % processes.count == processes.index and not shards.has(number - 1, window):
-                    kept = embed_window(model, tokenizer, [each for _, each in window], wanted, batch_words, bar)
-                    shards.write(number - 1, first, window, kept)
-                first += len(window)
+        shards.look(f"process {processes.index}")
+        make = _Maker(model.eval(), tokenizer, wanted, how.batch_words, shards)
+        with tqdm(unit=" sentences", disable=not (how.show_progress and processes.is_first)) as bar:
+            windows = windows_of(documents.read(), characters)
+            processes.map(make, shards.missing(windows, processes.index, processes.count), bar)
         processes.wait()
-        processes.on_first(lambda: shards.finish(number))
-    return first
+        processes.on_first(shards.finish)
+    return shards.num_sentences
 
 
 class _Shards:
@@ -115,6 +102,7 @@ class _Shards:
     def __init__(self, folder: Folder, job: dict[str, Any]) -> None:
         self._folder, self._job, self._suffix = folder, job, f".{job['format']}"
         self._sizes: dict[str, int] = {}
+        self.num_windows = self.num_sentences = 0
 
     def open(self, stack: ExitStack) -> None:
         """Keeps other runs out of a folder on a disk until `stack` closes, and records the job.
@@ -138,18 +126,26 @@ class _Shards:
             with self._folder.new(JOB) as path:
                 path.write_bytes(seal(self._job))
 
-    def look(self, process: int) -> None:
+    def look(self, process: str) -> None:
         """Lists what is there.
 
         Raises:
-            ValueError: if this process does not see what the first one wrote.
+            ValueError: if this process, named so, does not see what the first one wrote.
         """
         self._sizes = self._folder.sizes()
         if JOB not in self._sizes:
             raise ValueError(
-                f"process {process} does not see {self._folder.name}/{JOB}, which the first process wrote; the "
+                f"{process} does not see {self._folder.name}/{JOB}, which the first process wrote; the "
                 "machines must share a file system or a store."
             )
+
+    def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[tuple[int, int, Window]]:
+        """Gives each window that process `index` of `count` is to compute: number, sentences before it, sentences."""
+        for window in windows:
+            if self.num_windows % count == index and not self.has(self.num_windows, window):
+                yield self.num_windows, self.num_sentences, window
+            self.num_windows += 1
+            self.num_sentences += len(window)
 
     def has(self, number: int, window: Window) -> bool:
         """Whether a window's shard is there and whole; says so if it is there and damaged.
@@ -182,8 +178,7 @@ class _Shards:
             window: its sentences.
             kept: place in the window and arrays of each, in any order.
         """
-        # Copies, because a part of a batch keeps the whole batch, padding included.
-        arrays = {row: {name: array.copy() for name, array in each.items()} for row, each in kept}
+        arrays = {row: {name: _alone(array) for name, array in each.items()} for row, each in kept}
         records = (Record(first + row, sentence, arrays[row], line) for row, (line, sentence) in enumerate(window))
         with self._folder.new(self._shard(number)) as path:
             WRITERS[self._suffix](path, records)
@@ -192,25 +187,25 @@ class _Shards:
         with self._folder.new(_entry(number)) as path:
             path.write_bytes(seal(facts | {"first": first, "documents": documents}))
 
-    def finish(self, count: int) -> None:
+    def finish(self) -> None:
         """Joins the entries of all shards into `_index.jsonl`.
 
         Raises:
             ValueError: if the folder holds shards of more sentences than the input has.
         """
-        if _entry(count) in self._sizes:
+        if _entry(self.num_windows) in self._sizes:
             raise ValueError(
-                f"{self._folder.name}/{self._shard(count)} is beyond the end of the input, which changed. Make it what "
-                "it was, or give another folder; finished shards stay."
+                f"{self._folder.name}/{self._shard(self.num_windows)} is beyond the end of the input, which changed. "
+                "Make it what it was, or give another folder; finished shards stay."
             )
-        content = b"".join(self._index(count))
+        content = b"".join(self._index())
         if INDEX not in self._sizes or self._folder.read([INDEX]) != [content]:
             with self._folder.new(INDEX) as path:
                 path.write_bytes(content)
 
-    def _index(self, count: int) -> Iterator[bytes]:
+    def _index(self) -> Iterator[bytes]:
         """A line for each document, or part of one, of each shard."""
-        for number, sealed in enumerate(self._folder.read([_entry(number) for number in range(count)])):
+        for number, sealed in enumerate(self._folder.read([_entry(number) for number in range(self.num_windows)])):
             facts = unseal(sealed)
             if facts is None:
                 raise ValueError(
@@ -231,6 +226,33 @@ class _Shards:
 
     def _shard(self, number: int) -> str:
         return f"part-{number:05d}{self._suffix}"
+
+
+class _Maker(NamedTuple):
+    """Computes a window and writes its shard, here or in a process of Ray's."""
+
+    model: ElmoModel
+    tokenizer: ElmoTokenizer
+    wanted: Wanted
+    batch_words: int
+    shards: _Shards
+
+    def begin(self, process: str, device: str) -> None:
+        """Prepares another process."""
+        self.shards.look(process)
+        self.model.to(device)
+
+    def __call__(self, number: int, first: int, window: Window, bar: tqdm | None = None) -> int:
+        sentences = [sentence for _, sentence in window]
+        kept = embed_window(self.model, self.tokenizer, sentences, self.wanted, self.batch_words, bar)
+        self.shards.write(number, first, window, kept)
+        return len(window)
+
+
+def _alone(array: np.ndarray) -> np.ndarray:
+    """A copy of a part of a batch, because it would keep the whole batch, padding included; a long text is one."""
+    is_most = array.flags.c_contiguous and array.base is not None and 2 * array.nbytes > array.base.nbytes
+    return array if is_most else array.copy()
 
 
 def _entry(number: int) -> str:

@@ -134,7 +134,8 @@ def _groups(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
 
 def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:
     """Lists of lists with the numbers inside, without a Python number for each; `is_fixed`: one innermost length."""
-    column: pa.Array = pa.array(np.concatenate([array.reshape(-1) for array in arrays]))
+    flat = [array.reshape(-1) for array in arrays]
+    column: pa.Array = pa.array(flat[0] if len(flat) == 1 else np.concatenate(flat))
     if is_fixed:
         column = pa.FixedSizeListArray.from_arrays(column, arrays[0].shape[-1])
     for axis in reversed(range(arrays[0].ndim - is_fixed)):

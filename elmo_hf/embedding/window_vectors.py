@@ -96,27 +96,26 @@ class Wanted(NamedTuple):
         num_vectors = model.config.num_hidden_layers + 1 if self.layers == "all" else 1
         return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
 
-    def of(self, tensors: list[Tensor], places: Sequence[slice | np.ndarray]) -> Iterator[Kept]:
-        """The arrays of each sentence of a batch.
+    def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Kept]:
+        """The arrays of each sentence of a batch, parts of those of the whole batch.
 
         Args:
-            tensors: `(B, T, 2P)`, or `(B, 2P)`: of each layer kept.
+            vectors: `(K, B, T, 2P)` of the K layers kept, or `(1, B, 2P)`.
             places: which positions of each sentence are kept.
         """
-        columns = {"vectors": tensors}
+        columns = {"vectors": vectors}
         if self.dtype == "int8":
-            columns["scales"] = [_scales(tensor) for tensor in tensors]
-            tensors = [tensor / scales.unsqueeze(-1) for tensor, scales in zip(tensors, columns["scales"], strict=True)]
-            columns["vectors"] = [tensor.nan_to_num(0).round() for tensor in tensors]
-        columns["vectors"] = [tensor.to(getattr(torch, self.dtype)) for tensor in columns["vectors"]]
-        arrays = {name: [_to_numpy(tensor) for tensor in each] for name, each in columns.items()}
+            columns["scales"] = _scales(vectors)
+            columns["vectors"] = (vectors / columns["scales"].unsqueeze(-1)).nan_to_num(0).round()
+        columns["vectors"] = columns["vectors"].to(getattr(torch, self.dtype))
+        arrays = {name: _to_numpy(each) for name, each in columns.items()}
         for row, place in enumerate(places):
-            yield {name: self._cut([array[row] for array in each], place) for name, each in arrays.items()}
+            yield {name: self._cut(each[:, row], place) for name, each in arrays.items()}
 
-    def _cut(self, layers: list[np.ndarray], place: slice | np.ndarray) -> np.ndarray:
+    def _cut(self, layers: np.ndarray, place: slice | np.ndarray) -> np.ndarray:
         if self.layers == "pooled":
             return np.asarray(layers[0])
-        return np.stack([layer[place] for layer in layers]) if self.layers == "all" else layers[0][place]
+        return layers[:, place] if self.layers == "all" else layers[0, place]
 
 
 def embed_window(
@@ -138,25 +137,35 @@ def embed_window(
         bar: counts sentences.
     """
     bar = tqdm(disable=True) if bar is None else bar
-    texts = [to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences]
+    known = _Known()
+    read = (to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences)
+    texts = [[known[word] for word in text] for text in read]
     chosen = None if wanted.words is None else [wanted.words.positions(text) for text in texts]
     rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row])]
     words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])
     for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
         batch = [rows[place] for place in batch]
-        tensors = _embed_batch(model, words, [texts[row] for row in batch], wanted.layers)
+        vectors = _embed_batch(model, words, [texts[row] for row in batch], wanted)
         if chosen is None:
             places = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
-            yield from zip(batch, wanted.of(tensors, places), strict=True)
+            yield from zip(batch, wanted.of(vectors, places), strict=True)
         else:
-            found = wanted.of(tensors, [chosen[row] + words.num_begins for row in batch])
+            found = wanted.of(vectors, [chosen[row] + words.num_begins for row in batch])
             yield from ((row, kept | {"positions": chosen[row]}) for row, kept in zip(batch, found, strict=True))
         bar.update(len(batch))
     if chosen is not None and len(rows) < len(texts):
-        nothing = [torch.zeros(1, 0, model.config.hidden_size)] * (model.config.num_hidden_layers + 1)
+        nothing = torch.zeros(model.config.num_hidden_layers + 1, 1, 0, model.config.hidden_size)
         (kept,) = wanted.of(nothing, [slice(0)])
         bar.update(len(texts) - len(rows))
         yield from ((row, kept | {"positions": chosen[row]}) for row in range(len(texts)) if not len(chosen[row]))
+
+
+class _Known(dict[str, str]):
+    """A copy of each distinct word. The words of a long text, freed at once, give their memory back."""
+
+    def __missing__(self, word: str) -> str:
+        copy = word[:1] + word[1:]
+        return self.setdefault(copy, copy)
 
 
 class _Words(NamedTuple):
@@ -179,33 +188,39 @@ class _Words(NamedTuple):
 
 
 @torch.inference_mode()
-def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], layers: str) -> list[Tensor]:
-    """The tensors kept of a batch of texts."""
+def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], wanted: Wanted) -> Tensor:
+    """The vectors kept of a batch of texts, `(K, B, T, 2P)` or `(1, B, 2P)`."""
     begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
     rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
     if len(rows) == 1 and len(rows[0]) > PIECE_WORDS:
-        return _embed_long(model, words, rows[0].to(model.device), layers)
+        return _embed_long(model, words, rows[0].to(model.device), wanted)
     places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
     mask = places >= 0
     vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
-    return LAYERS[layers](model, model.bilm(vectors, mask)[0], mask, mask & words.is_text[places])
+    layers = model.bilm(vectors, mask)[0]
+    return torch.stack(LAYERS[wanted.layers](model, layers, mask, mask & words.is_text[places]))
 
 
-def _embed_long(model: ElmoModel, words: _Words, places: Tensor, layers: str) -> list[Tensor]:
+def _embed_long(model: ElmoModel, words: _Words, places: Tensor, wanted: Wanted) -> Tensor:
     """The same for one long text, given the places `(T,)` of its words; see `long_texts.py`."""
-    kind = "mix" if layers == "pooled" else layers
-    if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm):
+    kind = "mix" if wanted.layers == "pooled" else wanted.layers
+    if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm != "none"):
         kind = "all"  # such a mix needs whole vectors
 
-    def keep(of_piece: list[Tensor]) -> list[Tensor]:
+    is_final = kind == wanted.layers and wanted.dtype != "int8"  # whose scale needs whole vectors too
+
+    def keep(of_piece: list[Tensor]) -> Tensor:
         mask = of_piece[0].new_ones(of_piece[0].shape[:2], dtype=torch.bool)
-        return LAYERS[kind](model, of_piece, mask, mask)
+        kept = torch.stack(LAYERS[kind](model, of_piece, mask, mask))
+        return kept.to(getattr(torch, wanted.dtype)) if is_final else kept
 
     kept = read_in_pieces(model.bilm, lambda part: words.vectors[places[part]], len(places), keep)
-    mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
-    if kind == layers:
+    if kind == wanted.layers:
         return kept
-    return [model.pool(kept[0], is_text)] if kind == "mix" else LAYERS[layers](model, kept, mask, is_text)
+    mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
+    if kind == "mix":
+        return model.pool(kept[0], is_text).unsqueeze(0)
+    return torch.stack(LAYERS[wanted.layers](model, [*kept], mask, is_text))
 
 
 def _scales(vectors: Tensor) -> Tensor:

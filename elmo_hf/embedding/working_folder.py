@@ -102,11 +102,11 @@ class WorkingFolder:
                 for sentence, arrays in vectors:
                     places[sentence] = {}
                     for name, array in arrays.items():
-                        content = array.tobytes()
-                        file.write(content)
-                        checksum.update(content)
+                        for block in _blocks(array):
+                            file.write(block)
+                            checksum.update(block)
                         places[sentence][name] = (start, str(array.dtype), array.shape)
-                        start += len(content)
+                        start += array.nbytes
             publish(new, numbers)
         finally:
             new.unlink(missing_ok=True)
@@ -179,6 +179,16 @@ def checksum_of(path: Path) -> str:
         while block := file.read(BLOCK):
             checksum.update(block)
     return checksum.hexdigest().decode()
+
+
+def _blocks(array: np.ndarray) -> Iterator[bytes]:
+    """The bytes of an array, a few at a time."""
+    if array.flags.c_contiguous:
+        content = array.reshape(-1).view(np.uint8)
+        yield from (content[start : start + BLOCK].tobytes() for start in range(0, len(content), BLOCK))
+    else:
+        for part in array:
+            yield from _blocks(part)
 
 
 def _array(content: np.ndarray, start: int, dtype: str, shape: list[int]) -> np.ndarray:

@@ -31,7 +31,7 @@ def test_layers_in_pieces_are_those_of_the_whole_text(
         sizes.append(words.stop - words.start)
         return vectors[words]
 
-    found = read_in_pieces(bilm, part_of, length, lambda layers: layers[1:])
+    found = read_in_pieces(bilm, part_of, length, lambda layers: torch.stack(layers[1:]))
     assert max(sizes) == min(length, 4)
     assert sum(sizes) == directions * length
     assert_outputs_close(tuple(found), tuple(layer.detach() for layer in expected[1:]), 1e-6)
@@ -57,8 +57,12 @@ def test_embed_reads_a_long_text_in_pieces(
         monkeypatch.setattr(module, "PIECE_WORDS", 5)
     forward = mixed_model.bilm.forward
     monkeypatch.setattr(mixed_model.bilm, "forward", lambda *args: pieces.append(args[0].shape[1]) or forward(*args))
+    kept = []
+    monkeypatch.setattr(window_vectors, "read_in_pieces", lambda *args: kept.append(read_in_pieces(*args)) or kept[0])
     ((_, found), *_) = embed_window(mixed_model, tiny_tokenizer, sentences, Wanted(layers), 1)
     assert pieces == [5, 5, 4, 3]
+    needs_all = layers == "all" or ("scalar_mix_layer_norm" in fields and layers in ("mix", "pooled"))
+    assert len(kept[0]) == (mixed_model.config.num_hidden_layers + 1 if needs_all else 1)
     assert found["vectors"].shape == expected["vectors"].shape
     np.testing.assert_allclose(found["vectors"], expected["vectors"], rtol=0, atol=1e-6)
 
@@ -71,6 +75,6 @@ def test_what_is_kept_may_be_computed_from_all_layers(tiny_model: ElmoModel, mon
     with torch.no_grad():
         expected = mix(tiny_model.bilm(vectors.unsqueeze(0), mask)[0], mask)
     (found,) = read_in_pieces(
-        tiny_model.bilm, vectors.__getitem__, 7, lambda layers: [mix(layers, mask[:, : layers[0].shape[1]])]
+        tiny_model.bilm, vectors.__getitem__, 7, lambda layers: mix(layers, mask[:, : layers[0].shape[1]]).unsqueeze(0)
     )
     assert_outputs_close(found, expected, 1e-6)

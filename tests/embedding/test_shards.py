@@ -1,5 +1,6 @@
 """Folders of shards: the numbers of the single file, each shard written once, by any number of interrupted runs."""
 
+import errno
 import gzip
 import io
 import json
@@ -224,6 +225,25 @@ def test_what_is_damaged_is_made_again(
     assert contents(tmp_path / "out") == whole
     is_said = name == SECOND or (name.startswith("_index/") and damage is not Path.unlink)
     assert caplog.messages == [f"{tmp_path}/out/{SECOND} is damaged; it is computed again."] * is_said
+
+
+def test_a_shard_that_may_not_be_read_is_named(
+    run: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    whole = contents(tmp_path / "out")
+    read = shards.checksum_of
+
+    def refuse(path: Path) -> str:
+        if path.name == SECOND:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "checksum_of", refuse)
+        with pytest.raises(PermissionError, match=rf"Permission denied: '{tmp_path}/out/{SECOND}'$"):
+            run()
+    assert contents(tmp_path / "out") == whole
 
 
 def test_an_entry_that_is_damaged_at_the_last_moment_is_not_used(

@@ -162,6 +162,17 @@ def test_a_store_that_cannot_be_reached_is_named(url: str, reason: str) -> None:
             reach()
 
 
+def test_a_store_without_credentials_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    with pytest.raises(ValueError, match=r"^s3://bucket/vectors cannot be reached: Unable to locate credentials\.$"):
+        Folder("s3://bucket/vectors").refuse_foreign()
+
+
 def test_a_store_that_refuses_to_write_is_named_before_the_work(
     memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,8 @@ JOBS = {
     "embed safetensors": Job("out.safetensors", "embed @/model @/corpus.txt -o out.safetensors --layers mix"),
     "embed npz": Job("out.npz", "embed @/model @/corpus.txt -o out.npz --layers top"),
     "embed parquet": Job("out.parquet", "embed @/model @/corpus.txt -o out.parquet --layers pooled"),
+    "embed shards": Job("out", "embed @/model @/corpus.txt -o out/ --layers top"),
+    "vectors": Job("out.txt", "vectors @/model @/words.txt -o out.txt"),
     "convert": Job("out", f"convert {BASE} out"),
     "convert zip": Job("out", "convert @/source.zip out"),
     "convert back": Job("out", "convert @/model out --to allennlp"),
