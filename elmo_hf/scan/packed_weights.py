@@ -11,6 +11,7 @@ and torch's count of changes in place. Nothing of it is saved or copied.
 import bisect
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,16 +98,16 @@ def stack_packed(weights: list[Weights]) -> Weights:
     joint = stack(weights)
     if len(weights) > 1:
         return joint
-    found = {name: _find(getattr(weights[0], name)) for name in ("recurrent", "projection")}
+    found: dict[str, Any] = {name: _find(getattr(weights[0], name)) for name in ("recurrent", "projection")}
     return joint._replace(**{name: packed for name, packed in found.items() if packed is not None})
 
 
 def _find(weight: Tensor | None) -> PackedWeight | None:
-    packed = None if weight is None else _packed.get(weight)
-    if packed is not None and packed.version != _version(weight):
-        del _packed[weight]
-        return None
-    return packed
+    packed = _packed.get(weight) if weight is not None else None
+    if weight is None or packed is None or packed.version == _version(weight):
+        return packed
+    del _packed[weight]
+    return None
 
 
 def _version(weight: Tensor) -> tuple[int, int]:
