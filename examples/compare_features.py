@@ -27,6 +27,7 @@ import torch
 import typer
 from datasets import DatasetDict
 from own_files import TEXTS, WORDS
+from recipe import RowsOfSets
 from task_data import label_names, load
 from torch import Tensor
 
@@ -55,8 +56,6 @@ HEAD: dict[str, Any] = {
     "representation_dropout": 0.5,
     "classifier_dropout": 0.2,
 }
-
-Rows = dict[str, list[dict[str, Any]]]
 
 
 class Task(NamedTuple):
@@ -102,11 +101,6 @@ class WordsForTokenClassification(WordsAlone, ElmoForTokenClassification):
     """The labeller on word vectors alone."""
 
 
-def in_memory(data: DatasetDict) -> Rows:
-    """All rows in memory, so that their file is not read in every epoch."""
-    return {name: list(part) for name, part in data.items()}
-
-
 def read_task(name: str, model_name: str | Path, rows: int | None, *own: Any) -> Task:
     """Reads and tokenizes the data; `own` are the last arguments of `load`."""
     data, tokenizer = load(name, rows, (WORDS, TEXTS), *own), ElmoTokenizer.from_pretrained(model_name)
@@ -138,7 +132,7 @@ def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskMod
     return (WordsForTokenClassification if task.has_words else WordsForSequenceClassification)(config)
 
 
-def train(model: Any, task: Task, rows: Rows, seed: int, epochs: int, work: Path) -> Any:
+def train(model: Any, task: Task, rows: RowsOfSets, seed: int, epochs: int, work: Path) -> Any:
     """Trains a model on a task's rows, and keeps the best epoch's weights; returns the Trainer."""
     names = [model.config.id2label[label] for label in range(model.config.num_labels)]
     return recipe.train(
@@ -163,7 +157,7 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
     if "ELMo" in features:
         folder = work / ("random" if "random" in features else "pretrained")
         data = recipe.keep_layers(data, model, task.tokenizer, folder)
-    rows = in_memory(data)
+    rows = recipe.in_memory(data)
     trainer = train(model, task, rows, seed, epochs, work)
     tested = trainer.predict(rows["test"]).metrics
     return {

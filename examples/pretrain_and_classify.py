@@ -91,7 +91,8 @@ def classify_with(
         model = ElmoForSequenceClassification.from_pretrained(elmo, **fields)
     else:
         model = ElmoForSequenceClassification(ElmoConfig.from_pretrained(elmo, **fields))
-    encoded = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, elmo / "layers")
+    kept = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, elmo / "layers")
+    encoded = recipe.in_memory(kept)
     trainer = recipe.train(
         model,
         tokenizer,

@@ -2,27 +2,30 @@
 
     python examples/probe_layers.py tiny pos                             # UD English EWT
     python examples/probe_layers.py tiny senses --semcor semcor3.0
+    python examples/probe_layers.py tiny senses --coarsewsd CoarseWSD-20
+    python examples/probe_layers.py tiny senses --wic WiC_dataset
 
 pos      a logistic regression on one layer's frozen vectors predicts the universal part of speech (table 6)
 senses   the sense of a word is the one with the nearest centre (table 5):
 
     c_s = mean of h over the training occurrences of sense s,    s(h) = argmax_s cos(h, c_s)
 
-    among the senses of the same lemma; a lemma that training does not have gets WordNet's first sense. Each seed holds
-    out a tenth of the documents. "first sense" is the score of WordNet's first sense for every word.
+    among the senses of the same lemma; a lemma that training does not have gets the first sense: WordNet's, or the
+    commonest. Of SemCor each seed holds out a tenth of the documents. "first sense" is its score for every word.
+
+    WiC's pairs share a sense if cos(h, h') is at least t, which is chosen on the training set; "first sense" is then
+    the score of one answer for all pairs.
 
 `pos` learns from the training set of a task of labelled words and is scored on its validation set, by which nothing is
-chosen. SemCor 3.0 is part of the Brown corpus with WordNet 3.0's senses (web.eecs.umich.edu/~mihalcea/downloads.html,
-Princeton's WordNet licence); all but names of its folders `brown1` and `brown2` is read. Scores are accuracies; each
-word has one answer, so they are also F1. The same architecture with random weights is probed too.
+chosen. `sense_data.py` says where the data comes from. Scores are accuracies; each word has one answer, so they are
+also F1. The same architecture with random weights is probed too.
 
-Glossary: h the vector `(2P)` of a word in one layer, s a sense, c_s its centre, L layers.
+Glossary: h the vector `(2P)` of a word in one layer, s a sense, c_s its centre, t a threshold, L layers.
 """
 
 import collections
-import re
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import recipe
@@ -30,6 +33,7 @@ import torch
 import typer
 from datasets import Dataset
 from seeds import mean_and_deviation, plot_band
+from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from task_data import load
@@ -39,59 +43,25 @@ from word_layers import word_layers
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.loading import load_complete, model_folder
 
-SEMCOR_WORD = re.compile(r"<(?:wf|punc)([^>]*)>(.*)</(?:wf|punc)>")
-KINDS = {"1": "noun", "2": "verb", "3": "adjective", "4": "adverb", "5": "adjective"}
+
+def draw_documents(senses: list[Sense], seed: int) -> list[int]:
+    """A tenth of the documents."""
+    documents = sorted({sense.document for sense in senses})
+    return np.random.default_rng(seed).permutation(documents)[: max(1, len(documents) // 10)].tolist()
 
 
-class Sense(NamedTuple):
-    """A word of SemCor with its sense: words `[start, end)` of a sentence."""
-
-    document: int
-    sentence: int
-    start: int
-    end: int
-    lemma: str  # with its part of speech
-    sense: int  # WordNet's number
-
-
-def read_semcor(folder: Path, documents: int | None) -> tuple[list[list[str]], list[Sense]]:
-    """The sentences of SemCor's files, or of some drawn with a fixed seed, and the words with senses."""
-    paths = sorted(folder.glob("brown[12]/tagfiles/*"))
-    if not paths:
-        raise typer.BadParameter(f"expected SemCor's files brown1/tagfiles/* in {folder}, found none.")
-    sentences: list[list[str]] = [[]]
-    senses = []
-    for document, path in enumerate(np.random.default_rng(0).permutation(paths)[:documents].tolist()):
-        for line in path.read_text(encoding="latin-1").splitlines():
-            found = SEMCOR_WORD.fullmatch(line.strip())
-            if found:
-                words = found[2].split("_")
-                fields = dict(re.findall(r"(\w+)=(\S+)", found[1]))
-                number = fields.get("wnsn", "0").split(";")[0]  # 0: WordNet 3.0 has lost the sense
-                if number.isdigit() and number != "0" and "pn" not in fields:
-                    lemma = f"{fields['lemma']} {KINDS[fields['lexsn'][0]]}"
-                    start = len(sentences[-1])
-                    senses.append(Sense(document, len(sentences) - 1, start, start + len(words), lemma, int(number)))
-                sentences[-1] += words
-            elif line.strip() == "</s>":
-                sentences.append([])
-    return sentences, senses
-
-
-def score_senses(vectors: np.ndarray, senses: list[Sense], seed: int) -> tuple[list[float], list[float]]:
-    """The accuracy of WordNet's first sense and of each layer: of all held-out words, and of ambiguous ones.
+def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int]) -> dict[str, list[float]]:
+    """The accuracy of the first sense and of each layer: of all words of held-out documents, and of ambiguous ones.
 
     `vectors` `(L + 1, senses, 2P)` have length 1. A lemma is ambiguous if training has several senses of it.
     """
-    documents = sorted({sense.document for sense in senses})
-    drawn = np.random.default_rng(seed).permutation(documents)[: max(1, len(documents) // 10)]
     lemmas = collections.defaultdict(list)
     for index, sense in enumerate(senses):
         lemmas[sense.lemma].append(index)
     right, is_ambiguous = [], []
     for indices in lemmas.values():
         numbers = np.array([senses[index].sense for index in indices])
-        held_out = np.isin([senses[index].document for index in indices], drawn)
+        held_out = np.isin([senses[index].document for index in indices], documents)
         # Equal similarities go to the sense that is more frequent in training.
         known = [number for number, _ in collections.Counter(numbers[~held_out].tolist()).most_common()]
         found = np.ones((len(vectors) + 1, held_out.sum()), dtype=int)
@@ -104,7 +74,22 @@ def score_senses(vectors: np.ndarray, senses: list[Sense], seed: int) -> tuple[l
         right.append(found == numbers[held_out])
         is_ambiguous += [len(known) > 1] * int(held_out.sum())
     correct = np.concatenate(right, axis=1)
-    return correct.mean(axis=1).tolist(), correct[:, is_ambiguous].mean(axis=1).tolist()
+    kinds = {"all words": correct}
+    if not all(is_ambiguous):
+        kinds["ambiguous words"] = correct[:, is_ambiguous]
+    return {kind: values.mean(axis=1).tolist() for kind, values in kinds.items()}
+
+
+def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, list[float]]:
+    """The accuracy of one answer and of each layer's threshold, for the held-out pairs; pair i is 2i and 2i + 1."""
+    is_same, held_out = (np.array([getattr(s, of) == 1 for s in senses[::2]]) for of in ("sense", "document"))
+    right = [np.mean(is_same[held_out] == (is_same[~held_out].mean() >= 0.5))]
+    for first, second in zip(vectors[:, ::2].astype(np.float32), vectors[:, 1::2].astype(np.float32), strict=True):
+        cosines = (first * second).sum(axis=-1).round(4)
+        thresholds = np.unique(cosines[~held_out])
+        agreement = ((cosines[~held_out] >= thresholds[:, None]) == is_same[~held_out]).mean(axis=1)
+        right.append(np.mean((cosines[held_out] >= thresholds[agreement.argmax()]) == is_same[held_out]))
+    return {"pairs": [float(score) for score in right]}
 
 
 def sense_vectors(
@@ -156,6 +141,8 @@ def main(
     what: Annotated[str, typer.Argument(help="pos or senses")],
     semcor: Annotated[Path, typer.Option(help="Folder of SemCor 3.0.")] = Path("semcor3.0"),
     documents: Annotated[int | None, typer.Option(help="Limit of SemCor's documents.")] = None,
+    coarsewsd: Annotated[Path | None, typer.Option(help="Folder of CoarseWSD-20, instead of SemCor.")] = None,
+    wic: Annotated[Path | None, typer.Option(help="Folder of WiC, instead of SemCor.")] = None,
     task: Annotated[str, typer.Option(help="A task of labelled words, for pos.")] = "ewt",
     rows: recipe.Rows = None,
     seeds: int = 5,
@@ -168,7 +155,10 @@ def main(
     if what == "pos":
         data = load(task, rows)
     else:
-        texts, senses = read_semcor(semcor, documents)
+        if coarsewsd or wic:
+            texts, senses = read_coarsewsd(coarsewsd, rows) if coarsewsd else read_wic(wic, rows)
+        else:
+            texts, senses = read_semcor(semcor, documents)
         vectors = sense_vectors(trained, tokenizer, texts, senses)
         print(f"{len(senses):,} words with a sense, {sum(map(len, texts)):,} words")
     for seed in range(seeds):
@@ -180,9 +170,11 @@ def main(
             scores["random weights"].append(score_tags(random, tokenizer, data["train"], data["validation"]))
             continue
         for kind, found in (("trained", vectors), ("random weights", sense_vectors(random, tokenizer, texts, senses))):
-            every, ambiguous = score_senses(found, senses, seed)
-            scores[f"{kind}, all words"].append(every)
-            scores[f"{kind}, ambiguous words"].append(ambiguous)
+            held_out = [HELD_OUT] if coarsewsd else draw_documents(senses, seed)
+            by_words = score_pairs(found, senses) if wic else score_senses(found, senses, held_out)
+            for words, values in by_words.items():
+                if kind != "trained" or seed == 0 or not (coarsewsd or wic):  # else there is no chance in it
+                    scores[f"{kind}, {words}"].append(values)
     layers = ["token", *(f"layer {layer}" for layer in range(1, trained.config.num_hidden_layers + 1))]
     table = [["weights", "seeds", *([] if what == "pos" else ["first sense"]), *layers]]
     for kind, values in scores.items():

@@ -41,6 +41,7 @@ Test = Annotated[Path | None, typer.Option(help="File with your own test set.")]
 
 plt.switch_backend("Agg")
 Metrics = Callable[[EvalPrediction], dict[str, float]]
+RowsOfSets = dict[str, list[dict[str, Any]]]  # rows of train, validation and test
 
 
 def run(main: Callable[..., None]) -> None:
@@ -78,6 +79,11 @@ def keep_layers(data: DatasetDict, model: ElmoTaskModel, tokenizer: ElmoTokenize
     return DatasetDict(
         {name: add_bilm_layers(part, model, tokenizer, dtype="float16", folder=folder) for name, part in data.items()}
     )
+
+
+def in_memory(data: DatasetDict) -> RowsOfSets:
+    """All rows in memory, so that their file is not read in every epoch."""
+    return {name: list(part) for name, part in data.items()}
 
 
 def text_metrics(prediction: EvalPrediction) -> dict[str, float]:

@@ -27,7 +27,8 @@ import numpy as np
 import recipe
 import torch
 import typer
-from compare_features import EPOCHS, Rows, Task, train
+from compare_features import EPOCHS, Task, train
+from recipe import RowsOfSets
 from seeds import Results, mean_and_deviation, plot_band
 from tqdm import tqdm
 
@@ -80,7 +81,7 @@ def make_model(setting: Setting, source: str | Path, task: Task) -> ElmoTaskMode
     return model
 
 
-def sample(rows: Rows, size: int, seed: int, unknown: int, choice: int) -> Rows:
+def sample(rows: RowsOfSets, size: int, seed: int, unknown: int, choice: int) -> RowsOfSets:
     """Draws training rows; everywhere, words that they do not hold twice become unknown."""
     drawn = np.random.default_rng(seed).permutation(len(rows["train"]))[:size]
     train = [rows["train"][index] for index in drawn]
@@ -95,7 +96,9 @@ def sample(rows: Rows, size: int, seed: int, unknown: int, choice: int) -> Rows:
     return {name: [known(row) for row in part] for name, part in parts.items()}
 
 
-def run(setting: Setting, source: str | Path, task: Task, rows: Rows, seed: int, epochs: int, work: Path) -> float:
+def run(
+    setting: Setting, source: str | Path, task: Task, rows: RowsOfSets, seed: int, epochs: int, work: Path
+) -> float:
     """Trains on sampled rows; returns the score of the test set."""
     torch.manual_seed(seed)
     model = make_model(setting, source, task)
@@ -151,7 +154,7 @@ def main(
     for name in tasks:
         read = compare_features.read_task(name, source, rows)
         scores[name], elmo = read.score, compare_features.make_model("words and ELMo", source, read)
-        full = compare_features.in_memory(recipe.keep_layers(read.data, elmo, read.tokenizer, work / "layers"))
+        full = recipe.in_memory(recipe.keep_layers(read.data, elmo, read.tokenizer, work / "layers"))
         most = [len(full["train"])]
         sizes = size or ([*SIZES, *most] if what == "figure1" else most)
         unknown = read.vectors.words.index("<UNK>") + 1

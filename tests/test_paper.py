@@ -13,6 +13,7 @@ import probe_layers
 import pytest
 import recipe
 import sample_efficiency
+import sense_data
 import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
@@ -21,6 +22,7 @@ from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 
+KINDS = (("trained", "1"), ("random weights", "2"))  # with two seeds
 TEXTS = ["The ferry left early", "Ada left", "the ferry left at noon", "Ada went on board"]
 SEMCOR = """<s snum=1>
 <wf cmd=ignore pos=DT>The</wf>
@@ -122,24 +124,99 @@ def write_semcor(folder: Path, documents: int) -> Path:
 
 
 def test_semcor_is_read_without_names_and_lost_senses(tmp_path: Path) -> None:
-    texts, senses = probe_layers.read_semcor(write_semcor(tmp_path / "semcor", 1), None)
+    texts, senses = sense_data.read_semcor(write_semcor(tmp_path / "semcor", 1), None)
     assert texts == [["The", "ferry", "took", "off", "Ada", "lost", "."], []]
     assert senses == [(0, 0, 1, 2, "ferry noun", 1), (0, 0, 2, 4, "take_off verb", 2)]
     with pytest.raises(typer.BadParameter, match="expected SemCor's files brown1/tagfiles/"):
-        probe_layers.read_semcor(tmp_path / "nothing", None)
+        sense_data.read_semcor(tmp_path / "nothing", None)
+
+
+def write_lines(path: Path, lines: list[str], answers: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for kind, texts in (("data", lines), ("gold", answers)):
+        path.with_name(f"{path.name}.{kind}.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
+def write_wic(folder: Path) -> Path:
+    lines = ["board\tN\t3-1\tAda went on board\tThe board met", "leave\tV\t1-3\tWe left early\tThe ferry had left ."]
+    write_lines(folder / "train" / "train", [*lines, lines[1]], ["F", "T", "F"])
+    write_lines(folder / "dev" / "dev", lines, ["F", "T"])
+    return folder
+
+
+def write_coarsewsd(folder: Path) -> Path:
+    lines = ["1\tthe bank left", "2\tat the bank", "0\tbank on board"]
+    write_lines(folder / "bank" / "train", lines, ["1", "0", "1"])
+    write_lines(folder / "bank" / "test", lines[:2], ["0", "2"])
+    return folder
+
+
+def test_pairs_of_wic_are_two_words_each_with_one_answer(tmp_path: Path) -> None:
+    texts, senses = sense_data.read_wic(write_wic(tmp_path), 2)
+    assert senses[4:] == [
+        (1, 4, 3, 4, "board N", 2),
+        (1, 5, 1, 2, "board N", 2),
+        (1, 6, 1, 2, "leave V", 1),
+        (1, 7, 3, 4, "leave V", 1),
+    ]
+    assert [texts[sense.sentence][sense.start] for sense in senses[4:]] == ["board", "board", "left", "left"]
+    assert [sense.document for sense in senses] == [0] * 4 + [1] * 4  # of three pairs of training two were drawn
+
+
+def test_senses_of_coarsewsd_are_numbered_from_the_commonest_in_training(tmp_path: Path) -> None:
+    texts, senses = sense_data.read_coarsewsd(write_coarsewsd(tmp_path), None)
+    assert [(sense.document, sense.sense) for sense in senses] == [(0, 1), (0, 2), (0, 1), (1, 2), (1, 3)]
+    assert {texts[sense.sentence][sense.start] for sense in senses} == {"bank"}
+
+
+@pytest.mark.parametrize(
+    ("line", "answer", "message"),
+    [
+        ("leave\tV\t1-9\tWe left\tThey left", "T", "expected the position of a word, 0 to 1, in {}:1, found '9'"),
+        ("leave\tV\t1\tWe left", "T", "expected 5 columns with tabs between in {}:1, found 4"),
+        ("leave\tV\t1-1\tWe left\tThey left", "1", "expected the answer T or F for {}:1, found '1'"),
+        ("leave\tV\t1-1\tWe left\tThey left", "T\nF", "as many lines in .*train.gold.txt as in {}, 1, found 2"),
+    ],
+)
+def test_what_is_wrong_with_pairs_is_one_line(tmp_path: Path, line: str, answer: str, message: str) -> None:
+    write_lines(tmp_path / "train" / "train", [line], [answer])
+    with pytest.raises(typer.BadParameter, match=message.format(".*train.data.txt")):
+        sense_data.read_wic(tmp_path, None)
+
+
+def test_folders_without_the_data_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match=r"expected the file .*train.data.txt, found none"):
+        sense_data.read_wic(tmp_path, None)
+    with pytest.raises(typer.BadParameter, match=r"expected CoarseWSD-20's files WORD/train.data.txt in "):
+        sense_data.read_coarsewsd(tmp_path, None)
+
+
+def test_a_threshold_on_the_cosine_is_chosen_in_training() -> None:
+    def pair(part: int, is_same: bool) -> list[sense_data.Sense]:
+        return [sense_data.Sense(part, 0, 0, 1, "bank", 1 if is_same else 2)] * 2
+
+    senses = [*pair(0, True), *pair(0, True), *pair(0, False), *pair(1, True), *pair(1, False), *pair(1, False)]
+    cosines = np.array([[0.9, 0.6, 0.5, 0.7, 0.55, 0.1], [0.2, 0.3, 0.9, 0.2, 0.9, 0.1]])
+    second = np.stack([cosines, np.sqrt(1 - cosines**2)], axis=-1)
+    first = np.broadcast_to([1.0, 0.0], second.shape)
+    vectors = np.stack([first, second], axis=2).reshape(2, 12, 2)
+    # One answer, "the same"; a layer whose threshold is 0.6; one that is best with all pairs the same, from 0.2.
+    assert probe_layers.score_pairs(vectors, senses)["pairs"] == pytest.approx([1 / 3, 1.0, 2 / 3])
 
 
 def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
-    def sense(document: int, lemma: str, number: int) -> probe_layers.Sense:
-        return probe_layers.Sense(document, 0, 0, 1, lemma, number)
+    def sense(document: int, lemma: str, number: int) -> sense_data.Sense:
+        return sense_data.Sense(document, 0, 0, 1, lemma, number)
 
     # Of two documents, one is held out; both say the same.
     senses = [sense(d, *word) for d in (0, 1) for word in (("bank", 2), ("bank", 3), ("bank", 3), (f"only {d}", 1))]
     right, wrong = np.eye(2), np.eye(2)[::-1]
     layer = lambda here, there: np.concatenate([here[[0, 1, 1, 0]], there[[0, 1, 1, 0]]])  # noqa: E731
-    every, ambiguous = probe_layers.score_senses(np.stack([layer(right, right), layer(right, wrong)]), senses, 0)
-    assert every == [0.25, 1.0, 0.25]  # WordNet's first sense, a layer that knows, one that is always wrong
-    assert ambiguous == [0.0, 1.0, 0.0]
+    held_out = probe_layers.draw_documents(senses, 0)
+    assert held_out in ([0], [1])
+    scores = probe_layers.score_senses(np.stack([layer(right, right), layer(right, wrong)]), senses, held_out)
+    # WordNet's first sense, a layer that knows, one that is always wrong
+    assert scores == {"all words": [0.25, 1.0, 0.25], "ambiguous words": [0.0, 1.0, 0.0]}
 
 
 @pytest.mark.usefixtures("made_up")
@@ -147,9 +224,13 @@ def test_probes_of_both_kinds_have_a_table_and_a_plot(tiny_folder: Path, capsys:
     probe_layers.main(str(tiny_folder), "senses", write_semcor(Path("semcor"), 4), seeds=2)
     kinds = [f"{kind}, {words} words" for kind in ("trained", "random weights") for words in ("all", "ambiguous")]
     assert sorted(row[0] for row in rows_of(capsys.readouterr().out)) == sorted(kinds)
+    probe_layers.main(str(tiny_folder), "senses", coarsewsd=write_coarsewsd(Path("coarsewsd")), seeds=2)
+    probe_layers.main(str(tiny_folder), "senses", wic=write_wic(Path("wic")), seeds=2)
+    kinds = [[f"{kind}, {words}", seeds] for words in ("all words", "pairs") for kind, seeds in KINDS]
+    assert [row[:2] for row in rows_of(capsys.readouterr().out)] == kinds
     probe_layers.main(str(tiny_folder), "pos", task="ewt", seeds=2)
     rows = rows_of(capsys.readouterr().out)
-    assert [row[:2] for row in rows] == [["trained", "1"], ["random weights", "2"]]
+    assert [tuple(row[:2]) for row in rows] == list(KINDS)
     assert {path.name for path in Path("probes").iterdir()} == {"pos.png", "senses.png"}
 
 

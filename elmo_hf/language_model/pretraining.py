@@ -21,6 +21,7 @@ sampled loss has a name of its own and never occurs in evaluation. From AllenNLP
 padding.
 """
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -209,6 +210,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         scores = score_carried(self, corpus, num_rows) if carries_state else score_from_zero(self, corpus)
         self.train(was_training)
         return scores
+
+    def predict_words(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """The words that fit a gap: `elmo_hf.predict_words(model, tokenizer, words, ...)`; needs the package."""
+        if importlib.util.find_spec("elmo_hf") is None:
+            raise ImportError("`predict_words` is not among the code of a saved folder: pip install elmo-hf.")
+        return importlib.import_module("elmo_hf").predict_words(self, *args, **kwargs)
 
     @property
     def _shared_weight(self) -> Tensor | None:

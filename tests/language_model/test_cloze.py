@@ -11,6 +11,7 @@ import torch
 from commands import assert_fails, run
 from tiny_lm import SIZES, WORDS, assert_close, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 from torch import Tensor
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
@@ -87,6 +88,21 @@ def test_candidates_keep_their_probabilities(tmp_path: Path) -> None:
     total = sum(each.probability for each in [*everything.values(), *rest])
     assert sorted(each.word for each in rest) == sorted(names)
     assert total == pytest.approx(1, abs=1e-5)
+
+
+def test_the_method_of_a_saved_folder_needs_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_lm()
+    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    model.save_pretrained(tmp_path / "model")
+    own_class = get_class_from_dynamic_module("modeling_elmo.ElmoForPreTraining", tmp_path / "model")
+    assert own_class is not ElmoForPreTraining
+    saved = own_class.from_pretrained(tmp_path / "model").eval()
+    expected = predict_words(model, tokenizer, SENTENCE, 2, top_k=3)
+    assert saved.predict_words(tokenizer, SENTENCE, 2, top_k=3) == expected
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    message = "`predict_words` is not among the code of a saved folder: pip install elmo-hf."
+    with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
+        saved.predict_words(tokenizer, SENTENCE)
 
 
 def test_a_forward_model_has_one_distribution(tmp_path: Path) -> None:
