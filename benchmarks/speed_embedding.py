@@ -1,5 +1,6 @@
 """The embedding groups of `speed.py`: from character ids to the scalar mix, without gradients."""
 
+import copy
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,11 +32,11 @@ def embedding(
     and batched, as in `elmo-hf embed`, and the middle batch of each quarter is timed.
     """
     model = random_model(small)
-    loop, lstms = LoopElmo(model), ProjectedLstms(model)
+    loop, lstms, others = LoopElmo(model), ProjectedLstms(model), other_formats(model)
     check_lstms(lstms, some_sentences(sentences, 3), small)
     side = 64 if small else MATRIX_SIZE
     matrix = torch.randn(side, side)
-    whole, alone = [], []
+    whole, alone, in_formats = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         peer = None if allennlp is None else start_peer(allennlp, model, Path(folder))
         for size in sizes:
@@ -43,7 +44,7 @@ def embedding(
                 batches = batches_by_length(sentences, size)
             else:
                 batches = batches_of(some_sentences(sentences, NUM_BATCHES.get(size, 1) * size), size)
-            contestants = with_loop(model, loop, batches)
+            contestants = with_loop(model, loop, batches) | with_others(others, batches)
             if peer is not None:
                 contestants["AllenNLP"] = with_allennlp(model, peer, batches, Path(folder))
             contestants |= bilms(model, lstms, batches)
@@ -57,12 +58,18 @@ def embedding(
             shares = [f"{rate / 1e9:,.0f}", f"{peak / 1e9:,.0f}", f"{rate / peak:.0%}"]
             ratio = f"{turns.ratio('loop', 'ours'):.2f}"
             whole.append([label, speeds["ours"], speeds["loop"], ratio, *with_peer, *shares])
+            slowest = "AllenNLP" if peer else "loop"
+            in_formats.append(
+                [label] + [f"{speeds[name]} ({turns.ratio(slowest, name):.2f})" for name in ["ours", *others]]
+            )
             alone.append([label, speeds["biLM"], speeds["nn.LSTM"], f"{turns.ratio('nn.LSTM', 'biLM'):.2f}"])
         if peer is not None:
             peer.close()
             print(f"AllenNLP 2.10.1: {peer.facts['versions']}")
     header = ["whole model, batch", "words/s", "loop", "times", "AllenNLP", "times"]
     print_table([*header, "GFLOP/s", "of a large product", "share"], whole)
+    slowest = "the loop" if peer is None else "AllenNLP"
+    print_table([f"words/s (times {slowest}), batch", "float32", *others], in_formats)
     print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
 
 
@@ -97,6 +104,20 @@ def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[st
     return {
         "ours": timed(each(batches, lambda batch: model(**batch.inputs))),
         "loop": timed(each(batches, lambda batch: loop(batch.input_ids))),
+    }
+
+
+def other_formats(model: ElmoModel) -> dict[str, ElmoModel]:
+    """Copies of the model: with packed weights, and in bfloat16."""
+    packed = copy.deepcopy(model)
+    packed.pack()
+    return {"float32, packed": packed, "bfloat16": copy.deepcopy(model).bfloat16()}
+
+
+def with_others(others: dict[str, ElmoModel], batches: list[Batch]) -> dict[str, Contestant]:
+    """The same model in other formats, whose distance docs/speed.md has."""
+    return {
+        name: timed(each(batches, lambda batch, other=other: other(**batch.inputs))) for name, other in others.items()
     }
 
 

@@ -52,6 +52,7 @@ TABLE = {
         "scan.parameters",
         "scan.reading_order",
         "scan.column_products",
+        "scan.packed_weights",
         "scan.packed_steps",
         "scan.packed_gradient",
         "scan.packed",

@@ -16,7 +16,7 @@ from .conversion import convert, models, verify
 from .embedding import embed
 from .errors import quiet_imports, say
 from .language_models import pretrain, score, vocab
-from .sharing import card, export, info, push
+from .sharing import card, env, export, info, push
 from .single_words import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
@@ -114,6 +114,7 @@ for command, summary, examples in (
         ('elmo-hf fill tiny "The old ___ told us a story ."',),
     ),
     (info, "Say what a model is and what it can do.", ("elmo-hf info tiny",)),
+    (env, "Say what decides how fast this machine computes.", ("elmo-hf env",)),
     (
         card,
         "Write or change the model card of a folder.",

@@ -28,9 +28,17 @@ def info(model: Model) -> None:
         rows = describe(model)
     except ValueError as error:
         fail(error)
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        say(f"{name:<{width}}  {value}")
+    _say_rows(rows)
+
+
+def env() -> None:
+    """Say what decides how fast this machine computes.
+
+    Versions, processor, threads, GPU, and the way of multiplying that large layers take; `packed` is measured now.
+    """
+    from elmo_hf.environment import describe
+
+    _say_rows(describe())
 
 
 def card(
@@ -139,3 +147,9 @@ def _check_folder(folder: Path) -> None:
         hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
         raise FileNotFoundError(f"there is no folder {folder}.{hint if str(folder) == TINY else ''}")
     check_name(folder)
+
+
+def _say_rows(rows: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        say(f"{name:<{width}}  {value}")

@@ -19,6 +19,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..scan.layer import BatchLayout, scan_layer
 from ..scan.layer_operator import scan_layer_in_graph
+from ..scan.packed import JOINT_BYTES
+from ..scan.packed_weights import pack
 from ..scan.parameters import Limits, Scanned
 from ..scan.path import may_take
 from ..scan.registered import calls_operators, is_exporting
@@ -94,6 +96,12 @@ class BiLMLayer(GradientCheckpointingLayer):
             # torchao keeps the modules and replaces their tensors.
             and all(type(weight.data) is Tensor for weight in self.parameters())
         )
+
+    def pack(self) -> None:
+        """Packs W_h and W_p, if each direction runs by itself: `packed_weights.py`."""
+        if self.can_scan_fast() and self.forward_lstm.recurrent_linear.weight.nbytes > JOINT_BYTES:
+            linears = [linear for lstm in self.lstms for linear in (lstm.recurrent_linear, lstm.projection)]
+            pack(linear.weight for linear in linears if linear is not None)
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm

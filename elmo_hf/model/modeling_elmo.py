@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .bilm import BiLM, BiLMState
+from .bilm import BiLM, BiLMLayer, BiLMState
 from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
 from .inputs import check_has_weights, check_range, checked_ids, require_tensor
@@ -157,6 +157,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Sets `requires_grad` from the config; call it again after changing the config."""
         for mix in self.scalar_mixes_of_all():
             mix.requires_grad_(self.config.scalar_mix_trainable)
+
+    def pack(self) -> None:
+        """Keeps large weights a second time, for inference in float32 on a CPU, where a measurement finds that faster.
+
+        Call it again after changing weights; until then changed ones are used as they are.
+        """
+        for module in self.modules():
+            if isinstance(module, BiLMLayer):
+                module.pack()
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves like every transformers model, with this package's code; the config names our pipelines."""

@@ -1,26 +1,81 @@
-"""Products of large weights with few columns, at the speed of memory, with the weights in the layout of `nn.Linear`.
+"""Products of large weights with few columns, at the speed of memory.
 
     y = W v       W (m, n), v (n, b): a step of an LSTM for b texts
 
-With b in the tens, every weight is read from memory for a few multiplications. Such a product is only as fast as
-reading if W is read in blocks of rows that fit a core's cache, which also spreads them over the cores. So it is one
-batched product of blocks, and no weight is copied. With very few columns, storing each vector as a row is faster.
+With b in the tens, every weight is read from memory for a few multiplications. The fastest way differs:
+
+    blocks    W in blocks of rows that fit a core's cache, which also spreads them over the cores, as one batched
+              product; no weight is copied. With very few columns, storing each vector as a row is faster.
+    plain     one product; a single column is computed as two
+
+`default_way` is the rule, so that one machine always adds in one order; `way_of_products` overrides it. A weight that
+is no tensor multiplies by itself: `packed_weights.py`.
 
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """
 
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
+WAYS = ("blocks", "plain")
 # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
 FEW_COLUMNS = 8  # with fewer, vectors are stored as rows
+_requested_way: ContextVar[str | None] = ContextVar("way_of_products", default=None)
 
 
-def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
+class OtherWeight(Protocol):
+    """A weight `(m, n)` of one direction that multiplies by itself."""
+
+    def wants_rows(self, columns: int) -> bool:
+        """Whether it is fastest if each of so many columns is stored as a row."""
+
+    def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
+        """Writes the product as `multiply` does."""
+
+
+@contextmanager
+def way_of_products(way: str) -> Iterator[None]:
+    """Requests a way for the `with` block, in this thread; raises ValueError if it is not one of `WAYS`."""
+    if way not in WAYS:
+        raise ValueError(f"`way` must be one of {', '.join(WAYS)}, found {way!r}.")
+    token = _requested_way.set(way)
+    try:
+        yield
+    finally:
+        _requested_way.reset(token)
+
+
+def default_way(dtype: torch.dtype) -> str:
+    """The fastest way for weights of `dtype` on this processor, as measured: docs/speed.md."""
+    return "plain" if dtype == torch.bfloat16 and multiplies_bfloat16() else "blocks"
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions for products of bfloat16."""
+    # A torch without the question counts as a processor without the instructions.
+    return any(getattr(torch.cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
+
+
+def multiply(weight: Tensor | OtherWeight, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
     """Writes `weight` `(D, m, n)` times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it there."""
-    directions, height, columns = out.shape
-    if directions == columns == 1:
+    if not isinstance(weight, Tensor):
+        weight.multiply(vectors, out, adds)
+        return
+    (directions, height, columns), is_plain = out.shape, _is_plain(weight)
+    if is_plain and directions == 1 and stored_as_rows(columns):
+        # The processor's tiles take as long for two columns as for one, and longer for rows.
+        two_or_more = vectors[0].repeat(1, 2) if columns == 1 else vectors[0]
+        _put(torch.mm(weight[0], two_or_more)[:, :columns], out[0], adds)
+        return
+    if directions == 1 and (is_plain or columns == 1):
         if adds:
             torch.addmm(out[0], weight[0], vectors[0], out=out[0])
         else:
@@ -31,11 +86,7 @@ def multiply(weight: Tensor, vectors: Tensor, out: Tensor, adds: bool = False) -
         in_blocks = weight.view(blocks, height // blocks, -1)
         rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
         product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
-        out_as_rows = out.transpose(1, 2).view(columns, blocks, -1)
-        if adds:
-            out_as_rows += product
-        else:
-            out_as_rows.copy_(product)
+        _put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
         return
     if blocks > 1:
         weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
@@ -64,7 +115,7 @@ def num_blocks(weight: Tensor, columns: int) -> int:
     One column reads every weight once and needs no cache.
     """
     blocks, (directions, height, _) = 1, weight.shape
-    if directions == 1 and columns > 1 and weight.device.type == "cpu":
+    if directions == 1 and columns > 1 and weight.device.type == "cpu" and not _is_plain(weight):
         num_bytes = weight.nbytes
         while height % (2 * blocks) == 0 and height >= 2 * blocks * columns and num_bytes >= 2 * blocks * BLOCK_BYTES:
             blocks *= 2
@@ -72,13 +123,29 @@ def num_blocks(weight: Tensor, columns: int) -> int:
 
 
 def stored_as_rows(columns: int) -> bool:
-    """Whether columns are few, so that each is stored as a row."""
+    """Whether columns are so few that each is stored as a row."""
     return columns < FEW_COLUMNS
 
 
-def columns_in(memory: Tensor, directions: int, height: int, columns: int) -> Tensor:
+def wants_rows(weight: Tensor | OtherWeight, columns: int) -> bool:
+    """Whether, for products with `weight`, each column is stored as a row."""
+    return stored_as_rows(columns) if isinstance(weight, Tensor) else weight.wants_rows(columns)
+
+
+def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_rows: bool) -> Tensor:
     """A view `(D, height, columns)` of the beginning of `memory`."""
     of_columns = memory[: directions * height * columns]
-    if stored_as_rows(columns):
+    if as_rows:
         return of_columns.view(directions, columns, height).transpose(1, 2)
     return of_columns.view(directions, height, columns)
+
+
+def _is_plain(weight: Tensor) -> bool:
+    return (_requested_way.get() or default_way(weight.dtype)) == "plain"
+
+
+def _put(product: Tensor, out: Tensor, adds: bool) -> None:
+    if adds:
+        out += product
+    else:
+        out.copy_(product)

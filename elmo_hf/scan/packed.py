@@ -34,6 +34,7 @@ from torch.autograd.function import once_differentiable
 
 from .packed_gradient import run_packed_back
 from .packed_steps import Trace, run_packed, wide
+from .packed_weights import stack_packed
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .reading_order import ReadingOrder
 
@@ -116,7 +117,8 @@ def scan_words_only(
     hidden, cell = _pack_state(hidden, order).to(dtype), _pack_state(cell, order)
     for part, part_order in _parts(weights, order):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        last.append(run_packed(*tensors, stack(weights[part]), limits, trace and trace.part(part)))
+        joint = stack_packed(weights[part]) if trace is None else stack(weights[part])
+        last.append(run_packed(*tensors, joint, limits, trace and trace.part(part)))
     states = [torch.cat(parts) for parts in zip(*last, strict=True)]
     if order.keeps_at_end is not None:
         states = [state * order.keeps_at_end.unsqueeze(1) for state in states]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .column_products import columns_in, multiply, num_blocks, stored_as_rows
+from .column_products import OtherWeight, columns_in, multiply, num_blocks, stored_as_rows, wants_rows
 from .parameters import Limits, Weights
 from .reading_order import ReadingOrder
 
@@ -46,7 +46,7 @@ def run_packed(
     """
     last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
     state_dtype, cell = cell.dtype, last_cell
-    gate_inputs, place = _GateInputs(weights, inputs, order.columns), _PackedWorkspace(hidden, cell)
+    gate_inputs, place = _GateInputs(weights, inputs, order.columns), _PackedWorkspace(hidden, cell, weights.recurrent)
     runs = [(count, len(list(same))) for count, same in groupby(order.columns)]
     stop = 0
     for run, (count, steps) in enumerate(runs):
@@ -113,7 +113,8 @@ class _GateInputs:
         most = max(here.stop, here.start + self.num_words // (2 if as_rows else 1))
         self.start, self.stop = here.start, self.ends[bisect_right(self.ends, most) - 1]
         words = self.inputs[:, self.start : self.stop].transpose(1, 2)
-        products = columns_in(self.memory, directions, blocks * height, words.shape[2])
+        count = words.shape[2]
+        products = columns_in(self.memory, directions, blocks * height, count, stored_as_rows(count))
         multiply(self.weight, words, products)
         self.products = products.view(directions, blocks, height, -1)
         if as_rows and 2 * products.numel() <= self.memory.numel():
@@ -130,7 +131,8 @@ class _PackedWorkspace:
     cells of even and odd runs alternate. Gates and cells are at least float32.
     """
 
-    def __init__(self, hidden: Tensor, cell: Tensor) -> None:
+    def __init__(self, hidden: Tensor, cell: Tensor, recurrent: Tensor | OtherWeight) -> None:
+        self.recurrent = recurrent
         self.directions, self.size, self.width = len(hidden), hidden.shape[1], cell.shape[1]
         self.all_products = hidden.new_empty(4 * cell.numel())
         self.all_gates = None if cell.dtype == hidden.dtype else cell.new_empty(4 * cell.numel())
@@ -140,12 +142,13 @@ class _PackedWorkspace:
     def move(self, run: int, count: int, trace: Trace | None, here: slice) -> None:
         """Sets the views for all steps of a run; or for the step `here`, if a trace keeps part of it."""
         directions, size, width = self.directions, self.size, self.width
+        as_rows = stored_as_rows(count) if trace is not None else wants_rows(self.recurrent, count)
         self.cell, self.tanh_cell, self.memory = (
-            columns_in(memory, directions, width, count)
+            columns_in(memory, directions, width, count, as_rows)
             for memory in (self.all_cells[run % 2], self.all_tanh_cells, self.all_memories)
         )
-        self.hidden = columns_in(self.all_hidden, directions, size, count)
-        self.products = self.gates = columns_in(self.all_products, directions, 4 * width, count)
+        self.hidden = columns_in(self.all_hidden, directions, size, count, as_rows)
+        self.products = self.gates = columns_in(self.all_products, directions, 4 * width, count, as_rows)
         self.raw_cell, self.raw_hidden = self.cell, self.hidden
         if trace is not None:
             self.gates = _part(trace.gates, here, directions, 4 * width)
@@ -154,14 +157,15 @@ class _PackedWorkspace:
             if self.gates.dtype == self.products.dtype:
                 self.products = self.gates
         elif self.all_gates is not None:
-            self.gates = columns_in(self.all_gates, directions, 4 * width, count)
+            self.gates = columns_in(self.all_gates, directions, 4 * width, count, as_rows)
         self.input_and_forget_gate = self.gates[:, : 2 * width]
         self.input_gate, self.forget_gate, self.candidate, self.output_gate = self.gates.split(width, dim=1)
 
 
 def _part(memory: Tensor, words: slice, directions: int, height: int) -> Tensor:
     """The part of a step, `(D, height, b_t)`, of what the trace keeps of all words."""
-    return columns_in(memory[words.start * directions * height :], directions, height, words.stop - words.start)
+    count = words.stop - words.start
+    return columns_in(memory[words.start * directions * height :], directions, height, count, stored_as_rows(count))
 
 
 def _clipped(raw: Tensor, limit: float | None, out: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DE
         ("models", set()),
         ("fill", set()),
         ("info", set()),
+        ("env", set()),
         ("card", {"files", "my-elmo"}),
     ],
 )
@@ -73,6 +74,7 @@ def test_help_lists_every_verb() -> None:
         "score",
         "fill",
         "info",
+        "env",
         "card",
     ]
 

@@ -53,6 +53,7 @@ HELP = {
     "score": "Usage: elmo-hf score MODEL INPUT [OPTIONS]",
     "fill": "Usage: elmo-hf fill MODEL TEXT [OPTIONS]",
     "info": "Usage: elmo-hf info MODEL [OPTIONS]",
+    "env": "Usage: elmo-hf env [OPTIONS]",
     "card": "Usage: elmo-hf card FOLDER [OPTIONS]",
 }
 NO_MODEL = "there is no folder nowhere, and a Hub name looks like org/name."

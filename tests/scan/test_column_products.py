@@ -1,21 +1,39 @@
 """Products of large weights with few columns, in all their ways, against one plain product."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
 
 from elmo_hf.scan import column_products
-from elmo_hf.scan.column_products import columns_in, multiply, multiply_back, num_blocks
+from elmo_hf.scan.column_products import (
+    columns_in,
+    default_way,
+    multiply,
+    multiply_back,
+    num_blocks,
+    wants_rows,
+    way_of_products,
+)
 
 M, N = 12, 5
-# Bytes of a block of 3 rows in float64, and the number of columns below which they lie as rows.
-WAYS = {"one block": (1 << 19, 8), "blocks of columns": (3 * N * 8, 2), "blocks of rows": (3 * N * 8, 99)}
+# Bytes of a block of 3 rows in float64, the number of columns below which they lie as rows, and the way.
+WAYS = {
+    "one block": (1 << 19, 8, "blocks"),
+    "blocks of columns": (3 * N * 8, 2, "blocks"),
+    "blocks of rows": (3 * N * 8, 99, "blocks"),
+    "plain": (3 * N * 8, 99, "plain"),
+}
 
 
 @pytest.fixture(params=WAYS.values(), ids=list(WAYS))
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(("BLOCK_BYTES", "FEW_COLUMNS"), request.param, strict=True):
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    *sizes, way = request.param
+    for name, value in zip(("BLOCK_BYTES", "FEW_COLUMNS"), sizes, strict=True):
         monkeypatch.setattr(column_products, name, value)
+    with way_of_products(way):
+        yield
 
 
 def drawn(directions: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -25,10 +43,11 @@ def drawn(directions: int, columns: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("columns", [1, 2, 3, 7])
-def test_products_are_the_plain_ones_written_or_added(directions: int, columns: int) -> None:
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_products_are_the_plain_ones_written_or_added(directions: int, columns: int, as_rows: bool) -> None:
     weight, vectors = drawn(directions, columns)
     memory = torch.full((directions * M * columns + 1,), torch.nan, dtype=torch.float64)
-    out = columns_in(memory, directions, M, columns)
+    out = columns_in(memory, directions, M, columns, as_rows)
     multiply(weight, vectors, out)
     torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
     multiply(weight, vectors, out, adds=True)
@@ -44,7 +63,8 @@ def test_what_is_written_over_is_not_read(directions: int, columns: int, monkeyp
     for name in ("addmm", "baddbmm"):
         monkeypatch.setattr(torch, name, None)
     weight, vectors = drawn(directions, columns)
-    out = columns_in(torch.full((directions * M * columns,), torch.nan, dtype=torch.float64), directions, M, columns)
+    memory = torch.full((directions * M * columns,), torch.nan, dtype=torch.float64)
+    out = columns_in(memory, directions, M, columns, wants_rows(weight, columns))
     multiply(weight, vectors, out)
     torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
 
@@ -67,9 +87,27 @@ def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_c
     assert num_blocks(torch.ones(2, 16384, 512), 2) == 1
 
 
-def test_columns_take_the_beginning_of_the_memory_and_few_lie_as_rows() -> None:
+def test_columns_take_the_beginning_of_the_memory() -> None:
     memory = torch.arange(100)
-    assert columns_in(memory, 2, 3, 8).tolist() == memory[:48].view(2, 3, 8).tolist()
-    assert columns_in(memory, 2, 3, 4).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
-    assert columns_in(memory, 1, 3, 8).tolist() == memory[:24].view(1, 3, 8).tolist()
-    assert columns_in(memory, 1, 3, 4).tolist() == memory[:12].view(1, 4, 3).transpose(1, 2).tolist()
+    assert columns_in(memory, 2, 3, 4, as_rows=False).tolist() == memory[:24].view(2, 3, 4).tolist()
+    assert columns_in(memory, 2, 3, 4, as_rows=True).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
+
+
+def test_few_columns_lie_as_rows_and_plain_products_have_no_blocks() -> None:
+    assert [wants_rows(torch.ones(1, M, N), columns) for columns in (1, 7, 8)] == [True, True, False]
+    with way_of_products("plain"):
+        assert num_blocks(torch.ones(1, 16384, 512), 2) == 1
+
+
+def test_bfloat16_is_multiplied_plainly_where_the_processor_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for knows, way in ((True, "plain"), (False, "blocks")):
+        monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda knows=knows: knows)
+        assert [default_way(dtype) for dtype in (torch.bfloat16, torch.float32, torch.float64)] == [
+            way,
+            *["blocks"] * 2,
+        ]
+
+
+def test_an_unknown_way_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`way` must be one of blocks, plain, found 'fast'."), way_of_products("fast"):
+        pass

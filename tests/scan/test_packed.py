@@ -49,6 +49,7 @@ WAYS = {
         "column_products.FEW_COLUMNS": 3,
         "packed_steps.BLOCK_WORDS": 5,
     },
+    "plain products": {"packed.JOINT_BYTES": 0, "column_products.default_way": lambda dtype: "plain"},
 }
 
 
@@ -94,7 +95,7 @@ def test_values_states_and_gradients_are_the_references(
     lengths: str,
     side: str,
     has_resets: bool,
-    way: dict[str, int],
+    way: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in way.items():

@@ -1,0 +1,48 @@
+"""What decides how fast this machine computes: `elmo-hf env`."""
+
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from .model.configuration_elmo import ElmoConfig
+from .scan.column_products import default_way
+from .scan.packed_weights import COUNTS, PackedWeight
+from .scan.triton_scan import is_available
+
+CPU_FACTS = Path("/proc/cpuinfo")
+
+
+def describe() -> list[tuple[str, str]]:
+    """Names and values: versions, processor, threads, GPU, and the products that large layers take (`scan/`)."""
+    packages = ("elmo-hf", "torch", "transformers", "tokenizers")
+    rows = [(package, metadata.version(package)) for package in packages]
+    rows += [
+        ("Python", platform.python_version()),
+        ("processor", f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}"),
+        ("threads", str(torch.get_num_threads())),
+        ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
+    ]
+    if torch.cuda.is_available():
+        rows.append(("scan on the GPU", "triton" if is_available(torch.device("cuda"), torch.float32) else "packed"))
+    for dtype in (torch.float32, torch.bfloat16):
+        rows.append((f"products, {str(dtype)[6:]}", default_way(dtype)))
+    return [*rows, ("packed, float32", _packed())]
+
+
+def _processor() -> str:
+    """The name that Linux gives it, or else the name of its kind."""
+    lines = CPU_FACTS.read_text(encoding="utf-8").splitlines() if CPU_FACTS.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _packed() -> str:
+    """For which counts of texts a step of the original's size is faster with packed weights, measured now."""
+    if not torch.backends.mkldnn.is_available():
+        return "not in this torch"
+    config = ElmoConfig()
+    weight = PackedWeight(torch.ones(4 * config.cell_size, config.projection_size))
+    faster = [str(count) for count in COUNTS if weight.is_faster(count)]
+    return f"faster for steps of {', '.join(faster)} texts" if faster else "never faster"

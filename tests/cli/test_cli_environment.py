@@ -1,0 +1,56 @@
+"""`elmo-hf env`: facts of this machine, and the ways of multiplying that are used on it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from commands import run
+
+from elmo_hf import environment
+from elmo_hf.scan import column_products
+from elmo_hf.scan.packed_weights import PackedWeight
+
+
+def rows() -> dict[str, str]:
+    result = run("env")
+    assert result.exit_code == 0
+    return dict(line.split("  ", 1) for line in result.stdout.splitlines())
+
+
+def values() -> dict[str, str]:
+    return {name: value.strip() for name, value in rows().items()}
+
+
+def test_facts_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = tmp_path / "cpuinfo"
+    facts.write_text("vendor_id : Somebody\nmodel name\t: Fast: 3 GHz\nmodel name : Slow\n", encoding="utf-8")
+    monkeypatch.setattr(environment, "CPU_FACTS", facts)
+    found = values()
+    assert found["torch"] == torch.__version__
+    assert found["processor"] == f"Fast: 3 GHz, {torch.backends.cpu.get_cpu_capability()}"
+    assert found["threads"] == str(torch.get_num_threads())
+    facts.unlink()
+    assert not values()["processor"].startswith("Fast")
+
+
+def test_ways_of_multiplying(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda: True)
+    assert (values()["products, float32"], values()["products, bfloat16"]) == ("blocks", "plain")
+    monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda: False)
+    assert values()["products, bfloat16"] == "blocks"
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"), [((2, 16), "faster for steps of 2, 16 texts"), ((), "never faster")], ids=["some", "none"]
+)
+def test_packed_weights_are_measured(counts: tuple[int, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this torch has no oneDNN")
+    monkeypatch.setattr("elmo_hf.scan.packed_weights._faster_at", {})
+    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count in counts)
+    assert values()["packed, float32"] == said
+
+
+def test_a_torch_without_onednn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert values()["packed, float32"] == "not in this torch"

@@ -1,0 +1,168 @@
+"""Packed weights: the reference's numbers, while the weights are what they were when packed."""
+
+import copy
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from scan_layers import LENGTHS, SHAPES, B, T, arguments_of, layer_of, mask_of, run
+from tiny_inputs import assert_outputs_close
+from torch import Tensor
+
+from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf.model import bilm
+from elmo_hf.model.bilm import BiLMLayer
+from elmo_hf.scan import packed, packed_weights
+from elmo_hf.scan.packed_weights import COUNTS, PackedWeight, pack
+
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+pytestmark = needs_onednn
+
+
+@pytest.fixture(autouse=True)
+def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts of columns of the packed products, which are taken as the faster ones for an even count."""
+    counts: list[int] = []
+
+    def times(self: PackedWeight, rows: Tensor) -> Tensor:
+        counts.append(len(rows))
+        return torch.ops.mkldnn._linear_pointwise(rows, self._blocks, None, "none", [], "")
+
+    for name in ("packed", "bilm"):
+        monkeypatch.setattr({"packed": packed, "bilm": bilm}[name], "JOINT_BYTES", 0)
+    monkeypatch.setattr(packed_weights, "_faster_at", {})
+    monkeypatch.setattr(packed_weights, "COUNTS", tuple(range(1, B + 1)))
+    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count % 2 == 0)
+    monkeypatch.setattr(PackedWeight, "_times", times)
+    return counts
+
+
+def packed_layer(**fields: Any) -> BiLMLayer:
+    layer = layer_of(torch.float32, **fields)
+    layer.pack()
+    return layer
+
+
+@torch.no_grad()
+def assert_reference(layer: BiLMLayer, *resets: Tensor) -> None:
+    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    fast = run(layer, arguments, mask, *resets)
+    expected = copy.deepcopy(layer)
+    expected.can_scan_fast = lambda: False
+    assert_outputs_close(fast, run(expected, arguments, mask, *resets), 2e-6)
+
+
+@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+def test_a_packed_layer_computes_the_same(fields: dict[str, Any], products: list[int]) -> None:
+    layer = packed_layer(**fields)
+    assert_reference(layer)
+    assert products
+    assert all(count % 2 == 0 for count in products)
+    assert_reference(layer, torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
+
+
+CHANGES: dict[str, Callable[[Tensor], object]] = {
+    "in place": lambda weight: weight.mul_(2),
+    "another tensor": lambda weight: setattr(weight, "data", 2 * weight.data),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(
+    change: Callable[[Tensor], object], products: list[int]
+) -> None:
+    layer = packed_layer()
+    with torch.no_grad():
+        for lstm in layer.lstms:
+            change(lstm.recurrent_linear.weight)
+            change(lstm.projection.weight)
+    assert_reference(layer)
+    assert not products
+    layer.pack()
+    assert_reference(layer)
+    assert products
+
+
+def test_with_gradient_the_weights_themselves_are_used(products: list[int]) -> None:
+    layer = packed_layer()
+    run(layer, arguments_of(layer), mask_of(LENGTHS["padded"]))[0].sum().backward()
+    assert not products
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+
+
+def test_other_formats_copies_and_small_layers_have_no_packed_weights(
+    products: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_reference(copy.deepcopy(packed_layer()))
+    for dtype in (torch.float64, torch.bfloat16):
+        layer = layer_of(dtype)
+        layer.pack()
+        with torch.no_grad():
+            run(layer, arguments_of(layer), mask_of(LENGTHS["padded"]))
+    monkeypatch.setattr(bilm, "JOINT_BYTES", 1 << 30)
+    assert_reference(packed_layer())
+    assert not products
+
+
+def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gc.collect()
+    before = len(packed_weights._packed)
+    layer = packed_layer()
+    assert len(packed_weights._packed) == before + 4
+    del layer
+    gc.collect()
+    assert len(packed_weights._packed) == before
+    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: False)
+    monkeypatch.setattr(packed_weights, "_faster_at", {})
+    packed_layer()
+    assert len(packed_weights._packed) == before
+
+
+def test_a_count_between_two_measured_ones_is_taken_for_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_weights, "COUNTS", COUNTS)
+    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count in (2, 16))
+    packed_weight = PackedWeight(torch.ones(5, 3))
+    faster = [count for count in range(1, 99) if packed_weight.is_faster(count)]
+    assert faster == [2, 3, *range(16, 32)]
+    assert packed_weight.wants_rows(4)  # the other product stores few columns as rows
+    assert not packed_weight.wants_rows(32)
+
+
+def test_measuring_compares_the_two_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    seconds = iter([0.8, 1.0, 5.0, 1.1, 3.0, 2.0, 0.95, 3.0, 0.95, 1.0, 5.0, 1.1, 3.0, 2.0, 0.95, 3.0])
+    monkeypatch.setattr(packed_weights, "_faster_at", {})
+    monkeypatch.setattr(packed_weights, "COUNTS", (1, 2))
+
+    def timed(product: Callable[[], object]) -> float:
+        product()
+        return next(seconds)
+
+    monkeypatch.setattr(packed_weights, "_seconds", timed)
+    assert PackedWeight(torch.ones(5, 3))._faster_at == (True, False)
+
+
+def test_a_model_packs_all_its_layers_and_saves_the_same(tmp_path: Any, products: list[int]) -> None:
+    sizes = {"projection_size": 6, "cell_size": 7, "char_embedding_size": 3, "char_filters": [[1, 2], [2, 3]]}
+    model = ElmoModel(ElmoConfig(**sizes)).eval()
+    ids = torch.randint(1, 200, (B, T, 50))
+    with torch.no_grad():
+        expected = model(ids).last_hidden_state
+        model.pack()
+        keys = list(model.state_dict())
+        torch.testing.assert_close(model(ids).last_hidden_state, expected, atol=2e-6, rtol=0)
+    assert set(products) == {B - B % 2} if B % 2 == 0 else not products
+    model.save_pretrained(tmp_path)
+    assert list(ElmoModel.from_pretrained(tmp_path).state_dict()) == keys
+
+
+def test_weights_of_inference_mode_are_not_packed() -> None:
+    with torch.inference_mode():
+        weight = torch.ones(5, 3)
+    before = len(packed_weights._packed)
+    pack([weight])
+    assert len(packed_weights._packed) == before
