@@ -47,11 +47,11 @@ def read_book(path: Path) -> Iterator[list[str]]:
                 yield words
 
 
-def split_sentences(paragraph: str) -> list[str]:
+def split_sentences(paragraph: str, abbreviation: re.Pattern[str] = ENDS_IN_ABBREVIATION) -> list[str]:
     """Cuts a paragraph after full stops, exclamation and question marks, but not after abbreviations or initials."""
     sentences, begin = [], 0
     for match in SENTENCE_END.finditer(paragraph):
-        if not ENDS_IN_ABBREVIATION.search(paragraph[begin : match.start()]):
+        if not abbreviation.search(paragraph[begin : match.start()]):
             sentences.append(paragraph[begin : match.end()].strip())
             begin = match.end()
     return [*sentences, paragraph[begin:].strip()]

@@ -1,0 +1,203 @@
+"""The training text of the shipped model: reading, cleaning, duplicates, held-out parts and the table of sources."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elmo_hf.tokenizer.word_splitter import make_word_splitter
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "tiny_model"))  # the scripts import each other
+import cleaning
+import markup
+import snapshots
+import sources
+
+LONG = (
+    "The keeper of the light said that he had seen the ship on the day before the storm, and that nobody on board had "
+    "answered when he called to them from the rocks below the house."
+)
+HEADER = "\t".join(sources.FIELDS)
+
+
+def make_repository(folder: Path, files: dict[str, str]) -> str:
+    """Commits files; returns the commit."""
+    folder.mkdir(parents=True)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    (folder / "link.md").symlink_to("/etc/hostname")
+    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "text"], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def row(name: str, commit: str, years: str = "2001-2004") -> str:
+    return "\t".join(
+        [name, f"https://github.com/o/{name}", commit, r"text/.*\.md", "file markdown", "news", years, "CC0"]
+    )
+
+
+def test_the_table_names_every_source_completely() -> None:
+    table = sources.read_sources(sources.SOURCES)
+    assert len(table) >= 15
+    for source in table:
+        re.compile(source.files)
+        assert re.search(r"17 U\.S\.C\. 105|CC0|out of copyright", source.basis), source
+        assert source.is_recent or source.years < "1930" or source.source == "state-frus-history"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (row("../a", "a" * 40), r"line 2: source must match \[a-z0-9-\]\+, found '../a'"),
+        (row("a", "main"), "line 2: commit must match"),
+        (row("a", "a" * 40) + "\tmore", "line 2: expected the columns source, repository, commit"),
+        (f"{row('a', 'a' * 40)}\n{row('a', 'a' * 40)}", "a source occurs twice"),
+    ],
+)
+def test_a_wrong_line_of_the_table_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "sources.tsv"
+    path.write_text(f"{HEADER}\n{line}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        sources.read_sources(path)
+
+
+def test_files_of_a_commit_are_read_without_links_and_large_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = make_repository(
+        tmp_path / "r", {"a.md": "one\n", "b/c.md": "two two\n", "d.txt": "no\n", "e.md": "x" * 99}
+    )
+    monkeypatch.setattr(snapshots, "LARGEST_FILE", 50)
+    blobs = snapshots.list_blobs(tmp_path / "r", commit, r".*\.md")
+    contents = [(blob.path, content) for blob, content in snapshots.read_blobs(tmp_path / "r", blobs)]
+    assert contents == [("a.md", b"one\n"), ("b/c.md", b"two two\n")]
+    with pytest.raises(ValueError, match="has no file whose path matches"):
+        snapshots.list_blobs(tmp_path / "r", commit, r"none")
+    with pytest.raises(ValueError, match="git ls-tree failed"):
+        snapshots.list_blobs(tmp_path / "r", "a" * 40, r".*")
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "paragraphs"),
+    [
+        ("file lines", "One.\r\n\r\nTwo  two.", ["One.", "Two two."]),
+        ("file blocks", "One\nline.\n\nTwo.", ["One line.", "Two."]),
+        (
+            "file markdown",
+            "---\ntitle: T\n---\n# Head\nA **bold** [link](http://x.y/(z)) and\n`code` ![i](j).\n\n- item &amp; one\n"
+            "- item _two_\n\n| a | b |\n\n```\nskip\n```\n<div>In *it*</div>{{< fig >}}",
+            ["Head", "A bold link and code .", "item & one", "item two", "In it"],
+        ),
+        (
+            "json:t html",
+            '{"a": [{"t": "<p>One &lt; two<br>Three</p>"}], "b": {"t": "Four"}}',
+            ["One < two", "Three", "Four"],
+        ),
+        (
+            "json:t pages",
+            '{"t": "     He\\n  went.\\n\\n     She\\n\\n  slept\\n\\n            -2-\\n  un-\\n  til noon."}',
+            [],
+        ),
+        ("xml:p blocks", '<r xmlns="n"><p>One <i>two</i><note>no</note> three.</p><q>no</q></r>', ["One two three."]),
+        ("csv:s lines", 'n,s\n1,"One,\nand"\n2,Two\n', ["One, and", "Two"]),
+    ],
+)
+def test_every_form_becomes_paragraphs(form: str, text: str, paragraphs: list[str]) -> None:
+    expected = paragraphs or ["He went.", "She slept until noon."]
+    assert markup.read_paragraphs(text.encode(), form) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "message"),
+    [
+        ("file tables", "", "unknown form 'file tables'"),
+        ("json:t lines", "[" * 100_000, "no JSON"),
+        ("xml:p lines", '<!DOCTYPE r [<!ENTITY a "b">]><r>&a;</r>', "may not define entities"),
+        ("xml:p lines", "<r><p></r>", "no XML"),
+        ("csv:s lines", "a,b\n1,2\n", "no column s"),
+    ],
+)
+def test_what_is_not_of_the_form_is_refused(form: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        markup.read_paragraphs(text.encode(), form)
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "is_kept"),
+    [
+        (LONG, True),
+        ("Thank you.", True),
+        ("Contents of this volume", False),  # a heading
+        ("12.5 (2020) 13.1 (2021) 14.2", False),  # a table
+        ("OFFICE OF THE PRESS SECRETARY", False),
+        ("El guardián del faro dijo que había visto el barco antes de la tormenta y que nadie contestó " * 2, False),
+        (
+            "tbe kecper ot thc 1ight sa1d tbat hc bad sccn thc sh1p cn tbc dav betorc tbc sterm aud tbat nobcdy ou it",
+            False,
+        ),
+    ],
+)
+def test_only_running_english_text_is_kept(paragraph: str, is_kept: bool) -> None:
+    assert bool(cleaning.clean(paragraph.encode(), "file lines")) is is_kept
+
+
+def test_paragraphs_become_sentences_of_words() -> None:
+    text = "• We met ``J. Doe'' at https://x.gov/a of Roe v. Wade (1st Cir. 1990). He didn't\u00ad stay."
+    [(key, sentences)] = cleaning.clean(text.encode(), "file lines")
+    assert sentences == ['We met " J. Doe " at of Roe v . Wade ( 1st Cir . 1990 ) .', "He did n't stay ."]
+    assert cleaning.clean(b"We MET j Doe at of Roe v Wade 2 st cir he didn t stay", "file lines")[0][0] == key
+
+
+def test_pieces_between_blanks_are_split_like_whole_sentences() -> None:
+    splitter = make_word_splitter("ptb")
+    for text in (LONG, "Mr. A. cannot; U.S. didn't go to a@b.org at 7:45, no. 3.", "etc. etc.", ":) x -- y... Jr."):
+        assert cleaning.split_words(text) == [word for word, _ in splitter.pre_tokenize_str(text)]
+
+
+def test_documents_and_paragraphs_that_came_before_are_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("datasketch")
+    import build_corpus
+    import documents
+
+    letters = {number: f"{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(60)}
+    texts = {
+        number: " ".join(f"the {letters[number]}{letters[place]} of it and" for place in range(24)) + "."
+        for number in range(30)
+    }
+    files = {f"text/{number}.md": text for number, text in texts.items()}
+    files |= {
+        "text/again.md": texts[3].replace("and", "or", 1),
+        "text/more.md": f"{LONG}\n\n{texts[5]}\n\n{LONG}\n",
+    }
+    names = ("first", "second")
+    lines = [
+        row(name, make_repository(tmp_path / "o" / name, files), years)
+        for name, years in zip(names, ("2001-2002", "1899-1901"), strict=True)
+    ]
+    table = tmp_path / "sources.tsv"
+    table.write_text("\n".join([HEADER, *lines]) + "\n", encoding="utf-8")
+    found = sources.read_sources(table)
+    assert [source.is_recent for source in found] == [True, False]
+    rows = build_corpus.build(found, tmp_path, tmp_path / "out")
+    assert [(line["files"], line["unreadable"]) for line in rows] == [(32, 0)] * 2
+    assert rows[0]["duplicates"] == 1
+    assert rows[1]["train"] == rows[1]["dev"] == rows[1]["test"] == 0
+    parts = {
+        part: (tmp_path / "out" / part).read_text().splitlines() for part in ("train.txt", "dev.txt", "test/first.txt")
+    }
+    for part, text in zip(("train", "dev", "test"), parts.values(), strict=True):
+        assert sum(len(line.split()) for line in text) == rows[0][part] > 0
+    everything = [line for text in parts.values() for line in text]
+    assert len(everything) == len(set(everything)) == 31
+
+    path = tmp_path / "out" / "documents" / "first.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    documents.write_documents(found[0], tmp_path / "o" / "first", path)
+    assert path.read_bytes() == whole
