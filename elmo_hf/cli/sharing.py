@@ -36,7 +36,7 @@ def env() -> None:
 
     Versions, processor, threads, GPU, and the way of multiplying that large layers take; `packed` is measured now.
     """
-    from elmo_hf.environment import describe
+    from elmo_hf.share.environment import describe
 
     _say_rows(describe())
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from commands import run
 
-from elmo_hf import environment
 from elmo_hf.scan import column_products
 from elmo_hf.scan.packed_weights import PackedWeight
+from elmo_hf.share import environment
 
 
 def rows() -> dict[str, str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from .model.configuration_elmo import ElmoConfig
-from .scan.column_products import default_way
-from .scan.packed_weights import COUNTS, PackedWeight
-from .scan.triton_scan import is_available
+from ..model.configuration_elmo import ElmoConfig
+from ..scan.column_products import default_way
+from ..scan.packed_weights import COUNTS, PackedWeight
+from ..scan.triton_scan import is_available
 
 CPU_FACTS = Path("/proc/cpuinfo")
 
