@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from transformers import TorchAoConfig
 
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -57,10 +58,16 @@ def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
 
 
 def save_smaller(source: Path, folder: Path, options: dict[str, Any]) -> None:
-    """Loads the folder `source` with `loading_options` and saves it again."""
+    """Loads the folder `source` with `loading_options` and saves it again; in eight bits, with the mixes it lacks."""
     config = ElmoConfig.from_pretrained(source)
     model_class = ElmoModel if config.num_softmax_words is None else ElmoForPreTraining
-    load_complete(source, model_class, **options).save_pretrained(folder)
+    model = load_complete(source, model_class, **options)
+    saved: set[str] = set()
+    for file in source.glob("*.safetensors"):
+        with safe_open(file, "pt") as opened:
+            saved |= set(opened.keys())
+    tensors = {name: each for name, each in model.state_dict().items() if name in saved or not is_of_a_mix(name)}
+    model.save_pretrained(folder, state_dict=tensors)
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
