@@ -11,6 +11,7 @@ from allennlp_loop import LoopElmo
 from allennlp_peer import AllenNlp
 from projected_lstm import ProjectedLstms
 from timing import Contestant, Rounds, check_equal, print_table, timed
+from torchao.quantization import Int8WeightOnlyConfig, quantize_
 from workload import Batch, all_sentences, batches_of, flops, num_words, random_model, some_sentences
 
 from elmo_hf import ElmoModel, ElmoTokenizer
@@ -108,10 +109,11 @@ def with_loop(model: ElmoModel, loop: LoopElmo, batches: list[Batch]) -> dict[st
 
 
 def other_formats(model: ElmoModel) -> dict[str, ElmoModel]:
-    """Copies of the model: with packed weights, and in bfloat16."""
-    packed = copy.deepcopy(model)
+    """Copies of the model: with packed weights, in bfloat16, and with weights in eight bits."""
+    packed, eight_bit = copy.deepcopy(model), copy.deepcopy(model)
     packed.pack()
-    return {"float32, packed": packed, "bfloat16": copy.deepcopy(model).bfloat16()}
+    quantize_(eight_bit, Int8WeightOnlyConfig())
+    return {"float32, packed": packed, "bfloat16": copy.deepcopy(model).bfloat16(), "int8 weights": eight_bit}
 
 
 def with_others(others: dict[str, ElmoModel], batches: list[Batch]) -> dict[str, Contestant]:

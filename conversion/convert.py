@@ -11,7 +11,7 @@ second. On the way back the softmax becomes softmax.hdf5.
 
 import json
 import logging
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -147,13 +147,14 @@ def write_folder(
         ConversionError: if `int8` cannot be written, or the check has no witness or fails; nothing is written then.
     """
     options = loading_options(checkpoint, dtype)
-    with new_folder(destination) as folder, tempfile.TemporaryDirectory() as work:
-        whole = folder if dtype == "float32" else Path(work)
+    with new_folder(destination) as folder:
+        whole = folder if dtype == "float32" else folder / "float32"
         save_model(checkpoint, whole)
         checkpoint.tokenizer.save_pretrained(whole)
         difference = check_folder(whole, checkpoint) if check else None
         if whole != folder:
             save_smaller(whole, folder, options)
+            shutil.rmtree(whole)
             checkpoint.tokenizer.save_pretrained(folder)
         digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
         card = render_card(
