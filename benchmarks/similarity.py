@@ -1,9 +1,10 @@
-"""What mean-pooled vectors tell of sentence similarity: Spearman's correlation with the judgements of the SICK corpus.
+"""What pooled vectors tell of sentence similarity: Spearman's correlation with the judgements of the SICK corpus.
 
 Each pair of sentences has a relatedness score from 1 to 5, the mean of ten people's. It is compared with the cosine of
-both sentences' vectors (the mean over the words of a layer, or of the mix of all), with the same of random weights, and
-with the share of words that both sentences have. `- mean` subtracts the mean vector of all
+both sentences' vectors (the mean or the maximum over the words of a layer, or of the mix of all), with the same of
+random weights, and with the share of words that both sentences have. `- mean` subtracts the mean vector of all
 sentences first. `ridge` is a ridge regression of the score on [|u - v|; u * v], learned from the training pairs.
+`above layer 0` compares with the context-free layer, pooled in the same way.
 After ± stands, for random weights, the standard deviation over the seeds, and otherwise the standard error, from 1,000
 samples of the pairs.
 
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,6 +27,7 @@ from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 BATCH = 64
+POOLINGS = ("mean", "maximum")
 # First sentences, second sentences, scores.
 Part = tuple[list[str], list[str], np.ndarray]
 
@@ -40,7 +42,7 @@ def read_pairs(path: Path) -> Part:
 
 @torch.no_grad()
 def sentence_vectors(model: ElmoModel, tokenizer: ElmoTokenizer, sentences: list[str]) -> np.ndarray:
-    """`(L + 2, sentences, 2P)`: means over the words of each layer, and of the equal mix of all layers."""
+    """`(2, L + 2, sentences, 2P)`: mean and maximum over the words of each layer, and of the equal mix of all."""
     order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
     found: list[np.ndarray] = [np.empty(0)] * len(sentences)
     for start in range(0, len(order), BATCH):
@@ -48,11 +50,11 @@ def sentence_vectors(model: ElmoModel, tokenizer: ElmoTokenizer, sentences: list
         inputs = tokenizer([sentences[index] for index in chosen], padding=True, return_tensors="pt")
         is_word = inputs["attention_mask"].bool() & ~model.boundaries(inputs["input_ids"])
         layers = torch.stack(model(**inputs, output_hidden_states=True).hidden_states)
-        sums = (layers * is_word.unsqueeze(-1)).sum(dim=2)
-        means = sums / is_word.sum(dim=1, keepdim=True)
+        layers = torch.cat([layers, layers.mean(dim=0, keepdim=True)])
         for row, index in enumerate(chosen):
-            found[index] = torch.cat([means[:, row], means[:, row].mean(dim=0, keepdim=True)]).numpy()
-    return np.stack(found, axis=1)
+            words = layers[:, row, is_word[row]]
+            found[index] = torch.stack([words.mean(dim=1), words.amax(dim=1)]).numpy()
+    return np.stack(found, axis=2)
 
 
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -67,17 +69,23 @@ def shared_words(first: list[str], second: list[str]) -> np.ndarray:
     return np.array([len(one & other) / len(one | other) for one, other in sets])
 
 
-def correlation(similarities: np.ndarray, scores: np.ndarray) -> float:
-    """Spearman's correlation times 100."""
-    return 100 * float(spearmanr(similarities, scores).statistic)
+def correlation(similarities: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Spearman's correlation times 100, along the last axis."""
+    ranks, others = (rankdata(values, axis=-1) for values in (similarities, scores))
+    ranks, others = (values - values.mean(axis=-1, keepdims=True) for values in (ranks, others))
+    norms = np.linalg.norm(ranks, axis=-1) * np.linalg.norm(others, axis=-1)
+    return 100 * (ranks * others).sum(axis=-1) / np.where(norms == 0, 1, norms)
 
 
-def with_error(similarities: np.ndarray, scores: np.ndarray) -> str:
-    """The correlation and its standard error over samples of the pairs."""
-    generator = np.random.default_rng(0)
-    samples = [generator.integers(len(scores), size=len(scores)) for _ in range(1000)]
-    error = np.std([correlation(similarities[sample], scores[sample]) for sample in samples])
-    return f"{correlation(similarities, scores):.1f} ± {error:.1f}"
+def with_error(scores: np.ndarray, similarities: np.ndarray, others: np.ndarray | None = None) -> str:
+    """The correlation, or by how much it is above that of others, and its standard error over samples of the pairs."""
+    samples = np.random.default_rng(0).integers(len(scores), size=(1000, len(scores)))
+
+    def value(chosen: slice | np.ndarray) -> np.ndarray:
+        found = correlation(similarities[chosen], scores[chosen])
+        return found if others is None else found - correlation(others[chosen], scores[chosen])
+
+    return f"{value(slice(None)):.1f} ± {value(samples).std():.1f}"
 
 
 def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -95,18 +103,18 @@ class Pairs:
         )
         self.train_scores = train[2]
 
-    def rows(self) -> dict[str, np.ndarray]:
-        """The similarity of each test pair by each method."""
-        first, second = self.test
-        names = [*(f"layer {number}" for number in range(len(first) - 1)), "mix"]
-        middle = np.concatenate(self.test, axis=1).mean(axis=1)
-        rows = {name: cosines(first[row], second[row]) for row, name in enumerate(names)}
-        for row, name in enumerate(names):
-            rows[f"{name} - mean"] = cosines(first[row] - middle[row], second[row] - middle[row])
-        for row, name in enumerate(names):
-            regression = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 5, 11)))
-            regression.fit(features(self.train[0][row], self.train[1][row]), self.train_scores)
-            rows[f"{name}, ridge"] = regression.predict(features(first[row], second[row]))
+    def rows(self) -> dict[tuple[str, str, str], np.ndarray]:
+        """The similarity of each test pair by pooling, method and layer."""
+        rows: dict[tuple[str, str, str], np.ndarray] = {}
+        for pooling, name in enumerate(POOLINGS):
+            (first, second), learned = ([vectors[pooling] for vectors in part] for part in (self.test, self.train))
+            middle = np.concatenate([first, second], axis=1).mean(axis=1)
+            for row, layer in enumerate([*map(str, range(len(first) - 1)), "mix"]):
+                rows[name, "cosine", layer] = cosines(first[row], second[row])
+                rows[name, "cosine - mean", layer] = cosines(first[row] - middle[row], second[row] - middle[row])
+                regression = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 5, 11)))
+                regression.fit(features(learned[0][row], learned[1][row]), self.train_scores)
+                rows[name, "ridge", layer] = regression.predict(features(first[row], second[row]))
         return rows
 
 
@@ -126,13 +134,16 @@ def main() -> None:
     for seed in arguments.seeds:
         torch.manual_seed(seed)
         rows = Pairs(ElmoModel(trained.config).eval(), tokenizer, train, test).rows()
-        random.append({name: correlation(row, scores) for name, row in rows.items()})
+        random.append({name: float(correlation(row, scores)) for name, row in rows.items()})
     print(f"{len(scores):,} pairs; 100 x Spearman's correlation; {len(random)} seeds of random weights\n")
-    print("| | trained | random weights |\n|---|---|---|")
-    for name, row in Pairs(trained, tokenizer, train, test).rows().items():
-        found = [each[name] for each in random]
-        print(f"| {name} | {with_error(row, scores)} | {np.mean(found):.1f} ± {np.std(found, ddof=1):.1f} |")
-    print(f"| words in both | {with_error(shared_words(*test[:2]), scores)} | |")
+    print("| pooling | method | layer | trained | above layer 0 | random weights |\n|---|---|---|---|---|---|")
+    rows = Pairs(trained, tokenizer, train, test).rows()
+    for (pooling, method, layer), row in sorted(rows.items(), key=lambda item: item[0][:2]):
+        found = [each[pooling, method, layer] for each in random]
+        above = "" if layer == "0" else with_error(scores, row, rows[pooling, method, "0"])
+        figures = f"{with_error(scores, row)} | {above} | {np.mean(found):.1f} ± {np.std(found, ddof=1):.1f}"
+        print(f"| {pooling} | {method} | {layer} | {figures} |")
+    print(f"| words in both | | | {with_error(scores, shared_words(*test[:2]))} | | |")
 
 
 if __name__ == "__main__":
