@@ -72,6 +72,7 @@ TABLE = {
         "model.word_cache",
         "model.lstmp",
         "model.bilm",
+        "model.long_texts",
         "language_model.softmax",
         "model.weight_files",
         "model.sentence_files",

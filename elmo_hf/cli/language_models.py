@@ -44,6 +44,24 @@ class SoftmaxKind(str, Enum):
     adaptive = "adaptive"
 
 
+class Optimizer(str, Enum):
+    """What turns gradients into steps."""
+
+    adagrad = "adagrad"
+    adamw = "adamw"
+
+
+# Of each optimiser, its name in the Trainer and the default of the learning rate.
+OPTIMIZERS = {Optimizer.adagrad: ("adagrad", 0.2), Optimizer.adamw: ("adamw_torch_fused", 0.002)}
+
+
+class Schedule(str, Enum):
+    """How the learning rate changes from the first step to the last."""
+
+    constant = "constant"
+    linear = "linear"
+
+
 ResetProbability = Annotated[
     float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
 ]
@@ -108,7 +126,13 @@ def pretrain(
     max_steps: Annotated[int, typer.Option(help="Steps, in place of --epochs.")] = -1,
     rows: Annotated[int, typer.Option(help="Rows of a batch (bilm-tf's batch_size), for each process.", min=1)] = 128,
     unroll_steps: Annotated[int, typer.Option(help="Words of a row in one step.", min=1)] = 20,
-    learning_rate: Annotated[float, typer.Option(help="Adagrad's.")] = 0.2,
+    optimizer: Annotated[
+        Optimizer, typer.Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
+    ] = Optimizer.adagrad,
+    learning_rate: Annotated[float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.")] = None,
+    schedule: Annotated[
+        Schedule, typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
+    ] = Schedule.constant,
     accumulate: Annotated[int, typer.Option(help="Steps whose gradients are added up.", min=1)] = 1,
     reset_probability: ResetProbability = 0.1,
     frozen_steps: Annotated[int, typer.Option(help="First steps in which only the softmax learns.", min=0)] = 0,
@@ -127,7 +151,10 @@ def pretrain(
     if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
-    settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps, "learning_rate": learning_rate}
+    settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
+    optim, default_rate = OPTIMIZERS[optimizer]
+    settings |= {"optim": optim, "learning_rate": default_rate if learning_rate is None else learning_rate}
+    settings["lr_scheduler_type"] = schedule.value
     settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
     settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
     settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}

@@ -29,13 +29,13 @@ from tqdm import tqdm
 
 from ..batches import batches_by_length
 from ..files import sha256_of_model
+from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .arguments import BATCH_WORDS, DTYPES, check_dtype, check_kept
 from .chosen_words import ChosenWords
-from .long_texts import PIECE_WORDS, read_in_pieces
 
 Kept = dict[str, np.ndarray]
 
@@ -214,7 +214,7 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, wanted: Wanted)
         kept = torch.stack(LAYERS[kind](model, of_piece, mask, mask))
         return kept.to(getattr(torch, wanted.dtype)) if is_final else kept
 
-    kept = read_in_pieces(model.bilm, lambda part: words.vectors[places[part]], len(places), keep)
+    kept, _ = read_in_pieces(model.bilm, lambda part: words.vectors[places[part]].unsqueeze(0), len(places), keep)
     if kind == wanted.layers:
         return kept
     mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)

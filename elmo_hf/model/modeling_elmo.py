@@ -6,7 +6,8 @@ Glossary: B batch, T words, C characters per word, E character embedding, P proj
 
 Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so a text has the same vectors
 in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds, and the model
-inserts and removes nothing; padding may be on either side; equal words of a batch go through the character CNN once.
+inserts and removes nothing; padding may be on either side; equal words of a batch go through the character CNN once;
+long texts are read in pieces (`long_texts.py`).
 """
 
 import os
@@ -20,10 +21,12 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from ..scan.path import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
 from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
 from .inputs import check_has_weights, check_range, checked_ids, require_tensor
+from .long_texts import PIECE_WORDS, read_in_pieces
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
@@ -289,8 +292,14 @@ class ElmoModel(ElmoPreTrainedModel):
         else:
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
-        layers, next_state = self.bilm(token_embeddings, mask, state)
-        representations = torch.stack(self.mix(layers, mask), dim=1)
+        if self._may_read_in_pieces(mask, output_hidden_states):
+            kept, next_state = read_in_pieces(
+                self.bilm, lambda part: token_embeddings[:, part], mask.shape[1], self._mix_all, state
+            )
+            layers, representations = [], kept.transpose(0, 1)
+        else:
+            layers, next_state = self.bilm(token_embeddings, mask, state)
+            representations = torch.stack(self.mix(layers, mask), dim=1)
         vectors = representations[:, 0]
         return ElmoModelOutput(
             last_hidden_state=vectors,
@@ -339,6 +348,22 @@ class ElmoModel(ElmoPreTrainedModel):
         "attention" is learned with a classifier, which has it; here it is the mean.
         """
         return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
+
+    def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
+        """Whether the texts are long and only their mixes are wanted, which `long_texts.py` computes in less memory."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or mask.shape[1] <= PIECE_WORDS:
+            return False
+        return (
+            not (self.training or torch.is_grad_enabled())
+            and self.layers_wanted((), output_hidden_states) is None
+            and all(isinstance(mix, ScalarMix) and mix.layer_norm == "none" for mix in self.mixes)
+            and not any(map(is_hooked, self.bilm.modules()))
+            and bool(mask.all())
+        )
+
+    def _mix_all(self, layers: list[Tensor]) -> Tensor:
+        """The representations `(R, B, T, 2P)` of L+1 layers without padding."""
+        return torch.stack(self.mix(layers, layers[0].new_ones(layers[0].shape[:2], dtype=torch.bool)))
 
     def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True where a word has any id above 0."""

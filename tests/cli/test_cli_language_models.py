@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
+import torch
 from checkpoints import run_python
 from commands import assert_fails, read_hdf5, run
 from language_models import state_of, words_file
@@ -98,6 +99,36 @@ def test_the_log_has_losses_and_perplexities_by_step(pretrained: tuple[Path, Res
     log = json.loads((pretrained[0] / "log.json").read_text())
     assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
     assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "rates"),
+    [
+        ((), torch.optim.Adagrad, [0.2, 0.2, 0.2]),
+        (("--optimizer", "adamw"), torch.optim.AdamW, [0.002, 0.002, 0.002]),
+        (("--optimizer", "adamw", "--schedule", "linear"), torch.optim.AdamW, [0.002, 0.002 * 2 / 3, 0.002 / 3]),
+        (("--schedule", "linear", "--learning-rate", 0.6), torch.optim.Adagrad, [0.6, 0.4, 0.2]),
+    ],
+)
+def test_pretrain_takes_the_optimiser_and_its_schedule(
+    options: tuple[object, ...],
+    kind: type[torch.optim.Optimizer],
+    rates: list[float],
+    work: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used = []
+    step = kind.step
+
+    def record(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        used.append(optimizer.param_groups[0]["lr"])
+        return step(optimizer, *args, **kwargs)
+
+    monkeypatch.setattr(kind, "step", record)
+    files = ("--vocabulary", work / "words.txt", "--config", work / "config.json")
+    assert pretrain(work, tmp_path / "lm", *files, "--max-steps", 3, *options).exit_code == 0
+    assert used == pytest.approx(rates)
 
 
 def test_pretrain_ends_with_the_perplexities_of_the_model_that_it_wrote(

@@ -258,7 +258,8 @@ def test_a_finished_folder_is_refused(undisturbed: Path) -> None:
         run(undisturbed)
 
 
-def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("learning", ["", " --optimizer adamw --schedule linear"], ids=["adagrad", "adamw"])
+def test_a_command_that_was_killed_resumes_when_given_again(learning: str, tmp_path: Path) -> None:
     text = write_text(tmp_path / "corpus.txt", make_sentences(50))
     (tmp_path / "config.json").write_text(json.dumps(FIELDS | {"lm_dropout": 0.3}))
 
@@ -267,7 +268,7 @@ def test_a_command_that_was_killed_resumes_when_given_again(tmp_path: Path) -> N
             f"--vocabulary {words_file(tmp_path, VOCABULARY)} --config {tmp_path / 'config.json'} --held-out {text}"
         )
         options += " --softmax sampled --samples 4 --rows 3 --unroll-steps 5 --epochs 2 --checkpoint-steps 5 --seed 4"
-        options += " --logging-steps 3"
+        options += f" --logging-steps 3{learning}"
         return ["pretrain", str(text), "-o", str(tmp_path / name), *options.split(), "--reset-probability", "0.4"]
 
     undisturbed = CliRunner().invoke(app, arguments("undisturbed"))

@@ -11,7 +11,7 @@ the piece before:
 After T / S steps each half of each layer has been computed once. Memory is what is kept of the layers, and two pieces.
 The numbers are those of the whole text at once, up to the order of float sums.
 
-Glossary: T words, S words of a piece, P projection, L layers.
+Glossary: B batch, D directions, T words, S words of a piece, P projection, L layers.
 """
 
 from collections.abc import Callable
@@ -19,41 +19,41 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..model.bilm import BiLM, BiLMState
+from .bilm import BiLM, BiLMState
 
 PIECE_WORDS = 2048
 
 
-@torch.inference_mode()
 def read_in_pieces(
     bilm: BiLM,
     token_vectors: Callable[[slice], Tensor],
     length: int,
     keep: Callable[[list[Tensor]], Tensor],
-) -> Tensor:
-    """Runs the biLM over one text that starts from zeros.
+    state: BiLMState | None = None,
+) -> tuple[Tensor, BiLMState | None]:
+    """Runs the biLM over texts of equal length, without gradient.
 
     Args:
         bilm: in evaluation mode.
-        token_vectors: gives the vectors `(n, P)` of a part of the text, boundaries included.
+        token_vectors: gives the vectors `(B, n, P)` of a part of the texts, boundaries included.
         length: T, at least 1.
-        keep: from L+1 layers `(1, n, 2P)` to what is kept of them, `(K, 1, n, 2P)`. Each number must depend on the
+        keep: from L+1 layers `(B, n, DP)` to what is kept of them, `(K, B, n, DP)`. Each number must depend on the
             layers at its own word and place alone: the two halves are of different words.
+        state: from the batch before, or None for zeros.
 
     Returns:
-        what is kept, `(K, 1, T, 2P)`.
+        what is kept, `(K, B, T, DP)`, and the state after these texts.
     """
-    state: BiLMState | None = None
     whole: Tensor | None = None
     for start in range(0, length, PIECE_WORDS):
         stop = min(start + PIECE_WORDS, length)
         parts = (slice(start, stop), slice(length - stop, length - start))[: bilm.num_directions]
-        vectors = torch.cat([token_vectors(part) for part in parts], dim=-1).unsqueeze(0)
+        vectors = torch.cat([token_vectors(part) for part in parts], dim=-1)
         layers, state = bilm(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)
         piece = keep(layers)
-        whole = piece.new_empty(len(piece), 1, length, piece.shape[-1]) if whole is None else whole
+        whole = piece.new_empty(*piece.shape[:2], length, piece.shape[-1]) if whole is None else whole
         halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
         for part, target, source in zip(parts, *halves, strict=True):
             target[:, :, part] = source
     assert whole is not None
-    return whole
+    return whole, state

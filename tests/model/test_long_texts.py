@@ -1,0 +1,132 @@
+"""A long text in pieces has the vectors of the whole text at once."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from one_direction import forward_half
+from tiny_inputs import assert_outputs_close, random_inputs
+from torch import Tensor
+from vectors import LAYERS
+
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.embedding import window_vectors
+from elmo_hf.embedding.window_vectors import Wanted, embed_window
+from elmo_hf.model import long_texts, modeling_elmo
+from elmo_hf.model.long_texts import read_in_pieces
+from elmo_hf.model.scalar_mix import ScalarMix
+
+
+@pytest.mark.parametrize(("length", "directions"), [(1, 2), (4, 2), (5, 2), (8, 2), (11, 2), (11, 1)])
+def test_layers_in_pieces_are_those_of_the_whole_text(
+    length: int, directions: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_texts, "PIECE_WORDS", 4)
+    bilm = tiny_model.bilm if directions == 2 else forward_half(tiny_model).bilm
+    vectors, mask = torch.randn(2, length, tiny_model.config.projection_size), torch.ones(2, length, dtype=torch.bool)
+    sizes = []
+
+    def part_of(words: slice) -> Tensor:
+        sizes.append(words.stop - words.start)
+        return vectors[:, words]
+
+    with torch.no_grad():
+        _, before = bilm(torch.randn(2, 3, tiny_model.config.projection_size), mask[:, :1].expand(2, 3))
+        for state in (None, before):
+            expected, last = bilm(vectors, mask, state)
+            found, found_last = read_in_pieces(bilm, part_of, length, lambda layers: torch.stack(layers[1:]), state)
+            assert_outputs_close(tuple(found), tuple(expected[1:]), 1e-6)
+            assert_outputs_close(found_last, last, 1e-6)
+    assert max(sizes) == min(length, 4)
+    assert sum(sizes) == 2 * directions * length
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("fields", [{}, {"scalar_mix_layer_norm": "batch"}, {"pooling": "max"}], ids=repr)
+def test_embed_reads_a_long_text_in_pieces(
+    layers: str,
+    fields: dict[str, Any],
+    mixed_model: ElmoModel,
+    tiny_tokenizer: ElmoTokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in fields.items():
+        setattr(mixed_model.config, name, value)
+    for mix in mixed_model.scalar_mixes:
+        mix.layer_norm = mixed_model.config.scalar_mix_layer_norm
+    sentences = ["The ferry left the harbour at 7:45 , ten minutes late .", "Yes"]
+    ((_, expected), *_) = embed_window(mixed_model.eval(), tiny_tokenizer, sentences, Wanted(layers), 1)
+    pieces = []
+    for module in (window_vectors, long_texts):
+        monkeypatch.setattr(module, "PIECE_WORDS", 5)
+    forward = mixed_model.bilm.forward
+    monkeypatch.setattr(mixed_model.bilm, "forward", lambda *args: pieces.append(args[0].shape[1]) or forward(*args))
+    kept = []
+    whole = lambda *args: (kept.append(read_in_pieces(*args)[0]) or kept[0], None)  # noqa: E731
+    monkeypatch.setattr(window_vectors, "read_in_pieces", whole)
+    ((_, found), *_) = embed_window(mixed_model, tiny_tokenizer, sentences, Wanted(layers), 1)
+    assert pieces == [5, 5, 4, 3]
+    needs_all = layers == "all" or ("scalar_mix_layer_norm" in fields and layers in ("mix", "pooled"))
+    assert len(kept[0]) == (mixed_model.config.num_hidden_layers + 1 if needs_all else 1)
+    assert found["vectors"].shape == expected["vectors"].shape
+    np.testing.assert_allclose(found["vectors"], expected["vectors"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("inputs", ["ids", "embeddings"])
+def test_the_model_reads_long_texts_in_pieces(
+    inputs: str, mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = mixed_model.eval()
+    model.scalar_mixes.append(ScalarMix(model.config).requires_grad_(False))  # of weights of its own
+    model.scalar_mixes[1].set_weights([0.1, 0.2, 0.7], scale=1.5)
+    batch = random_inputs(model.config, [11, 11])
+    first = model(**random_inputs(model.config, [3, 3], seed=4))
+    with torch.no_grad():
+        if inputs == "embeddings":
+            batch = {"inputs_embeds": model.embed_words(**batch)[0]}
+        for state in (None, first.state):
+            expected = model(**batch, state=state)
+            with monkeypatch.context() as patch:
+                pieces = count_pieces(model, 4, patch)
+                found = model(**batch, state=state)
+            assert pieces == [4, 4, 3]
+            assert found.keys() == expected.keys()
+            assert all(found[name].shape == expected[name].shape for name in found)
+            assert_outputs_close(tuple(found.values()), tuple(expected.values()), 1e-6)
+
+
+@pytest.mark.parametrize(
+    "why", ["short", "hidden_states", "config", "gradient", "training", "padding", "hook", "layer_norm", "linear"]
+)
+def test_the_model_reads_whole_texts_where_pieces_would_not_do(
+    why: str, mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = (
+        ElmoModel(ElmoConfig(**mixed_model.config.to_dict() | {"layer_mix": "linear"}))
+        if why == "linear"
+        else mixed_model
+    )
+    model.train(why == "training")
+    model.config.output_hidden_states = why == "config"
+    if why == "layer_norm":
+        model.scalar_mixes[0].layer_norm = "word"
+    if why == "hook":
+        model.bilm.layers[1].register_forward_hook(lambda *_: None)
+    batch = random_inputs(model.config, [11, 9 if why == "padding" else 11])
+    pieces = count_pieces(model, 11 if why == "short" else 4, monkeypatch)
+    with torch.set_grad_enabled(why == "gradient"):
+        model(**batch, output_hidden_states=True if why == "hidden_states" else None)
+    assert pieces == [11]
+
+
+def count_pieces(model: ElmoModel, size: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From now on, pieces have `size` words; returns the list to which each call of the biLM adds its words."""
+    pieces = []
+    for module in (modeling_elmo, long_texts):
+        monkeypatch.setattr(module, "PIECE_WORDS", size)
+    forward = type(model.bilm).forward
+    monkeypatch.setattr(
+        type(model.bilm), "forward", lambda bilm, *args: pieces.append(args[0].shape[1]) or forward(bilm, *args)
+    )
+    return pieces
