@@ -47,7 +47,8 @@ class Folder:
     def __init__(self, name: str) -> None:
         """Names a folder; asks nothing of a store yet."""
         self.name = name.rstrip("/")
-        self.disk = None if is_url(name) else Path(name)
+        # Absolute, because Ray's workers run in folders of their own.
+        self.disk = None if is_url(name) else Path(name).absolute()
 
     def sizes(self) -> dict[str, int]:
         """The bytes of each file, those of its folders too, by its name in the folder; none if there is no folder.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -189,3 +190,15 @@ def test_a_store_that_refuses_to_write_is_named_before_the_work(
 def test_a_folder_of_other_files_in_a_store_is_left_alone(memory: Any) -> None:
     with pytest.raises(FileExistsError, match=r"^memory://in holds other files, such as a\.txt; give a new folder\.$"):
         Folder("memory://in/").refuse_foreign()
+
+
+def test_a_folder_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers get it, and run elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    folder = Folder("out/")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with folder.new("part") as path:
+        path.write_bytes(b"x")
+    assert (tmp_path / "out" / "part").read_bytes() == b"x"
+    assert folder.sizes() == {"part": 1}
