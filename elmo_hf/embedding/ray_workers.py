@@ -30,7 +30,10 @@ class RayWorkers(Processes):
 
         Raises:
             ImportError: if Ray is not installed.
+            ValueError: if the device is another.
         """
+        if device not in (None, "cpu", "cuda"):
+            raise ValueError(f"with Ray, the device must be cpu or cuda, found {device!r}.")
         require("ray", "ray")
         super().__init__()
         self._kinds = {"GPU": device != "cpu", "CPU": device in (None, "cpu")}
@@ -78,8 +81,9 @@ class RayWorkers(Processes):
                     finish_one()
                 worker = idle.pop() if idle else actor.remote()
                 busy[worker.call.remote(*shared, *argument)] = worker, argument[0]
+            worker = None
             while busy:
-                idle.clear()  # makes room for a lost worker
+                idle.clear()  # ends its workers, which makes room for one that waits, such as a lost one
                 finish_one()
 
 
@@ -117,7 +121,7 @@ def _result(done: Any, number: int) -> int:
 
 @contextmanager
 def _cluster() -> Iterator[None]:
-    """The cluster of this process or of `RAY_ADDRESS`, or else a new one on this machine, which ends with the block."""
+    """The cluster that Ray finds, or else a new one on this machine, which ends with the block."""
     import ray
 
     if ray.is_initialized():

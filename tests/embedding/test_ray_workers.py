@@ -99,6 +99,31 @@ def test_a_worker_that_dies_three_times_is_named(two_workers: None) -> None:
         RayWorkers().map(Deadly(), ((number,) for number in range(2)), bar)
 
 
+def test_workers_that_are_done_make_room_for_those_that_wait(two_workers: None) -> None:
+    import ray
+
+    @ray.remote(num_cpus=1)
+    class Other:
+        def is_there(self) -> bool:
+            return True
+
+    class Counting:
+        def begin(self, process: str, device: str) -> None:
+            pass
+
+        def __call__(self, number: int) -> int:
+            return 10
+
+    other = Other.remote()  # another job takes one of two cores
+    assert ray.get(other.is_there.remote())
+    bar = tqdm(disable=True)
+    arguments = [(number,) for number in range(3)]
+    thread = threading.Thread(target=lambda: RayWorkers("cpu").map(Counting(), arguments, bar), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_errors_of_workers_are_those_of_the_function(two_workers: None) -> None:
     class Failing:
         def begin(self, process: str, device: str) -> None:
@@ -131,6 +156,11 @@ def test_a_machine_that_does_not_see_the_folder_is_named(
     )
     with pytest.raises(ValueError, match=message):
         run("out", RayWorkers())
+
+
+def test_other_devices_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^with Ray, the device must be cpu or cuda, found 'cuda:1'\.$"):
+        RayWorkers("cuda:1")
 
 
 def test_the_command_needs_ray_and_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
