@@ -121,6 +121,7 @@ def test_every_form_becomes_paragraphs(form: str, text: str, paragraphs: list[st
         ("xml:p lines", '<!DOCTYPE r [<!ENTITY a "b">]><r>&a;</r>', "may not define entities"),
         ("xml:p lines", "<r><p></r>", "no XML"),
         ("csv:s lines", "a,b\n1,2\n", "no column s"),
+        ("csv:s lines", f"s\n{'a' * 140_000}\n", "no CSV: field larger than field limit"),
     ],
 )
 def test_what_is_not_of_the_form_is_refused(form: str, text: str, message: str) -> None:
@@ -152,6 +153,10 @@ def test_paragraphs_become_sentences_of_words() -> None:
     [(key, sentences)] = cleaning.clean(text.encode(), "file lines")
     assert sentences == ['We met " J. Doe " at of Roe v . Wade ( 1st Cir . 1990 ) .', "He did n't stay ."]
     assert cleaning.clean(b"We MET j Doe at of Roe v Wade 2 st cir he didn t stay", "file lines")[0][0] == key
+
+
+def test_half_a_character_of_json_is_left_out() -> None:
+    assert cleaning.clean(b'{"t": "We met\\ud800 him."}', "json:t lines")[0][1] == ["We met him ."]
 
 
 def test_pieces_between_blanks_are_split_like_whole_sentences() -> None:

@@ -31,7 +31,9 @@ ENDS_IN_ABBREVIATION = re.compile(
 LETTERS = re.compile(r"[^\W\d_]+")
 BULLET = re.compile(r"^(?:[-–—•*·▪●o]\s+)+")
 END = re.compile(r"[.!?:;][\"'”’)\]]*$")
-NOT_PRINTED = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u2028-\u202e\u2060\ufeff\ufffd]")
+NOT_PRINTED = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u2028-\u202e\u2060\ud800-\udfff\ufeff\ufffd]"
+)
 QUOTES = re.compile(r"``|''|,,(?=\w)")
 ADDRESS = re.compile(r"\(?\b(?:https?://|www\.)\S+")
 

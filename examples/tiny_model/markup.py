@@ -95,9 +95,12 @@ def _xml(text: str, key: str) -> Iterator[str]:
 def _csv(text: str, key: str) -> Iterator[str]:
     """A column, its rows as lines."""
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    if key not in (rows.fieldnames or []):
-        raise ValueError(f"no column {key}")
-    yield "\n".join(" ".join((row[key] or "").split()) for row in rows)
+    try:
+        if key not in (rows.fieldnames or []):
+            raise ValueError(f"no column {key}")
+        yield "\n".join(" ".join((row[key] or "").split()) for row in rows)
+    except csv.Error as error:
+        raise ValueError(f"no CSV: {error}") from error
 
 
 def _lines(text: str) -> list[str]:
