@@ -28,6 +28,7 @@ import typer
 from datasets import DatasetDict
 from own_files import TEXTS, WORDS
 from recipe import RowsOfSets
+from seeds import check_settings
 from task_data import label_names, load
 from torch import Tensor
 
@@ -209,11 +210,11 @@ def main(
     test: recipe.Test = None,
 ) -> None:
     """Run what the results lack, and print the tables."""
-    work, path = output / "work", output / "results.jsonl"
+    source, work, path = model_folder(model), output / "work", output / "results.jsonl"
+    check_settings(output, model=model, rows=rows, epochs=epochs)
     work.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(result["task"], result["features"], result["seed"]) for result in results}
-    source = model_folder(model)
     for name in task or TASKS:
         missing = {seed: [kind for kind in FEATURES if (name, kind, seed) not in done] for seed in range(seeds)}
         read = read_task(name, source, rows, column, validation, test) if any(missing.values()) else None

@@ -23,8 +23,10 @@ import numpy as np
 import recipe
 import typer
 from safetensors.numpy import load_file
-from seeds import mean_and_deviation
+from seeds import check_settings, mean_and_deviation
 from tqdm import tqdm
+
+from elmo_hf.loading import model_folder
 
 RECIPES: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("trec", "sst2", "sst5", "ag_news", "sick"), classify_texts.main),
@@ -70,6 +72,9 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for the models and the plot.")] = Path("mixes"),
 ) -> None:
     """Run the recipes whose models are missing, print the weights and plot them."""
+    recipe.check_known("--task", task or (), RECIPES)
+    model_folder(name)  # refuses a wrong name before it is recorded
+    check_settings(output, model=name, rows=rows, epochs=epochs)
     runs = [(one, seed) for one in task or RECIPES for seed in range(seeds)]
     found: dict[tuple[str, str], list[np.ndarray]] = {}
     for one, seed in tqdm(runs, desc="recipes"):
@@ -89,4 +94,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

@@ -30,7 +30,7 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
-from seeds import Results, mean_and_deviation
+from seeds import Results, check_settings, mean_and_deviation
 from task_data import label_names, load
 from transformers import pipeline
 
@@ -137,8 +137,12 @@ def main(
     seeds: int = 1,
 ) -> None:
     """Pretrain the biLMs, train four classifiers on each, print one table and plot it."""
-    data = load(task, rows)
+    recipe.check_known("--reads", reads or (), READS)
+    recipe.check_known("--mix", mix or (), MIXES)
     sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
+    texts = {"task": task, "text": text and str(text), "rows": rows}
+    data = load(task, rows)
+    check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
     pairs = [[int(number) for number in pair.split(":")] for pair in filters.split(",")]
     inputs = {
         "words": {"token_encoder": "word_embedding"},
@@ -180,4 +184,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

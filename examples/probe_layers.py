@@ -32,6 +32,7 @@ import recipe
 import torch
 import typer
 from datasets import Dataset
+from own_files import DataError
 from seeds import mean_and_deviation, plot_band
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
 from sklearn.linear_model import LogisticRegression
@@ -149,6 +150,9 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("probes"),
 ) -> None:
     """Probe the model and random weights, print the table and plot it."""
+    recipe.check_known("WHAT", [what], ("pos", "senses"))
+    if coarsewsd and wic:
+        raise DataError("give --coarsewsd or --wic, not both.")
     source = model_folder(name)
     tokenizer, trained = ElmoTokenizer.from_pretrained(source), load_complete(source)
     scores: dict[str, list[list[float]]] = collections.defaultdict(list)
@@ -185,4 +189,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

@@ -4,7 +4,7 @@ A recipe then has these steps: data, tokenizer, model, `train`, test, save, relo
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +50,13 @@ def run(main: Callable[..., None]) -> None:
         typer.run(main)
     except DataError as error:
         sys.exit(f"Error: {error}")
+
+
+def check_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises DataError if an argument or option has a value that it does not take."""
+    for value in given:
+        if value not in known:
+            raise DataError(f"{option} must be one of {', '.join(known)}, found {value!r}.")
 
 
 def encode_texts(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:

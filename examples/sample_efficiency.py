@@ -29,7 +29,7 @@ import torch
 import typer
 from compare_features import EPOCHS, Task, train
 from recipe import RowsOfSets
-from seeds import Results, mean_and_deviation, plot_band
+from seeds import Results, check_settings, mean_and_deviation, plot_band
 from tqdm import tqdm
 
 from elmo_hf.loading import model_folder
@@ -146,10 +146,12 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("sample_efficiency"),
 ) -> None:
     """Run what the results lack, print the table and plot it."""
+    recipe.check_known("WHAT", [what], SHOWN)
     work, shown, tasks = output / "work", SHOWN[what], task or ["trec", "ewt"]
+    source, results = model_folder(model), collections.defaultdict(list)
+    check_settings(output, model=model, rows=rows, epochs=epochs, choice=choice)
     work.mkdir(parents=True, exist_ok=True)
     done = Results(output / "results.jsonl")
-    source, results = model_folder(model), collections.defaultdict(list)
     scores: dict[str, str] = {}  # by task
     for name in tasks:
         read = compare_features.read_task(name, source, rows)
@@ -176,4 +178,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    recipe.run(main)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from own_files import DataError
 
 
 class Results(dict[tuple[Any, ...], Any]):
@@ -23,6 +24,21 @@ class Results(dict[tuple[Any, ...], Any]):
         self[key] = value
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps([*key, value]) + "\n")
+
+
+def check_settings(folder: Path, **settings: Any) -> None:
+    """Records in a folder what its results depend on.
+
+    Raises:
+        DataError: if it has results of other settings, which would be taken for those of these.
+    """
+    path = folder / "settings.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else settings
+    other = [name for name, value in settings.items() if found.get(name) != value]
+    if other:
+        raise DataError(f"{folder} has results of another {' and '.join(other)}; give another `--output`.")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings), encoding="utf-8")
 
 
 def mean_and_deviation(scores: Sequence[float]) -> str:

@@ -88,7 +88,7 @@ def read_wic(folder: Path, rows: int | None) -> Senses:
         for where, answer, (word, kind, places, *texts) in _lines(folder / name / name, 5, rows):
             if answer not in ("T", "F"):
                 raise typer.BadParameter(f"expected the answer T or F for {where}, found {answer!r}.")
-            for text, place in zip(texts, (places.split("-") * 2)[:2], strict=True):
+            for text, place in zip(texts, places.partition("-")[::2], strict=True):
                 sense = 1 if answer == "T" else 2
                 senses.append(_sense(part, sentences, text, place, f"{word} {kind}", sense, where))
     return sentences, senses
@@ -100,7 +100,7 @@ def _lines(path: Path, columns: int, rows: int | None) -> Iterator[tuple[str, st
     for each in (data, gold):
         if not each.is_file():
             raise typer.BadParameter(f"expected the file {each}, found none.")
-    lines, answers = (each.read_text(encoding="utf-8").splitlines() for each in (data, gold))
+    lines, answers = (each.read_text(encoding="utf-8").rstrip("\n").split("\n") for each in (data, gold))
     if len(lines) != len(answers):
         raise typer.BadParameter(f"expected as many lines in {gold} as in {data}, {len(lines)}, found {len(answers)}.")
     for number in sorted(np.random.default_rng(0).permutation(len(lines))[:rows].tolist()):
@@ -113,7 +113,7 @@ def _lines(path: Path, columns: int, rows: int | None) -> Iterator[tuple[str, st
 def _sense(part: int, sentences: list[list[str]], text: str, place: str, lemma: str, sense: int, where: str) -> Sense:
     """A word at a place of a text, which becomes the next of the sentences."""
     words = text.split()
-    if not place.isdigit() or int(place) >= len(words):
+    if not place.isdecimal() or int(place) >= len(words):
         raise typer.BadParameter(
             f"expected the position of a word, 0 to {len(words) - 1}, in {where}, found {place!r}."
         )

@@ -17,7 +17,8 @@ import sense_data
 import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
-from seeds import Results, mean_and_deviation
+from own_files import DataError
+from seeds import Results, check_settings, mean_and_deviation
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
@@ -145,7 +146,7 @@ def write_wic(folder: Path) -> Path:
 
 
 def write_coarsewsd(folder: Path) -> Path:
-    lines = ["1\tthe bank left", "2\tat the bank", "0\tbank on board"]
+    lines = ["1\tthe bank left", "2\tat the bank", "0\tbank on\u2028board"]
     write_lines(folder / "bank" / "train", lines, ["1", "0", "1"])
     write_lines(folder / "bank" / "test", lines[:2], ["0", "2"])
     return folder
@@ -173,6 +174,7 @@ def test_senses_of_coarsewsd_are_numbered_from_the_commonest_in_training(tmp_pat
     ("line", "answer", "message"),
     [
         ("leave\tV\t1-9\tWe left\tThey left", "T", "expected the position of a word, 0 to 1, in {}:1, found '9'"),
+        ("leave\tV\t1\tWe left\tThey left", "T", "expected the position of a word, 0 to 1, in {}:1, found ''"),
         ("leave\tV\t1\tWe left", "T", "expected 5 columns with tabs between in {}:1, found 4"),
         ("leave\tV\t1-1\tWe left\tThey left", "1", "expected the answer T or F for {}:1, found '1'"),
         ("leave\tV\t1-1\tWe left\tThey left", "T\nF", "as many lines in .*train.gold.txt as in {}, 1, found 2"),
@@ -234,6 +236,28 @@ def test_probes_of_both_kinds_have_a_table_and_a_plot(tiny_folder: Path, capsys:
     assert {path.name for path in Path("probes").iterdir()} == {"pos.png", "senses.png"}
 
 
+@pytest.mark.parametrize(
+    ("main", "arguments", "options", "message"),
+    [
+        (probe_layers.main, ["tiny", "sense"], {}, "WHAT must be one of pos, senses, found 'sense'."),
+        (probe_layers.main, ["tiny", "senses"], {"coarsewsd": ".", "wic": "."}, "give --coarsewsd or --wic, not both."),
+        (
+            sample_efficiency.main,
+            ["tiny", "table4"],
+            {},
+            "WHAT must be one of figure1, table2, table3, found 'table4'.",
+        ),
+        (mix_weights.main, ["tiny", ["trek"]], {}, "--task must be one of trec, .*, found 'trek'."),
+        (pretrain_and_classify.main, ["trec"], {"reads": ["word"]}, "--reads must be one of .*, found 'word'."),
+        (pretrain_and_classify.main, ["trec"], {"mix": ["learned"]}, "--mix must be one of .*, found 'learned'."),
+    ],
+)
+def test_a_misspelt_argument_is_refused(main: Any, arguments: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=f"^{message}$"):
+        main(*arguments, **options)
+    assert not list(Path().iterdir())
+
+
 @pytest.mark.usefixtures("made_up")
 def test_sample_efficiency_shares_runs_between_its_tables(
     tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -265,6 +289,15 @@ def test_mixes_of_a_saved_model_are_its_weights_and_scales(tmp_path: Path) -> No
     first, second = mix_weights.read_mixes(tmp_path)
     np.testing.assert_allclose(first, [0.2, 0.3, 0.5, 1.0], atol=1e-6)
     np.testing.assert_allclose(second, [0.5, 0.5, 0.0, 0.7], atol=1e-6)
+
+
+def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    for _ in range(2):
+        check_settings(folder, task="trec", rows=None, epochs=3)
+    message = rf"^{folder} has results of another task and epochs; give another `--output`\.$"
+    with pytest.raises(DataError, match=message):
+        check_settings(folder, task="sst2", rows=None, epochs=4)
 
 
 @pytest.mark.usefixtures("made_up")
