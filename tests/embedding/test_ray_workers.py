@@ -121,6 +121,7 @@ def test_workers_that_are_done_make_room_for_those_that_wait(two_workers: None) 
     thread = threading.Thread(target=lambda: RayWorkers("cpu").map(Counting(), arguments, bar), daemon=True)
     thread.start()
     thread.join(60)
+    ray.kill(other)
     assert not thread.is_alive()
 
 
