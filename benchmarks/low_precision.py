@@ -6,6 +6,7 @@ Each contestant runs the same sentences from character ids to the mix of the lay
 
     float32          the unchanged model
     bfloat16         `dtype=torch.bfloat16`
+    int8 weights     `quantization_config=TorchAoConfig(Int8WeightOnlyConfig())`: weights of a linear by output
     int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights of a
                      linear by output, its inputs by word; needs `pip install torchao`
     int8 torch       `torch.ao.quantization.quantize_dynamic`: weights by output, inputs by whole batch, so that a
@@ -14,8 +15,9 @@ Each contestant runs the same sentences from character ids to the mix of the lay
     int8 ONNX        the same after `onnxruntime.quantization.quantize_dynamic`; inputs by whole batch
 
 The error of a word is |v - v'| / |v|, where v is the float32 vector in the same batch; the tables have the largest and
-the mean over all words, boundaries included. Without `--model` the model has the original's size and random weights;
-`--scale` multiplies those of the LSTMs. The contestants take turns; medians are printed.
+the mean over all words, boundaries included. `--only` names the contestants that run beside float32. Without `--model`
+the model has the original's size and random weights; `--scale` multiplies those of the LSTMs. The contestants take
+turns; medians are printed.
 """
 
 import platform
@@ -36,7 +38,8 @@ from onnxruntime.quantization import QuantType
 from onnxruntime.quantization import quantize_dynamic as quantize_graph
 from torch import Tensor, nn
 from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
-from torchao.quantization import Int8DynamicActivationInt8WeightConfig
+from torchao.core.config import AOBaseConfig
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig
 from transformers import TorchAoConfig
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
@@ -88,22 +91,29 @@ def in_onnx_runtime(path: Path) -> Run:
     return run
 
 
-def contestants(folder: Path, work: Path) -> dict[str, Run]:
-    """All contestants, from one saved model."""
-    torchao_config = TorchAoConfig(Int8DynamicActivationInt8WeightConfig())
+def contestants(folder: Path, work: Path) -> dict[str, Callable[[], Run]]:
+    """What loads each contestant, all from one saved model."""
     graph, small_graph = work / "elmo.onnx", work / "elmo-int8.onnx"
-    if not graph.exists():
-        export_model(load_complete(folder, dtype=torch.float32), graph)
-        quantize_graph(graph, small_graph, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True})
+
+    def in_eight_bits(config: AOBaseConfig) -> Run:
+        return in_torch(load_complete(folder, dtype=torch.float32, quantization_config=TorchAoConfig(config)))
+
+    def exported(path: Path) -> Run:
+        if not graph.exists():
+            export_model(load_complete(folder, dtype=torch.float32), graph)
+            quantize_graph(graph, small_graph, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True})
+        return in_onnx_runtime(path)
+
     return {
-        "float32": in_torch(load_complete(folder, dtype=torch.float32)),
-        "bfloat16": in_torch(load_complete(folder, dtype=torch.bfloat16)),
-        "int8 torchao": in_torch(load_complete(folder, dtype=torch.float32, quantization_config=torchao_config)),
-        "int8 torch": in_torch(
+        "float32": lambda: in_torch(load_complete(folder, dtype=torch.float32)),
+        "bfloat16": lambda: in_torch(load_complete(folder, dtype=torch.bfloat16)),
+        "int8 weights": lambda: in_eight_bits(Int8WeightOnlyConfig()),
+        "int8 torchao": lambda: in_eight_bits(Int8DynamicActivationInt8WeightConfig()),
+        "int8 torch": lambda: in_torch(
             quantize_dynamic(load_complete(folder, dtype=torch.float32), {nn.Linear: per_channel_dynamic_qconfig})
         ),
-        "ONNX Runtime": in_onnx_runtime(graph),
-        "int8 ONNX": in_onnx_runtime(small_graph),
+        "ONNX Runtime": lambda: exported(graph),
+        "int8 ONNX": lambda: exported(small_graph),
     }
 
 
@@ -122,6 +132,7 @@ def main(
     rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 3,
     threads: Annotated[int, typer.Option(help="Threads of each contestant.")] = 2,
     scale: Annotated[float, typer.Option(help="Factor of random LSTM weights.")] = 1.0,
+    only: Annotated[list[str] | None, typer.Option(help="Contestants beside float32; default: all.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Folder that keeps the model and graphs for later runs.")] = None,
 ) -> None:
     """Measure and print two tables."""
@@ -136,7 +147,7 @@ def main(
         make_folder(folder, scale)
     tokenizer = ElmoTokenizer.from_pretrained(folder)
     words: list[Any] = [sentence for sentence in read_sentences(corpus) if len(sentence) > 0]
-    runs = contestants(folder, work)
+    runs = {name: make() for name, make in contestants(folder, work).items() if name in ("float32", *(only or [name]))}
     versions = ", ".join(f"{name} {module.__version__}" for name, module in VERSIONS.items())
     print(f"{platform.processor() or platform.machine()}, {threads} threads, {versions}")
 

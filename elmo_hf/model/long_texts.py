@@ -30,7 +30,7 @@ def read_in_pieces(
     length: int,
     keep: Callable[[list[Tensor]], Tensor],
     state: BiLMState | None = None,
-) -> tuple[Tensor, BiLMState | None]:
+) -> tuple[Tensor, BiLMState]:
     """Runs the biLM over texts of equal length, without gradient.
 
     Args:
@@ -55,5 +55,5 @@ def read_in_pieces(
         halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
         for part, target, source in zip(parts, *halves, strict=True):
             target[:, :, part] = source
-    assert whole is not None
+    assert whole is not None and state is not None
     return whole, state

@@ -4,7 +4,7 @@
 REPOSITORIES holds a clone of each, or its bare git folder: REPOSITORIES/OWNER/NAME. OUT receives `train.txt`, `dev.txt`
 (some of each source) and `test/SOURCE.txt`, one sentence per line, words between blanks, and `table.tsv`: the words of
 each source. The same commits give the same text. `OUT/documents` holds the cleaned documents; an interrupted build
-goes on from them.
+goes on from them. `elmo-hf vocab` and `elmo-hf pretrain` then train on it.
 """
 
 import argparse
