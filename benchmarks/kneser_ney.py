@@ -2,9 +2,10 @@
 
     p(w | c) = (max(k(c w) - D, 0) + D n(c) p(w | c')) / k(c),    p(w | c') = p(w | c) without the first word of c
 
-At the highest order k counts n-grams, below it the distinct words before an (n-1)-gram; k(c) is the sum of k(c w), n(c)
-the distinct words after c, D Kneser and Ney's n_1 / (n_1 + 2 n_2) from n-grams with k = 1 and 2. A context that was
-not seen leaves p(w | c'). At the end p(w) = (k(w) + 1 / V) / (M + 1) with V words and M distinct pairs.
+At the highest order k counts n-grams, below it the distinct words before an (n-1)-gram, or its occurrences if it begins
+a sentence; k(c) is the sum of k(c w), n(c) the distinct words after c, D Kneser and Ney's n_1 / (n_1 + 2 n_2) from
+n-grams with k = 1 and 2. A context that was not seen leaves p(w | c'). At the end p(w) = (k(w) + 1 / V) / (M + 1) with
+V words and M distinct pairs.
 
 For all models, words outside the vocabulary are `<UNK>` and boundaries are predicted. Backward n-grams read sentences
 from their ends. The perplexities are of both directions together, the geometric mean of the two. How
@@ -43,19 +44,26 @@ def grams(corpus: Corpus, order: int, is_backward: bool) -> np.ndarray:
     return np.stack([classes[predicted - back] for back in reversed(range(order))], axis=1)
 
 
-def probabilities(train: np.ndarray, test: np.ndarray, num_words: int) -> np.ndarray:
-    """`(predictions,)`, p(w | c) of each row `(c, w)` of `test` under the model of the rows of `train`."""
-    return _probabilities(*np.unique(_numbers(train, num_words), return_counts=True), test, num_words)
+def probabilities(train: np.ndarray, test: np.ndarray, num_words: int, start: int) -> np.ndarray:
+    """`(predictions,)`, p(w | c) of each row `(c, w)` of `test` under the model of the rows of `train`.
+
+    `start` is the class of the boundary before sentences.
+    """
+    return _probabilities(*np.unique(_numbers(train, num_words), return_counts=True), test, num_words, start)
 
 
-def _probabilities(seen: np.ndarray, counts: np.ndarray, test: np.ndarray, num_words: int) -> np.ndarray:
+def _probabilities(seen: np.ndarray, counts: np.ndarray, test: np.ndarray, num_words: int, start: int) -> np.ndarray:
     """As `probabilities`, from the numbers of the distinct n-grams, sorted, and k of each."""
     wanted, order = _numbers(test, num_words), test.shape[1]
     found = _look_up(seen, counts, wanted)
     if order == 1:
         return (found + 1 / num_words) / (counts.sum() + 1)
-    shorter = np.unique(seen % num_words ** (order - 1), return_counts=True)
-    lower = _probabilities(*shorter, test[:, 1:], num_words)
+    shorter, place_of, lower_counts = np.unique(
+        seen % num_words ** (order - 1), return_inverse=True, return_counts=True
+    )
+    begins = shorter // num_words ** (order - 2) == start
+    lower_counts[begins] = np.bincount(place_of, counts)[begins]
+    lower = _probabilities(shorter, lower_counts, test[:, 1:], num_words, start)
     contexts, first, words_after = np.unique(seen // num_words, return_index=True, return_counts=True)
     totals = _look_up(contexts, np.add.reduceat(counts, first), wanted // num_words)
     words_after = _look_up(contexts, words_after, wanted // num_words)
@@ -96,9 +104,12 @@ def main() -> None:
     losses = np.zeros((2, len(tests)))
     for row, order in enumerate((2, 3)):
         for is_backward in (False, True):
-            learned = grams(train, order, is_backward)
+            learned, start = (
+                grams(train, order, is_backward),
+                int(train.classes[END_INDEX if is_backward else BEGIN_INDEX]),
+            )
             for column, test in enumerate(tests):
-                found = probabilities(learned, grams(test, order, is_backward), num_words)
+                found = probabilities(learned, grams(test, order, is_backward), num_words, start)
                 losses[row, column] -= np.log(found).mean() / 2
     unknown = int(tokenizer.word_classes(["<UNK>"])[0])
     print("| text | words | unknown (%) | bigram | trigram | ELMo, from zero | carried | below the bigram (%) |")

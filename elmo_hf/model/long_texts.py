@@ -55,5 +55,6 @@ def read_in_pieces(
         halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
         for part, target, source in zip(parts, *halves, strict=True):
             target[:, :, part] = source
-    assert whole is not None and state is not None
+    assert whole is not None
+    assert state is not None
     return whole, state
