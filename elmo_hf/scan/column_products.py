@@ -8,26 +8,21 @@ With b in the tens, every weight is read from memory for a few multiplications. 
               product; no weight is copied. With very few columns, storing each vector as a row is faster.
     plain     one product; a single column is computed as two
 
-`default_way` is the rule, so that one machine always adds in one order; `way_of_products` overrides it. A weight that
-is no tensor multiplies by itself: `packed_weights.py`.
+`default_way` is the rule, so that one machine always adds in one order. A weight that is no tensor multiplies by
+itself: `packed_weights.py`, `eight_bit_products.py`.
 
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-WAYS = ("blocks", "plain")
 # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
 FEW_COLUMNS = 8  # with fewer, vectors are stored as rows
-_requested_way: ContextVar[str | None] = ContextVar("way_of_products", default=None)
 
 
 class OtherWeight(Protocol):
@@ -38,18 +33,6 @@ class OtherWeight(Protocol):
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
         """Writes the product as `multiply` does."""
-
-
-@contextmanager
-def way_of_products(way: str) -> Iterator[None]:
-    """Requests a way for the `with` block, in this thread; raises ValueError if it is not one of `WAYS`."""
-    if way not in WAYS:
-        raise ValueError(f"`way` must be one of {', '.join(WAYS)}, found {way!r}.")
-    token = _requested_way.set(way)
-    try:
-        yield
-    finally:
-        _requested_way.reset(token)
 
 
 def default_way(dtype: torch.dtype) -> str:
@@ -132,7 +115,7 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
 
 
 def _is_plain(weight: Tensor) -> bool:
-    return (_requested_way.get() or default_way(weight.dtype)) == "plain"
+    return default_way(weight.dtype) == "plain"
 
 
 def _put(product: Tensor, out: Tensor, adds: bool) -> None:

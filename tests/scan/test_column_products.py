@@ -1,7 +1,5 @@
 """Products of large weights with few columns, in all their ways, against one plain product."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +11,6 @@ from elmo_hf.scan.column_products import (
     multiply,
     num_blocks,
     wants_rows,
-    way_of_products,
 )
 
 M, N = 12, 5
@@ -27,12 +24,11 @@ WAYS = {
 
 
 @pytest.fixture(params=WAYS.values(), ids=list(WAYS))
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     *sizes, way = request.param
     for name, value in zip(("BLOCK_BYTES", "FEW_COLUMNS"), sizes, strict=True):
         monkeypatch.setattr(column_products, name, value)
-    with way_of_products(way):
-        yield
+    monkeypatch.setattr(column_products, "default_way", lambda dtype: way)
 
 
 def drawn(directions: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -82,10 +78,10 @@ def test_columns_take_the_beginning_of_the_memory() -> None:
     assert columns_in(memory, 2, 3, 4, as_rows=True).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
 
 
-def test_few_columns_lie_as_rows_and_plain_products_have_no_blocks() -> None:
+def test_few_columns_lie_as_rows_and_plain_products_have_no_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [wants_rows(torch.ones(1, M, N), columns) for columns in (1, 7, 8)] == [True, True, False]
-    with way_of_products("plain"):
-        assert num_blocks(torch.ones(1, 16384, 512), 2) == 1
+    monkeypatch.setattr(column_products, "default_way", lambda dtype: "plain")
+    assert num_blocks(torch.ones(1, 16384, 512), 2) == 1
 
 
 def test_bfloat16_is_multiplied_plainly_where_the_processor_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,8 +91,3 @@ def test_bfloat16_is_multiplied_plainly_where_the_processor_knows_it(monkeypatch
             way,
             *["blocks"] * 2,
         ]
-
-
-def test_an_unknown_way_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`way` must be one of blocks, plain, found 'fast'."), way_of_products("fast"):
-        pass
