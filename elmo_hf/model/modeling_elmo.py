@@ -357,7 +357,7 @@ class ElmoModel(ElmoPreTrainedModel):
             not (self.training or torch.is_grad_enabled())
             and self.layers_wanted((), output_hidden_states) is None
             and all(isinstance(mix, ScalarMix) and mix.layer_norm == "none" for mix in self.mixes)
-            and not any(map(is_hooked, self.bilm.modules()))
+            and not any(map(is_hooked, [*self.bilm.modules(), *self.mixes]))
             and bool(mask.all())
         )
 
