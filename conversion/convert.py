@@ -167,7 +167,7 @@ def write_folder(
             **labels or {},
         )
         if dtype == "int8":
-            card += "\nThe weights of linears are in eight bits: loading needs `pip install torchao`.\n"
+            card += "\n- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`.\n"
         (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 
@@ -183,7 +183,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         notes for the user: what the format cannot carry, and which software reads the files.
 
     Raises:
-        ConversionError: if the format cannot hold the model; nothing is written then.
+        ConversionError: if the format cannot hold the model, or its weights are quantised; nothing is written then.
     """
     refuse_existing(destination)
     try:
@@ -191,6 +191,10 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     except ValueError as error:
         raise ConversionError(str(error)) from error
     config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)
+    if hasattr(config, "quantization_config"):
+        raise ConversionError(
+            f"the weights of {source} are quantised, and the format holds floats; convert the float32 folder."
+        )
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config, with_softmax=is_language_model)
     rules = language_model_rules(config) if is_language_model else allennlp_rules(config)

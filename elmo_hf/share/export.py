@@ -89,8 +89,17 @@ class NamedTensors(nn.Module):
 
 
 def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
-    """The model of a folder or Hub name, in float32: with its task head if it was saved with one, else the biLM."""
+    """The model of a folder or Hub name, in float32: with its task head if it was saved with one, else the biLM.
+
+    Raises:
+        ValueError: as `load_complete` does, and if the weights are quantised.
+    """
     model = load_complete(source, dtype=torch.float32)
+    if hasattr(model.config, "quantization_config"):
+        raise ValueError(
+            f"the weights of {source} are quantised, which cannot be exported; export the float32 folder, and "
+            "quantise the exported file."
+        )
     head = HEADS.get("".join(model.config.architectures or []))
     return model if head is None else load_complete(source, head, dtype=torch.float32)
 
