@@ -22,7 +22,7 @@ import torch
 
 from elmo_hf.files import new_folder, sha256_of_file
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.loading import CLASSES, load_complete, load_tokenizer
+from elmo_hf.loading import CLASSES, load_complete, load_tokenizer, refuse_quantised
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, render_card
@@ -188,13 +188,10 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     refuse_existing(destination)
     try:
         model = _load(source)
+        refuse_quantised(model.config, source, "convert")
     except ValueError as error:
         raise ConversionError(str(error)) from error
     config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)
-    if hasattr(config, "quantization_config"):
-        raise ConversionError(
-            f"the weights of {source} are quantised, and the format holds floats; convert the float32 folder."
-        )
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config, with_softmax=is_language_model)
     rules = language_model_rules(config) if is_language_model else allennlp_rules(config)

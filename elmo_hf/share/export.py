@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from ..files import publish, workplace
 from ..guarded_file import GuardedFile
-from ..loading import load_complete
+from ..loading import load_complete, refuse_quantised
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
@@ -95,11 +95,7 @@ def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
         ValueError: as `load_complete` does, and if the weights are quantised.
     """
     model = load_complete(source, dtype=torch.float32)
-    if hasattr(model.config, "quantization_config"):
-        raise ValueError(
-            f"the weights of {source} are quantised, which cannot be exported; export the float32 folder, and "
-            "quantise the exported file."
-        )
+    refuse_quantised(model.config, source, "export")
     head = HEADS.get("".join(model.config.architectures or []))
     return model if head is None else load_complete(source, head, dtype=torch.float32)
 

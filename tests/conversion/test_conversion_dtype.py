@@ -1,5 +1,6 @@
 """Folders with weights in bfloat16 or in eight bits."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,17 +59,21 @@ def test_int8_has_a_scale_a_row_and_is_what_quantised_loading_gives(tmp_path: Pa
     assert last == "- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`."
 
 
-def test_int8_folders_are_embedded_and_neither_exported_nor_converted_back(tmp_path: Path) -> None:
+def test_int8_folders_are_embedded_and_neither_exported_nor_converted_nor_adapted(tmp_path: Path) -> None:
     pytest.importorskip("torchao")
     folder, text = converted(tmp_path, "int8"), tmp_path / "text.txt"
     text.write_text("The ferry left .\n", encoding="utf-8")
     result = run("embed", folder, text, "-o", tmp_path / "vectors.hdf5")
     assert result.exit_code == 0, result.output
-    said = f"Error: the weights of {folder} are quantised, which cannot be exported; export the float32 folder"
-    assert_fails(run("export", folder, tmp_path / "model.pt2"), 1, said)
-    said = f"Error: the weights of {folder} are quantised, and the format holds floats; convert the float32 folder."
-    assert_fails(run("convert", folder, tmp_path / "files", "--to", "allennlp"), 1, said)
-    assert not [path for path in tmp_path.iterdir() if path.name in ("model.pt2", "files")]
+    said = f"Error: the weights of {folder} are quantised; {{}} the float32 folder instead."
+    assert_fails(run("export", folder, tmp_path / "model.pt2"), 1, said.format("export"))
+    assert_fails(run("convert", folder, tmp_path / "files", "--to", "allennlp"), 1, said.format("convert"))
+    words = tmp_path / "words.txt"
+    words.write_text("<S>\n</S>\n<UNK>\nThe\n", encoding="utf-8")
+    adapt = ("pretrain", text, "-o", tmp_path / "lm", "--model", folder, "--vocabulary", words)
+    assert_fails(run(*adapt), 1, said.format("adapt"))
+    assert re.search(r"^can +embed$", run("info", folder).output, re.MULTILINE)
+    assert not [path for path in tmp_path.iterdir() if path.name in ("model.pt2", "files", "lm")]
     model = load_complete(folder)
     before = sha256_of_model("", model.state_dict().values())
     model.bilm.layers[1].backward_lstm.projection.weight.qdata[3, 1] += 1
