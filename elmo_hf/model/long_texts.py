@@ -31,7 +31,7 @@ def read_in_pieces(
     length: int,
     keep: Callable[[list[Tensor]], Tensor],
     state: BiLMState | None = None,
-) -> tuple[Tensor, BiLMState | None]:
+) -> tuple[Tensor, BiLMState]:
     """Runs the biLM over texts of equal length, without gradient.
 
     Args:
@@ -57,4 +57,5 @@ def read_in_pieces(
         for part, target, source in zip(parts, *halves, strict=True):
             target[:, :, part] = source
     assert whole is not None
+    assert state is not None
     return whole, state

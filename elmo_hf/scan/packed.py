@@ -154,7 +154,7 @@ def gradients(
         of_steps = run_packed_back(trace.part(part), part_order, *incoming, joint.recurrent, joint.projection, limits)
         sources = (words[part], previous[part], weights[part])
         for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
-            d_bias, d_recurrent = d_gates.sum(dim=1).to(dtype), product(d_gates, before, dtype)
+            d_bias, d_recurrent = d_gates.sum(dim=1, dtype=dtype), product(d_gates, before, dtype)
             d_projection = None if parts.projection is None else product(d_projected, memories.t(), dtype)
             d_weights += [product(d_gates, read, dtype), d_bias, d_recurrent, d_projection]
             if needs_inputs:
