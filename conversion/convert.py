@@ -22,7 +22,7 @@ import torch
 
 from elmo_hf.files import new_folder, sha256_of_file
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.loading import CLASSES, load_complete, load_tokenizer
+from elmo_hf.loading import CLASSES, load_complete, load_tokenizer, refuse_quantised
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, render_card
@@ -167,7 +167,7 @@ def write_folder(
             **labels or {},
         )
         if dtype == "int8":
-            card += "\nThe weights of linears are in eight bits: loading needs `pip install torchao`.\n"
+            card += "\n- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`.\n"
         (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 
@@ -183,11 +183,12 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         notes for the user: what the format cannot carry, and which software reads the files.
 
     Raises:
-        ConversionError: if the format cannot hold the model; nothing is written then.
+        ConversionError: if the format cannot hold the model, or its weights are quantised; nothing is written then.
     """
     refuse_existing(destination)
     try:
         model = _load(source)
+        refuse_quantised(model.config, source, "convert")
     except ValueError as error:
         raise ConversionError(str(error)) from error
     config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -224,9 +224,19 @@ def sha256_of_model(settings: str, weights: Iterable["Tensor"]) -> str:
     import torch
 
     digest = hashlib.sha256(settings.encode())
-    for tensor in weights:
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    for weight in weights:
+        for tensor in _plain_parts(weight):
+            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _plain_parts(tensor: Any) -> Iterator["Tensor"]:
+    """The tensor itself, or those that torchao made a quantised one of."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from _plain_parts(getattr(tensor, name))
 
 
 def _lock(path: Path) -> Path:

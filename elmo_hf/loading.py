@@ -59,6 +59,17 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     return model.eval()
 
 
+def is_quantised(config: ElmoConfig) -> bool:
+    """Whether the weights of a folder are saved in a quantised format, such as torchao's."""
+    return getattr(config, "quantization_config", None) is not None
+
+
+def refuse_quantised(config: ElmoConfig, source: str | Path, verb: str) -> None:
+    """Raises ValueError if the weights are quantised: they have no gradient, and torch exports no scan of them."""
+    if is_quantised(config):
+        raise ValueError(f"the weights of {source} are quantised; {verb} the float32 folder instead.")
+
+
 def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
     return ElmoTokenizer.from_pretrained(model_folder(source), **kwargs)
@@ -142,15 +153,17 @@ def load_for_pretraining(
         **fields: of `ElmoConfig`, replacing the folder's.
 
     Raises:
-        ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a model with word
-            input, whose own vocabulary is fixed.
+        ValueError: if the folder cannot be loaded, is quantised or has no softmax, or if `vocabulary` is given for a
+            model with word input, whose own vocabulary is fixed.
     """
     splitting = {} if word_splitter is None else {"word_splitter": word_splitter}
     if vocabulary is None:
         # Training needs single precision, even if the model was saved in half.
         model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
+        refuse_quantised(model.config, source, "adapt")
         return model, load_tokenizer(source, **splitting)
     encoder = load_complete(source)
+    refuse_quantised(encoder.config, source, "adapt")
     if encoder.config.token_encoder == "word_embedding":
         raise ValueError(f"{source} reads words by its own vocabulary, which its softmax shares; give no other.")
     tokenizer = load_tokenizer(source, words_file=str(vocabulary), **splitting)

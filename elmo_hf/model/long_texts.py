@@ -9,7 +9,8 @@ the piece before:
     backward    x_{T-S+1} ... x_T  x_{T-2S+1} ... x_{T-S}
 
 After T / S steps each half of each layer has been computed once. Memory is what is kept of the layers, and two pieces.
-The numbers are those of the whole text at once, up to the order of float sums.
+The numbers are those of the whole text at once, up to the order of float sums and, in bfloat16, to a rounding of the
+cells between two pieces.
 
 Glossary: B batch, D directions, T words, S words of a piece, P projection, L layers.
 """

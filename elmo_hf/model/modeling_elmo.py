@@ -126,13 +126,13 @@ class ElmoPreTrainedModel(PreTrainedModel):
             check_weight_files(pretrained_model_name_or_path, kwargs)
         try:
             loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except (AttributeError, ImportError, KeyError, TypeError) as error:
+        except (AttributeError, ImportError, KeyError, RuntimeError, TypeError) as error:
             hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-            saved, _ = cls.config_class.get_config_dict(pretrained_model_name_or_path, **hub_arguments)
+            path = pretrained_model_name_or_path
+            saved = {} if path is None else cls.config_class.get_config_dict(path, **hub_arguments)[0]
             if "quantization_config" not in saved:
                 raise
-            place = f"config.json of {pretrained_model_name_or_path}"
-            raise ValueError(f"{place}: `quantization_config` cannot be used here: {error}.") from error
+            raise ValueError(f"config.json of {path}: `quantization_config` cannot be used here: {error}.") from error
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
             for mix in model.scalar_mixes_of_all():
@@ -357,7 +357,7 @@ class ElmoModel(ElmoPreTrainedModel):
             not (self.training or torch.is_grad_enabled())
             and self.layers_wanted((), output_hidden_states) is None
             and all(isinstance(mix, ScalarMix) and mix.layer_norm == "none" for mix in self.mixes)
-            and not any(map(is_hooked, self.bilm.modules()))
+            and not any(map(is_hooked, [*self.bilm.modules(), *self.mixes]))
             and bool(mask.all())
         )
 

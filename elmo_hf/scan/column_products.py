@@ -9,7 +9,7 @@ With b in the tens, every weight is read from memory for a few multiplications. 
     plain     one product; a single column is computed as two
 
 `default_way` is the rule, so that one machine always adds in one order; `way_of_products` overrides it. A weight that
-is no tensor multiplies by itself: `packed_weights.py`.
+is no tensor multiplies by itself: `packed_weights.py`, `eight_bit_products.py`.
 
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """

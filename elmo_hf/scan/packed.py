@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .eight_bit_products import EightBitWeight
 from .packed_gradient import product, run_packed_back, transposed
 from .packed_steps import Trace, run_packed, wide
 from .packed_weights import stack_packed
@@ -153,7 +154,7 @@ def gradients(
         of_steps = run_packed_back(trace.part(part), part_order, *incoming, joint.recurrent, joint.projection, limits)
         sources = (words[part], previous[part], weights[part])
         for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
-            d_bias, d_recurrent = d_gates.sum(dim=1).to(dtype), product(d_gates, before, dtype)
+            d_bias, d_recurrent = d_gates.sum(dim=1, dtype=dtype), product(d_gates, before, dtype)
             d_projection = None if parts.projection is None else product(d_projected, memories.t(), dtype)
             d_weights += [product(d_gates, read, dtype), d_bias, d_recurrent, d_projection]
             if needs_inputs:
@@ -175,8 +176,8 @@ def by_direction(tensors: Sequence[Any]) -> list[Weights]:
 
 def _parts(weights: list[Weights], order: ReadingOrder) -> Iterator[tuple[slice, ReadingOrder]]:
     """The directions that take each step together, and their reading order."""
-    is_small = isinstance(weights[0].recurrent, Tensor) and weights[0].recurrent.nbytes <= JOINT_BYTES
-    at_once = len(weights) if is_small else 1
+    is_other = any(isinstance(each, EightBitWeight) for parts in weights for each in parts)
+    at_once = 1 if is_other or weights[0].recurrent.nbytes > JOINT_BYTES else len(weights)
     for start in range(0, len(weights), at_once):
         part = slice(start, start + at_once)
         yield part, order if order.keeps is None else order._replace(keeps=order.keeps[part])

@@ -5,7 +5,8 @@ count of columns. So `pack` measures both ways once for each shape, takes the fa
 weight that is never faster. At most, it takes as much memory again as the weights W_h and W_p of large layers.
 
 A packed weight serves products without gradient while the weight it was made from lives and is unchanged: its address,
-and torch's count of changes in place. Nothing of it is saved or copied.
+torch's count of changes in place, and one number of each row, since fused optimisers and changes of `weight.data` are
+not counted. Nothing of it is saved or copied.
 """
 
 import bisect
@@ -33,12 +34,17 @@ class PackedWeight:
 
     def __init__(self, weight: Tensor) -> None:
         """Copies `weight`, a float32 matrix on a CPU, into the layout, and measures the products of its shape."""
-        self.version, self._weight = _version(weight), weight.detach().unsqueeze(0)
+        self._version, self._sample = _version(weight), _sample(weight).clone()
+        self._weight = weight.detach().unsqueeze(0)
         self._blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
         kind = (weight.shape, torch.get_num_threads())
         if kind not in _faster_at:
             _faster_at[kind] = tuple(map(self._measure, COUNTS))
         self._faster_at = _faster_at[kind]
+
+    def is_of(self, weight: Tensor) -> bool:
+        """Whether the weight that it was made from is unchanged."""
+        return self._version == _version(weight) and torch.equal(self._sample, _sample(weight))
 
     def is_faster(self, columns: int | None = None) -> bool:
         """Whether the packed product is the faster one for so many columns, or for any count."""
@@ -104,14 +110,19 @@ def stack_packed(weights: list[Weights]) -> Weights:
 
 def _find(weight: Tensor | None) -> PackedWeight | None:
     packed = _packed.get(weight) if isinstance(weight, Tensor) else None
-    if weight is None or packed is None or packed.version == _version(weight):
+    if weight is None or packed is None or packed.is_of(weight):
         return packed
-    del _packed[weight]
+    _packed.pop(weight, None)  # another thread may have been first
     return None
 
 
 def _version(weight: Tensor) -> tuple[int, int]:
     return weight.data_ptr(), weight._version
+
+
+def _sample(weight: Tensor) -> Tensor:
+    """One number of each row, from all columns in turn."""
+    return weight.detach().flatten()[:: weight.shape[1] + 1]
 
 
 def _seconds(product: Callable[[], object]) -> float:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from ..files import publish, workplace
 from ..guarded_file import GuardedFile
-from ..loading import load_complete
+from ..loading import load_complete, refuse_quantised
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
@@ -89,8 +89,13 @@ class NamedTensors(nn.Module):
 
 
 def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
-    """The model of a folder or Hub name, in float32: with its task head if it was saved with one, else the biLM."""
+    """The model of a folder or Hub name, in float32: with its task head if it was saved with one, else the biLM.
+
+    Raises:
+        ValueError: as `load_complete` does, and if the weights are quantised.
+    """
     model = load_complete(source, dtype=torch.float32)
+    refuse_quantised(model.config, source, "export")
     head = HEADS.get("".join(model.config.architectures or []))
     return model if head is None else load_complete(source, head, dtype=torch.float32)
 

@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
-from ..loading import load_tokenizer
+from ..loading import is_quantised, load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
 from ..model.weight_files import read_header
 from ..model_names import check_name, kind_of_model, model_folder, refuse_other_kinds
@@ -188,6 +188,8 @@ def _abilities(model: SavedModel, name: str) -> list[str]:
         abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn":
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
+    if is_quantised(model.config):
+        abilities = [ability for ability in abilities if not ability.startswith(("export", "pretrain"))]
     if head is not None:
         labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in head else ""
         abilities.append(f"{head}{labels}")

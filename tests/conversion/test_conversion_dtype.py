@@ -1,5 +1,6 @@
 """Folders with weights in bfloat16 or in eight bits."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 
 from elmo_hf import ElmoModel, tiny_model
 from elmo_hf.conversion import model as conversion_model
+from elmo_hf.files import sha256_of_model
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.loading import load_complete
 
@@ -53,7 +55,29 @@ def test_int8_has_a_scale_a_row_and_is_what_quantised_loading_gives(tmp_path: Pa
     ids = torch.randint(1, 200, (2, 5, 50))
     with torch.no_grad():
         assert torch.equal(model(ids).last_hidden_state, expected(ids).last_hidden_state)
-    assert "in eight bits: loading needs `pip install torchao`." in (folder / "README.md").read_text(encoding="utf-8")
+    last = (folder / "README.md").read_text(encoding="utf-8").splitlines()[-1]
+    assert last == "- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`."
+
+
+def test_int8_folders_are_embedded_and_neither_exported_nor_converted_nor_adapted(tmp_path: Path) -> None:
+    pytest.importorskip("torchao")
+    folder, text = converted(tmp_path, "int8"), tmp_path / "text.txt"
+    text.write_text("The ferry left .\n", encoding="utf-8")
+    result = run("embed", folder, text, "-o", tmp_path / "vectors.hdf5")
+    assert result.exit_code == 0, result.output
+    said = f"Error: the weights of {folder} are quantised; {{}} the float32 folder instead."
+    assert_fails(run("export", folder, tmp_path / "model.pt2"), 1, said.format("export"))
+    assert_fails(run("convert", folder, tmp_path / "files", "--to", "allennlp"), 1, said.format("convert"))
+    words = tmp_path / "words.txt"
+    words.write_text("<S>\n</S>\n<UNK>\nThe\n", encoding="utf-8")
+    adapt = ("pretrain", text, "-o", tmp_path / "lm", "--model", folder, "--vocabulary", words)
+    assert_fails(run(*adapt), 1, said.format("adapt"))
+    assert re.search(r"^can +embed$", run("info", folder).output, re.MULTILINE)
+    assert not [path for path in tmp_path.iterdir() if path.name in ("model.pt2", "files", "lm")]
+    model = load_complete(folder)
+    before = sha256_of_model("", model.state_dict().values())
+    model.bilm.layers[1].backward_lstm.projection.weight.qdata[3, 1] += 1
+    assert sha256_of_model("", model.state_dict().values()) != before
 
 
 def test_int8_is_refused_with_a_softmax_and_without_torchao(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

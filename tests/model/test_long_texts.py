@@ -97,7 +97,8 @@ def test_the_model_reads_long_texts_in_pieces(
 
 
 @pytest.mark.parametrize(
-    "why", ["short", "hidden_states", "config", "gradient", "training", "padding", "hook", "layer_norm", "linear"]
+    "why",
+    ["short", "hidden_states", "config", "gradient", "training", "padding", "hook", "mix_hook", "layer_norm", "linear"],
 )
 def test_the_model_reads_whole_texts_where_pieces_would_not_do(
     why: str, mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +114,8 @@ def test_the_model_reads_whole_texts_where_pieces_would_not_do(
         model.scalar_mixes[0].layer_norm = "word"
     if why == "hook":
         model.bilm.layers[1].register_forward_hook(lambda *_: None)
+    if why == "mix_hook":
+        model.scalar_mixes[0].register_forward_hook(lambda *_: None)
     batch = random_inputs(model.config, [11, 9 if why == "padding" else 11])
     pieces = count_pieces(model, 11 if why == "short" else 4, monkeypatch)
     with torch.set_grad_enabled(why == "gradient"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.ao.quantization import quantize_dynamic
 from transformers import TorchAoConfig
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.loading import TINY_FOLDER, load_complete
 from elmo_hf.scan.path import scan_path
 
@@ -71,9 +71,8 @@ def eight() -> ElmoModel:
     return ElmoModel.from_pretrained(TINY_FOLDER, quantization_config=config).eval()
 
 
-@pytest.fixture(scope="module")
-def same_in_floats(model: ElmoModel, eight: ElmoModel) -> ElmoModel:
-    """A float model with the numbers that integers and scales stand for."""
+def in_floats(model: ElmoModel, eight: ElmoModel) -> ElmoModel:
+    """The float model with the numbers that integers and scales stand for."""
     floats = copy.deepcopy(model)
     for name, weight in eight.named_parameters():
         if hasattr(weight, "qdata"):
@@ -81,17 +80,25 @@ def same_in_floats(model: ElmoModel, eight: ElmoModel) -> ElmoModel:
     return floats
 
 
+@pytest.fixture(scope="module")
+def same_in_floats(model: ElmoModel, eight: ElmoModel) -> ElmoModel:
+    return in_floats(model, eight)
+
+
 def layers_of(model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
     return model(**inputs, output_hidden_states=True).hidden_states
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("part", ["", "input_linear", ".projection", "backward_lstm"])
 def test_eight_bit_weights_take_the_fast_scan_and_compute_the_equations(
-    eight: ElmoModel, same_in_floats: ElmoModel, inputs: dict[str, Tensor]
+    part: str, model: ElmoModel, inputs: dict[str, Tensor]
 ) -> None:
+    eight, config = copy.deepcopy(model), torchao.Int8WeightOnlyConfig()
+    torchao.quantize_(eight, config, lambda module, name: isinstance(module, nn.Linear) and part in name)
     assert all(layer.can_scan_fast() for layer in eight.bilm.layers)
     with scan_path("reference"):
-        expected = layers_of(same_in_floats, inputs)
+        expected = layers_of(in_floats(model, eight), inputs)
     for layer, vectors in zip(layers_of(eight, inputs), expected, strict=True):
         errors = (layer - vectors).norm(dim=-1) / vectors.norm(dim=-1).clamp(min=1e-9)
         assert errors.max() < 0.008  # products of bfloat16 vectors
@@ -144,6 +151,8 @@ def test_a_saved_eight_bit_folder_is_smaller_and_runs_fast_without_the_package(
     eight: ElmoModel, inputs: dict[str, Tensor], tmp_path: Path
 ) -> None:
     eight.save_pretrained(tmp_path / "int8")
+    with pytest.raises(ValueError, match=r"int8: `quantization_config` cannot be used here: "):
+        ElmoForSequenceClassification.from_pretrained(tmp_path / "int8")  # a limit of transformers
     numbers = sum(weight.numel() for weight in eight.parameters() if hasattr(weight, "qdata"))
     rest = sum(weight.nbytes for weight in eight.parameters() if not hasattr(weight, "qdata"))
     assert (tmp_path / "int8" / "model.safetensors").stat().st_size < 1.1 * numbers + rest + 50_000
