@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tqdm import tqdm
 from typer.testing import CliRunner
 from vectors import SENTENCES
@@ -39,8 +40,10 @@ def two_workers() -> Iterator[None]:
 @pytest.fixture
 def run(
     mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Any]:
+) -> Iterator[Callable[..., Any]]:
     """Embeds a corpus of 120 windows into a folder; gives the contents of its files."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in the workers
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 59)
     (tmp_path / "in.txt").write_text("".join(f"{each}\n" for each in SENTENCES) * COPIES, encoding="utf-8")
 
@@ -50,7 +53,8 @@ def run(
         assert found == len(SENTENCES) * COPIES
         return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
-    return embed_it
+    yield embed_it
+    torch.set_num_threads(num_threads)
 
 
 def workers() -> list[int]:
