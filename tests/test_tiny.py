@@ -1,6 +1,5 @@
 """The model that comes with the package, and its training text."""
 
-import gzip
 import json
 import re
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from tiny_model import books
+from tiny_model import ship
 from typer.testing import CliRunner
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, tiny_model, tiny_tokenizer
@@ -29,9 +28,16 @@ def language_model() -> ElmoForPreTraining:
 
 def test_the_folder_is_small_and_holds_no_code() -> None:
     files = {path.name: path.stat().st_size for path in TINY_FOLDER.iterdir()}
-    assert sum(files.values()) <= 8 * 2**20
+    assert sum(files.values()) <= 16 * 2**20
     assert not [name for name in files if name.endswith(".py")]
     assert "auto_map" not in (TINY_FOLDER / "config.json").read_text(encoding="utf-8")
+
+
+def test_the_script_that_ships_it_writes_these_files(tmp_path: Path) -> None:
+    ship.ship(TINY_FOLDER, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in TINY_FOLDER.iterdir()} - {"README.md"}
+    for path in tmp_path.glob("*.safetensors"):
+        assert path.read_bytes() == (TINY_FOLDER / path.name).read_bytes()
 
 
 def test_a_copy_of_it_names_the_classes_of_todays_code(tmp_path: Path) -> None:
@@ -85,42 +91,6 @@ def test_a_folder_of_that_name_takes_precedence(tmp_path: Path, monkeypatch: pyt
     assert model_folder("tiny") == TINY_FOLDER
     (tmp_path / "tiny").mkdir()
     assert model_folder("tiny") == "tiny"
-
-
-def test_every_book_is_in_one_part_and_has_a_source() -> None:
-    lines = (ROOT / "examples" / "tiny_model" / "books.tsv").read_text(encoding="utf-8").splitlines()
-    rows = [line.split("\t") for line in lines[1:]]
-    assert {len(row) for row in rows} == {6}
-    assert all(all(row) for row in rows)
-    parts = {part: books.list_books(part) for part in ("train", "dev", "test")}
-    assert sorted(book for part in parts.values() for book in part) == sorted({row[0] for row in rows})
-    assert all(parts.values())
-
-
-@pytest.mark.parametrize(
-    ("paragraph", "sentences"),
-    [
-        ("It rained. We left.", ["It rained.", "We left."]),
-        ("“Go!” she said. “Now?” He went.", ["“Go!” she said.", "“Now?”", "He went."]),
-        ("Mr. Brown met Dr. A. Jones. They left.", ["Mr. Brown met Dr. A. Jones.", "They left."]),
-        ("no end at all", ["no end at all"]),
-        ("It was 3. o'clock. and so", ["It was 3. o'clock. and so"]),
-    ],
-)
-def test_paragraphs_are_cut_between_a_stop_and_a_capital(paragraph: str, sentences: list[str]) -> None:
-    assert books.split_sentences(paragraph) == sentences
-
-
-def test_books_of_any_encoding_become_sentences_of_words(tmp_path: Path) -> None:
-    text = "CHAPTER I\n\nIt _was_ late.\nWe didn't\nsleep.\n\nVoilà.\n"
-    plain, old = tmp_path / "plain.txt.gz", tmp_path / "old.txt"
-    plain.write_bytes(gzip.compress(text.encode("utf-8")))
-    old.write_bytes(text.encode("cp1252"))
-    expected = ["CHAPTER I", "It was late .", "We did n't sleep .", "Voilà ."]
-    for path in (plain, old):
-        assert [" ".join(words) for words in books.read_book(path)] == expected
-    assert books.write_sentences([plain, old], tmp_path / "all.txt") == 2 * len(expected)
-    assert (tmp_path / "all.txt").read_text(encoding="utf-8").splitlines() == 2 * expected
 
 
 def test_the_log_of_its_training_is_kept() -> None:

@@ -1,5 +1,6 @@
 """The training text of the shipped model: reading, cleaning, duplicates, held-out parts and the table of sources."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from elmo_hf.tokenizer.word_splitter import make_word_splitter
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "tiny_model"))  # the scripts import each other
 import cleaning
+import english_sentences
 import markup
 import snapshots
 import sources
@@ -155,6 +157,20 @@ def test_paragraphs_become_sentences_of_words() -> None:
     assert cleaning.clean(b"We MET j Doe at of Roe v Wade 2 st cir he didn t stay", "file lines")[0][0] == key
 
 
+@pytest.mark.parametrize(
+    ("paragraph", "sentences"),
+    [
+        ("It rained. We left.", ["It rained.", "We left."]),
+        ("“Go!” she said. “Now?” He went.", ["“Go!” she said.", "“Now?”", "He went."]),
+        ("Mr. Brown met Dr. A. Jones. They left.", ["Mr. Brown met Dr. A. Jones.", "They left."]),
+        ("no end at all", ["no end at all"]),
+        ("It was 3. o'clock. and so", ["It was 3. o'clock. and so"]),
+    ],
+)
+def test_paragraphs_are_cut_between_a_stop_and_a_capital(paragraph: str, sentences: list[str]) -> None:
+    assert english_sentences.split_sentences(paragraph) == sentences
+
+
 def test_half_a_character_of_json_is_left_out() -> None:
     assert cleaning.clean(b'{"t": "We met\\ud800 him."}', "json:t lines")[0][1] == ["We met him ."]
 
@@ -201,8 +217,10 @@ def test_documents_and_paragraphs_that_came_before_are_left_out(tmp_path: Path) 
     everything = [line for text in parts.values() for line in text]
     assert len(everything) == len(set(everything)) == 31
 
-    path = tmp_path / "out" / "documents" / "first.jsonl"
+    path = build_corpus.documents_file(tmp_path / "out", found[0])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     documents.write_documents(found[0], tmp_path / "o" / "first", path)
     assert path.read_bytes() == whole
+    for change in ({"commit": "a" * 40}, {"files": r"text/a.*\.md"}, {"form": "file lines"}):
+        assert build_corpus.documents_file(tmp_path / "out", dataclasses.replace(found[0], **change)) != path

@@ -9,6 +9,7 @@ goes on from them. `elmo-hf vocab` and `elmo-hf pretrain` then train on it.
 
 import argparse
 import csv
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,8 +79,9 @@ def count_words(sentences: list[str]) -> int:
 
 
 def documents_file(output: Path, source: Source) -> Path:
-    """Where the cleaned documents of a source are."""
-    return output / "documents" / f"{source.source}.jsonl"
+    """Where the cleaned documents of a source are: another commit, pattern or form has another file."""
+    read = f"{source.repository}\t{source.commit}\t{source.files}\t{source.form}"
+    return output / "documents" / f"{source.source}-{hashlib.sha256(read.encode('utf-8')).hexdigest()[:12]}.jsonl"
 
 
 def build(sources: list[Source], repositories: Path, output: Path) -> list[dict[str, str | int]]:

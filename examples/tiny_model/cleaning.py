@@ -7,7 +7,7 @@ import hashlib
 import re
 from functools import lru_cache
 
-from books import ABBREVIATIONS, split_sentences
+from english_sentences import split_sentences
 from markup import read_paragraphs
 
 from elmo_hf.tokenizer.word_splitter import make_word_splitter
@@ -23,11 +23,6 @@ FEWEST_LETTERS = 0.55  # of all characters; a table has more digits and points
 LONGEST_WORD = 40
 LONGEST_SENTENCE = 150
 REPEATABLE = 6  # words; `Thank you very much.` may occur often
-# Beside those of old books; `J. Doe v. Roe Inc., 5 F. 2d 7 (1st Cir. 1990)` is one sentence.
-ENDS_IN_ABBREVIATION = re.compile(
-    rf"(?:\b(?:{ABBREVIATIONS}|Ms|Prof|Sen|Reps?|Gov|Sgt|Lt|Cpl|Maj|Adm|Jr|Sr|Inc|Corp|Co|Ltd|vs?|Cir|Ct|Supp|Sec|sec|Art|cf|"
-    r"Cf|Id|id|Fed|Dist|Ph|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)|\b[A-Z]\.[A-Z])\.$"
-)
 LETTERS = re.compile(r"[^\W\d_]+")
 BULLET = re.compile(r"^(?:[-–—•*·▪●o]\s+)+")
 END = re.compile(r"[.!?:;][\"'”’)\]]*$")
@@ -53,7 +48,7 @@ def clean(content: bytes, form: str) -> list[tuple[str, list[str]]]:
         text = tidy(paragraph)
         letters = LETTERS.findall(text)
         if is_text(text, letters):
-            sentences = [split_words(sentence) for sentence in split_sentences(text, ENDS_IN_ABBREVIATION)]
+            sentences = [split_words(sentence) for sentence in split_sentences(text)]
             sensible = [
                 " ".join(words)
                 for words in sentences

@@ -16,7 +16,8 @@ from elmo_hf.loading import TINY_FOLDER, load_complete
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 HERE = Path(__file__).parent
-LARGEST = 8 * 2**20
+LARGEST = 16 * 2**20
+NOT_SHIPPED = ("*.py", "modules.json", "*sentence_*.json")  # the code, and what opens a folder that has it
 
 
 def ship(source: Path, destination: Path) -> int:
@@ -31,8 +32,9 @@ def ship(source: Path, destination: Path) -> int:
             path.unlink()
     model.save_pretrained(destination)
     ElmoTokenizer.from_pretrained(source).save_pretrained(destination)
-    for path in destination.glob("*.py"):
-        path.unlink()
+    for pattern in NOT_SHIPPED:
+        for path in destination.glob(pattern):
+            path.unlink()
     for name in ("config.json", "tokenizer_config.json"):
         path = destination / name
         content = json.loads(path.read_text(encoding="utf-8"))
