@@ -23,6 +23,7 @@ from .saved_card import CARD, card_metadata
 SMALL_FILES = ["*.json", "*.txt", CARD]
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
+SCALES = ("._weight_scale", "._weight_zero_point")  # as torchao names them
 MARKDOWN_ESCAPE = re.compile(r"\\(\W)")
 HEADS = {
     "ElmoForSequenceClassification": "classify texts",
@@ -51,8 +52,8 @@ class SavedModel:
 
     @property
     def num_parameters(self) -> int:
-        """The numbers in its files."""
-        return sum(math.prod(shape) for shape, _ in self.tensors.values())
+        """The numbers of its weights; the scales of rows in eight bits are not counted."""
+        return sum(math.prod(shape) for name, (shape, _) in self.tensors.items() if not name.endswith(SCALES))
 
     @property
     def class_name(self) -> str:

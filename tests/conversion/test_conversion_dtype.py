@@ -14,6 +14,7 @@ from elmo_hf.conversion import model as conversion_model
 from elmo_hf.files import sha256_of_model
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.loading import load_complete
+from elmo_hf.share.model_info import look_at
 
 
 def converted(path: Path, dtype: str, *options: str) -> Path:
@@ -55,6 +56,7 @@ def test_int8_has_a_scale_a_row_and_is_what_quantised_loading_gives(tmp_path: Pa
     ids = torch.randint(1, 200, (2, 5, 50))
     with torch.no_grad():
         assert torch.equal(model(ids).last_hidden_state, expected(ids).last_hidden_state)
+    assert look_at(folder).num_parameters == expected.num_parameters()
     last = (folder / "README.md").read_text(encoding="utf-8").splitlines()[-1]
     assert last == "- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`."
 
