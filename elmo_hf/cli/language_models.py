@@ -133,6 +133,9 @@ def pretrain(
     schedule: Annotated[
         Schedule, typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
     ] = Schedule.constant,
+    warmup_steps: Annotated[
+        int, typer.Option(help="First steps, in which the learning rate rises from 0; adamw needs some.", min=0)
+    ] = 0,
     accumulate: Annotated[int, typer.Option(help="Steps whose gradients are added up.", min=1)] = 1,
     reset_probability: ResetProbability = 0.1,
     frozen_steps: Annotated[int, typer.Option(help="First steps in which only the softmax learns.", min=0)] = 0,
@@ -154,7 +157,8 @@ def pretrain(
     settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
     optim, default_rate = OPTIMIZERS[optimizer]
     settings |= {"optim": optim, "learning_rate": default_rate if learning_rate is None else learning_rate}
-    settings["lr_scheduler_type"] = schedule.value
+    rises = schedule is Schedule.constant and warmup_steps > 0
+    settings |= {"lr_scheduler_type": "constant_with_warmup" if rises else schedule.value, "warmup_steps": warmup_steps}
     settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
     settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
     settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}

@@ -1,7 +1,7 @@
 """Turns a trained model into the folder that the package ships: `python examples/tiny_model/ship.py MODEL`.
 
-The weights are stored in half precision and load as float32. The folder holds no code, because the package has it. The
-run's log and curve are copied beside this file.
+The weights are stored in half precision and load as float32. Raw text is split as `build_corpus.py` splits it. The
+folder holds no code, because the package has it. The run's log and curve are copied beside this file.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def ship(source: Path, destination: Path) -> int:
         if path.name != "README.md":
             path.unlink()
     model.save_pretrained(destination)
-    ElmoTokenizer.from_pretrained(source).save_pretrained(destination)
+    ElmoTokenizer.from_pretrained(source, word_splitter="ptb").save_pretrained(destination)
     for pattern in NOT_SHIPPED:
         for path in destination.glob(pattern):
             path.unlink()

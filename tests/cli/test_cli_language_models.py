@@ -108,6 +108,8 @@ def test_the_log_has_losses_and_perplexities_by_step(pretrained: tuple[Path, Res
         (("--optimizer", "adamw"), torch.optim.AdamW, [0.002, 0.002, 0.002]),
         (("--optimizer", "adamw", "--schedule", "linear"), torch.optim.AdamW, [0.002, 0.002 * 2 / 3, 0.002 / 3]),
         (("--schedule", "linear", "--learning-rate", 0.6), torch.optim.Adagrad, [0.6, 0.4, 0.2]),
+        (("--schedule", "linear", "--warmup-steps", 2), torch.optim.Adagrad, [0, 0.1, 0.2]),
+        (("--warmup-steps", 2), torch.optim.Adagrad, [0, 0.1, 0.2]),
     ],
 )
 def test_pretrain_takes_the_optimiser_and_its_schedule(
