@@ -146,7 +146,7 @@ def test_card_writes_the_card_of_a_folder_that_python_saved(tmp_path: Path) -> N
         "tags": ["elmo", "bilm", "word-embeddings"],
     }
     assert "# mine" in card.text.splitlines()
-    assert "| parameters | 3,842,292 |" in card.text.splitlines()
+    assert "| parameters | 7,608,388 |" in card.text.splitlines()
     assert 'AutoModelForPreTraining.from_pretrained("mine", trust_remote_code=True)' in card.text
     assert "Where it comes from" not in card.text
     assert "Not given: language, source. Fill them in before you share this folder:" in card.text

@@ -64,4 +64,4 @@ def test_the_example_prints_both_directions_of_both_texts(capsys: pytest.Capture
     psycholinguistics.main()
     printed = capsys.readouterr().out
     assert printed.count("forward  backward (bits)") == 2
-    assert "       are     7.96     10.29\n" in printed
+    assert "       are     3.82      4.54\n" in printed
