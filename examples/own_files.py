@@ -114,13 +114,16 @@ def _table(path: Path, given: dict[str, str], has_words: bool) -> Dataset:
 
 def _separated(path: Path, separator: str) -> Iterator[dict[str, str]]:
     """The rows of a table as text: `datasets` would make numbers of `007`, nothing of `NA`, and shift long rows."""
-    csv.field_size_limit(MAX_LINE_CHARACTERS)
-    reader = csv.reader(read_lines(path), delimiter=separator)
-    names = next(reader)
-    for cells in filter(None, reader):
-        if len(cells) != len(names):
-            raise DataError(f"{path}, line {reader.line_num}: expected {len(names)} columns, found {len(cells)}.")
-        yield dict(zip(names, cells, strict=True))
+    limit = csv.field_size_limit(MAX_LINE_CHARACTERS)  # of the whole process
+    try:
+        reader = csv.reader(read_lines(path), delimiter=separator)
+        names = next(reader)
+        for cells in filter(None, reader):
+            if len(cells) != len(names):
+                raise DataError(f"{path}, line {reader.line_num}: expected {len(names)} columns, found {len(cells)}.")
+            yield dict(zip(names, cells, strict=True))
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:

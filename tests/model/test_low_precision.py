@@ -39,7 +39,7 @@ def inputs() -> dict[str, Tensor]:
     return dict(ElmoTokenizer.from_pretrained(TINY_FOLDER)(TEXTS, padding=True, return_tensors="pt"))
 
 
-@pytest.mark.parametrize(("quantise", "most"), [(with_torch, 0.1), (with_torchao, 0.05)])
+@pytest.mark.parametrize(("quantise", "most"), [(with_torch, 0.2), (with_torchao, 0.05)])
 def test_quantised_linears_run_and_every_layer_stays_close(
     quantise: Callable[[ElmoModel], ElmoModel], most: float, model: ElmoModel, inputs: dict[str, Tensor]
 ) -> None:
