@@ -15,13 +15,14 @@ Large weights come one direction at a time, D = 1; small ones of D directions ar
 """
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from .path import requesting
 
 WAYS = ("blocks", "plain")
 # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
@@ -40,16 +41,9 @@ class OtherWeight(Protocol):
         """Writes the product as `multiply` does."""
 
 
-@contextmanager
-def way_of_products(way: str) -> Iterator[None]:
+def way_of_products(way: str) -> AbstractContextManager[None]:
     """Requests a way for the `with` block, in this thread; raises ValueError if it is not one of `WAYS`."""
-    if way not in WAYS:
-        raise ValueError(f"`way` must be one of {', '.join(WAYS)}, found {way!r}.")
-    token = _requested_way.set(way)
-    try:
-        yield
-    finally:
-        _requested_way.reset(token)
+    return requesting(_requested_way, "way", way, WAYS)
 
 
 def default_way(dtype: torch.dtype) -> str:

@@ -8,7 +8,7 @@ If something replaced a layer's modules, the layer takes the reference whatever 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 import torch
@@ -19,15 +19,20 @@ _requested: ContextVar[str | None] = ContextVar("scan_path", default=None)
 
 
 @contextmanager
-def scan_path(path: str) -> Iterator[None]:
-    """Requests a path for the `with` block, in this thread; raises ValueError if it is not one of `PATHS`."""
-    if path not in PATHS:
-        raise ValueError(f"`path` must be one of {', '.join(PATHS)}, found {path!r}.")
-    token = _requested.set(path)
+def requesting(variable: ContextVar[str | None], name: str, value: str, known: tuple[str, ...]) -> Iterator[None]:
+    """Sets a variable for the `with` block, in this thread; raises ValueError if the value is not a known one."""
+    if value not in known:
+        raise ValueError(f"`{name}` must be one of {', '.join(known)}, found {value!r}.")
+    token = variable.set(value)
     try:
         yield
     finally:
-        _requested.reset(token)
+        variable.reset(token)
+
+
+def scan_path(path: str) -> AbstractContextManager[None]:
+    """Requests a path for the `with` block, in this thread; raises ValueError if it is not one of `PATHS`."""
+    return requesting(_requested, "path", path, PATHS)
 
 
 @torch.compiler.assume_constant_result
