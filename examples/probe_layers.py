@@ -18,7 +18,8 @@ senses   the sense of a word is the one with the nearest centre (table 5):
 
 `pos` learns from the training set of a task of labelled words and is scored on its validation set, by which nothing is
 chosen. `sense_data.py` says where the data comes from. Scores are accuracies; each word has one answer, so they are
-also F1. The same architecture with random weights is probed too.
+also F1. The same architecture with random weights is probed too. Where the held-out words are given, the layers answer
+for the same words, and the table is followed by their gains over the token layer, with standard errors.
 
 Glossary: h the vector `(2P)` of a word in one layer, s a sense, c_s its centre, t a threshold, L layers.
 """
@@ -51,10 +52,11 @@ def draw_documents(senses: list[Sense], seed: int) -> list[int]:
     return np.random.default_rng(seed).permutation(documents)[: max(1, len(documents) // 10)].tolist()
 
 
-def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int]) -> dict[str, list[float]]:
-    """The accuracy of the first sense and of each layer: of all words of held-out documents, and of ambiguous ones.
+def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int]) -> dict[str, np.ndarray]:
+    """Whether the first sense and each layer are right `(L + 2, n)` on all n words of held-out documents.
 
-    `vectors` `(L + 1, senses, 2P)` have length 1. A lemma is ambiguous if training has several senses of it.
+    The same for ambiguous words alone: training has several senses of their lemma. `vectors` `(L + 1, senses, 2P)` have
+    length 1.
     """
     lemmas = collections.defaultdict(list)
     for index, sense in enumerate(senses):
@@ -74,23 +76,29 @@ def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int])
             found[1:] = np.array(known)[similarities.round(4).argmax(axis=-1)]
         right.append(found == numbers[held_out])
         is_ambiguous += [len(known) > 1] * int(held_out.sum())
-    correct = np.concatenate(right, axis=1)
-    kinds = {"all words": correct}
+    kinds = {"all words": np.concatenate(right, axis=1)}
     if not all(is_ambiguous):
-        kinds["ambiguous words"] = correct[:, is_ambiguous]
-    return {kind: values.mean(axis=1).tolist() for kind, values in kinds.items()}
+        kinds["ambiguous words"] = kinds["all words"][:, is_ambiguous]
+    return kinds
 
 
-def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, list[float]]:
-    """The accuracy of one answer and of each layer's threshold, for the held-out pairs; pair i is 2i and 2i + 1."""
+def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, np.ndarray]:
+    """Whether one answer and each layer's threshold are right `(L + 2, n)` on n held-out pairs; i is 2i and 2i + 1."""
     is_same, held_out = (np.array([getattr(s, of) == 1 for s in senses[::2]]) for of in ("sense", "document"))
-    right = [np.mean(is_same[held_out] == (is_same[~held_out].mean() >= 0.5))]
+    right = [is_same[held_out] == (is_same[~held_out].mean() >= 0.5)]
     for first, second in zip(vectors[:, ::2].astype(np.float32), vectors[:, 1::2].astype(np.float32), strict=True):
         cosines = (first * second).sum(axis=-1).round(4)
         thresholds = np.unique(cosines[~held_out])
         agreement = ((cosines[~held_out] >= thresholds[:, None]) == is_same[~held_out]).mean(axis=1)
-        right.append(np.mean((cosines[held_out] >= thresholds[agreement.argmax()]) == is_same[held_out]))
-    return {"pairs": [float(score) for score in right]}
+        right.append((cosines[held_out] >= thresholds[agreement.argmax()]) == is_same[held_out])
+    return {"pairs": np.stack(right)}
+
+
+def above_token_layer(right: np.ndarray) -> list[str]:
+    """By how many points each biLM layer is above the token layer, with the standard error over the same n words."""
+    gains = 100 * (right[2:].astype(float) - right[1])
+    errors = gains.std(axis=1, ddof=1) / gains.shape[1] ** 0.5
+    return [f"{gain:+.2f} ± {error:.2f}" for gain, error in zip(gains.mean(axis=1), errors, strict=True)]
 
 
 def sense_vectors(
@@ -156,6 +164,7 @@ def main(
     source = model_folder(name)
     tokenizer, trained = ElmoTokenizer.from_pretrained(source), load_complete(source)
     scores: dict[str, list[list[float]]] = collections.defaultdict(list)
+    gains: dict[str, list[str]] = {}
     if what == "pos":
         data = load(task, rows)
     else:
@@ -176,14 +185,18 @@ def main(
         for kind, found in (("trained", vectors), ("random weights", sense_vectors(random, tokenizer, texts, senses))):
             held_out = [HELD_OUT] if coarsewsd else draw_documents(senses, seed)
             by_words = score_pairs(found, senses) if wic else score_senses(found, senses, held_out)
-            for words, values in by_words.items():
+            for words, right in by_words.items():
                 if kind != "trained" or seed == 0 or not (coarsewsd or wic):  # else there is no chance in it
-                    scores[f"{kind}, {words}"].append(values)
+                    scores[f"{kind}, {words}"].append(right.mean(axis=1).tolist())
+                if kind == "trained" and seed == 0 and (coarsewsd or wic):
+                    gains[words] = above_token_layer(right)
     layers = ["token", *(f"layer {layer}" for layer in range(1, trained.config.num_hidden_layers + 1))]
     table = [["weights", "seeds", *([] if what == "pos" else ["first sense"]), *layers]]
     for kind, values in scores.items():
         table.append([kind, str(len(values)), *map(mean_and_deviation, zip(*values, strict=True))])
     recipe.print_table(table)
+    for words, values in gains.items():
+        print(f"{words}, points above the token layer, ± standard error: {', '.join(values)}")
     output.mkdir(parents=True, exist_ok=True)
     plot({kind: [row[-len(layers) :] for row in values] for kind, values in scores.items()}, output / f"{what}.png")
 

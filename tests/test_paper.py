@@ -203,7 +203,14 @@ def test_a_threshold_on_the_cosine_is_chosen_in_training() -> None:
     first = np.broadcast_to([1.0, 0.0], second.shape)
     vectors = np.stack([first, second], axis=2).reshape(2, 12, 2)
     # One answer, "the same"; a layer whose threshold is 0.6; one that is best with all pairs the same, from 0.2.
-    assert probe_layers.score_pairs(vectors, senses)["pairs"] == pytest.approx([1 / 3, 1.0, 2 / 3])
+    right = probe_layers.score_pairs(vectors, senses)["pairs"]
+    assert right.tolist() == [[True, False, False], [True, True, True], [True, False, True]]
+
+
+def test_gains_over_the_token_layer_are_of_the_same_words() -> None:
+    right = np.array([[1, 1, 1, 1], [1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=bool)
+    # Two of four words more, one of four less: deviations of 0.577 and 0.5 points in a hundred, over the root of 4.
+    assert probe_layers.above_token_layer(right) == ["+50.00 ± 28.87", "-25.00 ± 25.00"]
 
 
 def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
@@ -218,7 +225,8 @@ def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
     assert held_out in ([0], [1])
     scores = probe_layers.score_senses(np.stack([layer(right, right), layer(right, wrong)]), senses, held_out)
     # WordNet's first sense, a layer that knows, one that is always wrong
-    assert scores == {"all words": [0.25, 1.0, 0.25], "ambiguous words": [0.0, 1.0, 0.0]}
+    means = {words: right.mean(axis=1).tolist() for words, right in scores.items()}
+    assert means == {"all words": [0.25, 1.0, 0.25], "ambiguous words": [0.0, 1.0, 0.0]}
 
 
 @pytest.mark.usefixtures("made_up")
@@ -229,7 +237,10 @@ def test_probes_of_both_kinds_have_a_table_and_a_plot(tiny_folder: Path, capsys:
     probe_layers.main(str(tiny_folder), "senses", coarsewsd=write_coarsewsd(Path("coarsewsd")), seeds=2)
     probe_layers.main(str(tiny_folder), "senses", wic=write_wic(Path("wic")), seeds=2)
     kinds = [[f"{kind}, {words}", seeds] for words in ("all words", "pairs") for kind, seeds in KINDS]
-    assert [row[:2] for row in rows_of(capsys.readouterr().out)] == kinds
+    printed = capsys.readouterr().out
+    assert [row[:2] for row in rows_of(printed)] == kinds
+    found = re.findall(r"(.*), points above the token layer, ± standard error: [-+].*, [-+].*", printed)
+    assert found == ["all words", "pairs"]
     probe_layers.main(str(tiny_folder), "pos", task="ewt", seeds=2)
     rows = rows_of(capsys.readouterr().out)
     assert [tuple(row[:2]) for row in rows] == list(KINDS)
