@@ -7,7 +7,7 @@ Then they take turns, and medians are printed. `--only` chooses groups. `workloa
 `allennlp_loop.py`, `projected_lstm.py` and `allennlp_peer.py`.
 """
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from timing import machine
 from transformers.utils.logging import disable_progress_bar
 
 
-class Group(str, Enum):
+class Group(StrEnum):
     """Groups of table rows."""
 
     embedding = "embedding"

@@ -247,9 +247,13 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[st
         notes.append(
             f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded."
         )
-    mixes = [tensor for name, tensor in tensors.items() if is_of_a_mix(name) and name.endswith(".logits")]
-    if any(np.ptp(logits) > 0 for logits in mixes):
-        notes.append("the scalar mix is not carried: the format holds the biLM only.")
+    mixes = {name: tensor for name, tensor in tensors.items() if is_of_a_mix(name)}
+    # An equal mix is what the reader makes by itself.
+    is_equal = all(
+        (name.endswith(".logits") and np.ptp(tensor) == 0) or np.all(tensor == 1) for name, tensor in mixes.items()
+    )
+    if not is_equal:
+        notes.append("the mix of layers is not carried: the format holds the biLM only.")
     module = (getattr(config, "task_specific_params", None) or {}).get("tfhub", {})
     if isinstance(module, dict) and module.get("scaled_mean"):
         notes.append("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.")

@@ -78,8 +78,8 @@ def num_parameters(tensors: dict[str, np.ndarray]) -> int:
 
 
 def is_of_a_mix(name: str) -> bool:
-    """Whether a tensor belongs to a scalar mix."""
-    return name.removeprefix("elmo.").startswith("scalar_mixes.")
+    """Whether a tensor belongs to a mix of layers."""
+    return name.removeprefix("elmo.").startswith(("scalar_mixes.", "linear_mixes."))
 
 
 def _new_model(config: ElmoConfig) -> ElmoModel | ElmoForPreTraining:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elmo_hf.model.config_fields import is_whole
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from .errors import ConversionError, quoted
@@ -28,11 +29,11 @@ class Legal:
 
 def whole(least: int, most: int) -> Legal:
     """A whole number between two bounds."""
-    return Legal(f"a whole number from {least:,} to {most:,}", lambda value: _is_whole(value, least, most))
+    return Legal(f"a whole number from {least:,} to {most:,}", lambda value: is_whole(value, least, most))
 
 
 SIZE, LAYERS, WORD_LENGTH = whole(1, MAX_SIZE), whole(1, MAX_LAYERS), whole(3, MAX_WORD_LENGTH)
-HIGHWAYS = Legal(f"a whole number up to {MAX_LAYERS:,}", lambda value: value is None or _is_whole(value, 0, MAX_LAYERS))
+HIGHWAYS = Legal(f"a whole number up to {MAX_LAYERS:,}", lambda value: value is None or is_whole(value, 0, MAX_LAYERS))
 FLAG = Legal("true or false", lambda value: isinstance(value, bool))
 FLAG_OR_NULL = Legal("true, false or null", lambda value: value is None or isinstance(value, bool))
 LIST_OR_NULL = Legal("a list or null", lambda value: value is None or isinstance(value, list))
@@ -127,13 +128,9 @@ def _look_up(options: Mapping[str, Any], option: Option, where: str) -> Any:
     return value
 
 
-def _is_whole(value: Any, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_filter(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(_is_whole(number, 1, MAX_SIZE) for number in value)
+    return isinstance(value, list) and len(value) == 2 and all(is_whole(number, 1, MAX_SIZE) for number in value)

@@ -37,6 +37,8 @@ def check_name(name: str | Path) -> None:
         raise ValueError(
             f"{name} is not converted yet{found}. Run `elmo-hf convert {name} NEW` first and give the folder NEW."
         )
+    if path.is_file():
+        raise ValueError(f"{name} is a file; a model is a folder.")
 
 
 def kind_of_model(config: Path) -> str | None:

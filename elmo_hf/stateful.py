@@ -1,4 +1,4 @@
-"""An ELMo that carries each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and TF-Hub do.
+"""An ELMo that carries each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and DeepPavlov do.
 
 Row r starts from the final state of row r in the previous call, or from zeros if no earlier batch had that many rows.
 The states of rows beyond a smaller batch are kept for later calls. Use this for code written for those libraries;

@@ -79,6 +79,8 @@ class Module(nn.Module):
                 "--model original elmo-original`, and give that folder."
             )
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0)
+        if model.config.layer_mix != "scalar":
+            raise ValueError(f"a module of TF-Hub has a scalar mix; {spec} has `layer_mix` {model.config.layer_mix!r}.")
         model.requires_grad_(False)
         model.scalar_mixes.requires_grad_(trainable)
         self.elmo = StatefulElmo(model)

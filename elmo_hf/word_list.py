@@ -18,18 +18,20 @@ def read_words(path: Path, encoding: str = "utf-8") -> WordList:
     """Reads words: a line of text is one word; sentences of JSON lines and CoNLL-U are lists of words.
 
     Raises:
-        ValueError: with the line, if a word has a blank inside; if there are no words; or if the file cannot be read.
+        ValueError: with the line, of CoNLL-U the sentence, if a word has a blank inside; if there are no words; or if
+            the file cannot be read.
         OSError: if the file cannot be opened.
     """
     words: dict[str, None] = {}
     num_blank = num_repeated = 0
+    unit = "sentence" if ".conllu" in path.suffixes else "line"
     for number, sentence in enumerate(read_sentences(path, encoding=encoding), start=1):
         for word in [sentence] if isinstance(sentence, str) else sentence:
             word = storable(word.strip())
             num_blank += not word
             num_repeated += word in words
             if word:
-                words[checked_word(word, f"{path}, line {number}: ")] = None
+                words[checked_word(word, f"{path}, {unit} {number}: ")] = None
     if not words:
         raise ValueError(f"{path} has no words; give one word a line.")
     return WordList([*words], num_blank, num_repeated)

@@ -47,7 +47,7 @@ from elmo_hf.tasks.task_model import ElmoTaskModel, EncodedTexts
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))
 FEATURES = tuple(dict.fromkeys(features for kinds in COMPARISONS for features in kinds))
 TASKS = ("trec", "sst2", "wnut17", "ewt")
-# Chosen on the validation sets, with another seed; see docs/tasks.md.
+# Chosen on the validation sets, with another seed; see docs/results.md.
 LEARNING_RATE = 4e-3
 EPOCHS = {"trec": 8, "sst2": 4, "wnut17": 10, "ewt": 3}
 BATCH_SIZES = {"trec": 64, "sst2": 64, "wnut17": 32, "ewt": 64}

@@ -140,6 +140,12 @@ def test_tf_hubs_addresses_are_refused_with_what_to_do_instead() -> None:
         hub.Module("https://tfhub.dev/google/elmo/3")
 
 
+def test_a_linear_mix_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    ElmoModel.from_pretrained(tiny_folder, layer_mix="linear").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"TF-Hub has a scalar mix; .* has `layer_mix` 'linear'\.$"):
+        hub.Module(tmp_path)
+
+
 def test_a_folder_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match="there is no folder nowhere"):
         hub.Module("nowhere")

@@ -127,4 +127,11 @@ for command, summary, examples in (
 
 def main() -> None:
     """Entry point of `elmo-hf`."""
-    app(prog_name="elmo-hf")  # also where a launcher starts the module
+    try:
+        app(prog_name="elmo-hf")  # also where a launcher starts the module
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
+            raise
+        reason = str(error).partition(". ")[0]
+        say(f"Error: {reason}. Give a smaller --batch-words or --rows, or --device cpu.", is_error=True)
+        raise SystemExit(1) from None

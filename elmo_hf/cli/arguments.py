@@ -1,12 +1,12 @@
 """Arguments and options that several commands have."""
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 
-class Splitter(str, Enum):
+class Splitter(StrEnum):
     """How raw text is split into words."""
 
     whitespace = "whitespace"

@@ -1,7 +1,8 @@
 """The command `elmo-hf fill`."""
 
+import os
 import re
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 GAP = re.compile("_{3}")
 
 
-class Direction(str, Enum):
+class Direction(StrEnum):
     """Which language models predict."""
 
     both = "both"
@@ -57,9 +58,10 @@ def fill(
     try:
         language_model, tokenizer = load_on_gpu(model)
         chosen = None if candidates is None else candidates.split()
-        for sentence in sentences:
-            words = tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence
-            log_probs = gap_log_probs(language_model, tokenizer, words, gaps(words))
+        texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in sentences]
+        places = [gaps(words) for words in texts]
+        for sentence, words, found in zip(sentences, texts, places, strict=True):
+            log_probs = gap_log_probs(language_model, tokenizer, words, found)
             say(sentence if isinstance(sentence, str) else " ".join(words))
             for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction.value):
                 say(_table(ranked, direction.value))
@@ -71,12 +73,11 @@ def _sentences(text: str, encoding: str) -> list[Sentence]:
     """The text itself if it has a gap, else the sentences of the file that it names, without blank ones."""
     if GAP.search(text):
         return [text]
-    path = Path(text)
-    if not path.is_file():
+    if not os.path.isfile(text):  # unlike `Path.is_file`, it takes a text that is too long for a name
         raise ValueError(f"{text[:80]!r} has no gap ___ and is no file. Write ___ in place of the word to predict.")
-    sentences = [sentence for sentence in read_sentences(path, encoding=encoding) if sentence]
+    sentences = [sentence for sentence in read_sentences(Path(text), encoding=encoding) if sentence]
     if not sentences:
-        raise ValueError(f"{path} has no sentences.")
+        raise ValueError(f"{text} has no sentences.")
     return sentences
 
 

@@ -1,7 +1,7 @@
 """The commands `elmo-hf convert`, `elmo-hf models` and `elmo-hf verify`."""
 
 from dataclasses import replace
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,14 +13,14 @@ from .arguments import Language, Licence, Model, SourceOfWeights, Splitter
 from .errors import fail, say
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """What `convert` writes."""
 
     hf = "hf"
     allennlp = "allennlp"
 
 
-class Precision(str, Enum):
+class Precision(StrEnum):
     """Of the weights that `convert` writes."""
 
     float32 = "float32"

@@ -1,7 +1,7 @@
 """The command `elmo-hf embed`."""
 
 import sys
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from .arguments import Encoding, Model
 from .errors import fail, say, when_stopped
 
 
-class Layers(str, Enum):
+class Layers(StrEnum):
     """What `embed` keeps of a sentence."""
 
     all = "all"
@@ -35,7 +35,7 @@ class Layers(str, Enum):
     pooled = "pooled"
 
 
-class Dtype(str, Enum):
+class Dtype(StrEnum):
     """The type of the numbers that `embed` writes."""
 
     float32 = "float32"
@@ -44,7 +44,7 @@ class Dtype(str, Enum):
     int8 = "int8"
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """What `embed` writes into a folder."""
 
     parquet = "parquet"
@@ -53,7 +53,7 @@ class Format(str, Enum):
     hdf5 = "hdf5"
 
 
-class Engine(str, Enum):
+class Engine(StrEnum):
     """What `embed` may share the work with."""
 
     ray = "ray"
@@ -140,7 +140,7 @@ def embed(
     try:
         processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
         place = torch.device(device or processes.device) if engine is None else processes.device
-        torch.empty(0, device=place)
+        torch.zeros(1, device=place).item()
     except (AssertionError, ImportError, RuntimeError, ValueError) as error:
         fail(error)
     try:

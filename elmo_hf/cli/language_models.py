@@ -1,13 +1,13 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 import json
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..embedding.arguments import check_table
+from ..embedding.arguments import check_paths, check_readable, check_table
 from ..files import new_file
 from ..model_names import check_name
 from ..sentences import check_encoding
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..training.trainer import ElmoPretrainer, PretrainingArguments
 
 
-class SurprisalUnit(str, Enum):
+class SurprisalUnit(StrEnum):
     """The unit of a table's surprisals."""
 
     bits = "bits"
@@ -36,7 +36,7 @@ Corpora = Annotated[
 ]
 
 
-class SoftmaxKind(str, Enum):
+class SoftmaxKind(StrEnum):
     """How training computes the loss over all words."""
 
     full = "full"
@@ -44,7 +44,7 @@ class SoftmaxKind(str, Enum):
     adaptive = "adaptive"
 
 
-class Optimizer(str, Enum):
+class Optimizer(StrEnum):
     """What turns gradients into steps."""
 
     adagrad = "adagrad"
@@ -55,7 +55,7 @@ class Optimizer(str, Enum):
 OPTIMIZERS = {Optimizer.adagrad: ("adagrad", 0.2), Optimizer.adamw: ("adamw_torch_fused", 0.002)}
 
 
-class Schedule(str, Enum):
+class Schedule(StrEnum):
     """How the learning rate changes from the first step to the last."""
 
     constant = "constant"
@@ -81,11 +81,16 @@ def vocab(
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
     _check_corpora(corpora, encoding)
+    try:
+        check_paths(None, output)
+    except FileExistsError as error:
+        fail(error)
     if not output.parent.is_dir():
         fail(FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in."))
     from tqdm import tqdm
 
-    from elmo_hf.training.corpora import SPECIAL_WORDS, count_words, make_vocabulary, read_corpora
+    from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
+    from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
 
     try:
         sentences = read_corpora(corpora, word_splitter=words.value, encoding=encoding)
@@ -153,6 +158,9 @@ def pretrain(
     need("train", "accelerate", "matplotlib", "tensorboard")
     if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
+    for name, number in (("--epochs", epochs), ("--max-steps", max_steps if max_steps != -1 else 1)):
+        if number <= 0:
+            raise typer.BadParameter(f"{name} must be above 0, found {number:g}.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
     settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
     optim, default_rate = OPTIMIZERS[optimizer]
@@ -208,12 +216,15 @@ def score(
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     says whether it has one.
     """
+    for_tables = {"--carry-state": carry_state, "--skip-unknown": skip_unknown, "--regions": regions}
+    if per_word is None and any(for_tables.values()):
+        raise typer.BadParameter(f"{next(name for name, given in for_tables.items() if given)} needs --per-word OUT.")
     try:
         if per_word is not None:
             check_table(per_word)
         check_name(model)
         check_encoding(encoding)
-        source.stat()
+        check_readable(source)
     except (ValueError, OSError) as error:
         fail(error)
     from elmo_hf.embedding.placed_sentences import place_sentences

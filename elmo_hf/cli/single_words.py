@@ -1,19 +1,19 @@
 """The command `elmo-hf vectors`."""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..embedding.arguments import check_paths
+from ..embedding.arguments import check_paths, check_readable
 from ..model_names import check_name
 from ..word_list import WordList, check_layer, checked_word, read_words
 from .arguments import Encoding, Model
 from .errors import fail, say, when_stopped
 
 
-class TextFormat(str, Enum):
+class TextFormat(StrEnum):
     """The first line of a file of vectors: two counts, or the first word."""
 
     word2vec = "word2vec"
@@ -53,6 +53,7 @@ def vectors(
             if not output.parent.is_dir():
                 raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
         check_layer(layer)
+        check_readable(words)
         check_name(model)
         found = read_words(words, encoding)
         for query in queries:

@@ -1,11 +1,12 @@
 """Checks of arguments that need no model; a light module, so that the command line refuses them at once."""
 
+import os
 import re
 from glob import has_magic
 from pathlib import Path
 
 from ..files import remove_leftovers
-from .stores import is_url
+from .stores import INDEX, JOB, is_url
 
 SUFFIXES = (".hdf5", ".h5", ".safetensors", ".npz", ".parquet")
 # What a folder of shards may be made of.
@@ -32,10 +33,23 @@ def is_folder(output: str) -> bool:
 
 
 def refuse_inside(output: str, sources: list[str]) -> None:
-    """Raises ValueError if an output lies in a folder that is read, whose files it would be next time."""
+    """Raises ValueError if an output lies where the next run would read its files."""
+    files = [f"{_place(output)}/{name}" for name in (INDEX, JOB, *(f"part-00000.{suffix}" for suffix in FORMATS))]
     for source in sources:
-        if Path(source).is_dir() and Path(output).resolve().is_relative_to(Path(source).resolve()):
+        pattern = re.escape(f"{_place(source)}/") + ".*"
+        if has_magic(source) and not Path(source).exists():
+            from fsspec.utils import glob_translate
+
+            pattern = glob_translate(_place(source))
+        elif Path(source).is_file():
+            continue
+        if any(re.fullmatch(pattern, file, re.DOTALL) for file in files):
             raise ValueError(f"{output} lies in {source}, which is read; choose another place.")
+
+
+def _place(name: str) -> str:
+    """A file or folder, its name without links and doubled slashes."""
+    return re.sub("/+", "/", name).rstrip("/") if is_url(name) else str(Path(name).resolve())
 
 
 def check_one_file(
@@ -81,7 +95,7 @@ def check_words(source: str) -> None:
         FileNotFoundError: if it looks like the name of a file, and there is none.
         ValueError: if it is neither a file nor a regular expression.
     """
-    if Path(source).is_file():
+    if os.path.isfile(source):  # unlike `Path.is_file`, it takes a string that is too long for a name
         return
     if "/" in source or source.endswith((".txt", ".tsv", ".csv")):
         raise FileNotFoundError(f"there is no file {source}.")
@@ -104,6 +118,12 @@ def check_paths(source: Path | None, output: Path) -> None:
     """
     _refuse_existing(output)
     if source is not None and not source.is_file():
+        raise FileNotFoundError(f"there is no file {source}.")
+
+
+def check_readable(source: Path) -> None:
+    """Raises FileNotFoundError if there is no such file, pipe or device."""
+    if not source.exists() or source.is_dir():
         raise FileNotFoundError(f"there is no file {source}.")
 
 

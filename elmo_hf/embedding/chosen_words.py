@@ -1,6 +1,7 @@
 """The words whose vectors are kept: those of a list, or those that a regular expression matches as a whole."""
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +18,13 @@ class ChosenWords:
         """Reads a file with a word on each line, or takes a regular expression.
 
         Raises:
-            ValueError: if `check_words` refuses the source, or the file has no words or is not UTF-8.
+            FileNotFoundError: if it looks like the name of a file, and there is none.
+            ValueError: if it is neither a file nor a regular expression, or the file has no words or is not UTF-8.
         """
         check_words(source)
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, bool] = {}
-        if Path(source).is_file():
+        if os.path.isfile(source):
             try:
                 lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
             except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..loading import load_shared, version_of
-from ..sentences import sentence_of
+from ..sentences import Sentence, sentence_of
 from .arguments import BATCH_WORDS
 from .chosen_words import ChosenWords
 from .window_vectors import Wanted, embed_window
@@ -67,12 +67,18 @@ class Embedder:
             raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(batch))}.")
         values = [each.tolist() if isinstance(each, np.ndarray) else each for each in batch[self.column]]
         model, tokenizer = load_shared(self.model, self.device)
-        sentences = [sentence_of({"text": value}) for value in values]
+        sentences = [self._sentence(row, value) for row, value in enumerate(values)]
         arrays = dict(embed_window(model, tokenizer, sentences or [""], self.wanted, self.batch_words))
         columns: dict[str, Any] = {name: [arrays[row][name] for row in range(len(arrays))] for name in arrays[0]}
         if self.wanted.layers == "pooled":
             columns = {name: np.array(column) for name, column in columns.items()}
         return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
+
+    def _sentence(self, row: int, value: Any) -> Sentence:
+        try:
+            return sentence_of({"text": value})
+        except ValueError as error:
+            raise ValueError(f"column {self.column!r}, row {row} of the batch: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments, and which version of a folder they mean: `datasets` computes anew if that changes."""

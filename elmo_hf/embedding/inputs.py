@@ -95,7 +95,7 @@ class Documents(NamedTuple):
                 except ValueError as error:
                     raise ValueError(f"column {column!r}, row {number}: {error}".rstrip(".")) from error
                 yield sentence.split() if self.split_into_words and isinstance(sentence, str) else sentence
-        except (DatasetsError, EOFError, OSError, StopIteration, ValueError, zlib.error) as error:
+        except (DatasetsError, EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error) as error:
             reason = str(error).rstrip(".") or "a file of it is empty"
             raise ValueError(f"{name} cannot be read as a dataset: {reason}.") from error
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..sentences import Sentence
+from ..tokenizer.text_to_words import to_words
 from ..tokenizer.word_splitter import make_word_splitter
 
 # The word splitter takes these four characters for letters, as Unicode does; Python takes them for blanks.
@@ -51,10 +52,10 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
         if isinstance(sentence, str) and word_splitter == "whitespace":
             sentence = sentence.split()
         if isinstance(sentence, str):
-            found = splitter.pre_tokenize_str(sentence)
-            words = [word for word, _ in found]
+            found = to_words(sentence, False, splitter.pre_tokenize_str)
+            words = found.words
             starts = [match.start() for match in REGION.finditer(sentence)]
-            regions = [bisect_right(starts, start) - 1 for _, (start, _) in found]
+            regions = [bisect_right(starts, start) - 1 for start, _ in found.offsets]
         else:
             words, regions = list(sentence), list(range(len(sentence)))
         if words:

@@ -105,7 +105,7 @@ class _Worker:
 
 def _result(done: Any, number: int) -> int:
     import ray
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:
         return ray.get(done)
@@ -117,6 +117,9 @@ def _result(done: Any, number: int) -> int:
             f"a worker of Ray died {DEATHS} times, the last time at shard {number}: {reason} Finished shards stay; "
             "give the same command again once the cause is mended, such as too little memory."
         ) from error
+    except RayError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"Ray gave shard {number} up: {reason} Finished shards stay.") from error
 
 
 @contextmanager

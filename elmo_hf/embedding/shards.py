@@ -193,9 +193,11 @@ class _Shards:
         Raises:
             ValueError: if the folder holds shards of more sentences than the input has.
         """
-        if _entry(self.num_windows) in self._sizes:
+        known = {self._shard(number) for number in range(self.num_windows)}
+        beyond = sorted(name for name in self._sizes if name.startswith("part-") and name not in known)
+        if beyond:
             raise ValueError(
-                f"{self._folder.name}/{self._shard(self.num_windows)} is beyond the end of the input, which changed. "
+                f"{self._folder.name}/{beyond[0]} is beyond the end of the input, which changed. "
                 "Make it what it was, or give another folder; finished shards stay."
             )
         content = b"".join(self._index())

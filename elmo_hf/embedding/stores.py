@@ -108,7 +108,7 @@ class Folder:
         if self.disk is not None and self.disk.exists() and not self.disk.is_dir():
             raise FileExistsError(f"{self.name} is a file; give a folder.")
         names = [name for name in self.sizes() if not name.startswith(".")]
-        if names and not any(name.startswith("_") for name in names):
+        if names and JOB not in names and not any(name.startswith("_index/") for name in names):
             raise FileExistsError(f"{self.name} holds other files, such as {min(names)}; give a new folder.")
 
     def remove_leftovers(self) -> None:

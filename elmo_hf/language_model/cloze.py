@@ -26,13 +26,12 @@ import torch
 from torch import Tensor
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
+from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
 from .pretraining import ElmoForPreTraining
 from .scoring import DIRECTIONS
 
 GAP = re.compile("_{3,}")
 BOTH = "both"
-NO_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)
 MOST_NAMED = 5
 
 
@@ -58,12 +57,18 @@ def gaps(words: Sequence[str]) -> list[int]:
     """The places of the gaps, such as `___`, from 0.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or the words are a string.
     """
+    _check_words(words)
     found = [place for place, word in enumerate(words) if GAP.fullmatch(word)]
     if not found:
         raise ValueError(f"there is no gap: write ___ in place of the word to predict, found {' '.join(words)[:80]!r}.")
     return found
+
+
+def _check_words(words: Sequence[str]) -> None:
+    if isinstance(words, str):
+        raise ValueError(f"give a list of words, `tokenizer.tokenize(text)`, not the string {words[:80]!r}.")
 
 
 @torch.no_grad()
@@ -73,8 +78,10 @@ def gap_log_probs(
     """Log-probabilities `(D, N, V)` of every word at N places of a sentence, without dropout, from the zero state.
 
     Raises:
-        ValueError: if a place is outside the sentence, or if the tokenizer does not know the words of the softmax.
+        ValueError: if the words are a string, a place is outside the sentence, or the tokenizer does not know the words
+            of the softmax.
     """
+    _check_words(words)
     if not all(0 <= place < len(words) for place in places):
         raise ValueError(f"a position must be from 0 to {len(words) - 1} in {len(words)} words, found {list(places)}.")
     if tokenizer.num_word_classes != model.config.num_softmax_words:
@@ -88,7 +95,7 @@ def gap_log_probs(
     model.train(was_training)
     halves = output.hidden_states[-1][0].split(model.config.projection_size, dim=-1)
     # With `<S>` in front, the word t is in column t + 1; its neighbours predict it.
-    columns = torch.tensor(places, device=model.device) + 1
+    columns = torch.tensor(places, dtype=torch.long, device=model.device) + 1
     hidden = torch.stack([half[columns + step] for half, step in zip(halves, (-1, 1), strict=False)])
     return model.softmax.logits(hidden, model._shared_weight).float().log_softmax(dim=-1)
 
@@ -121,7 +128,7 @@ def rank_words(
     wanted = wanted.log_softmax(dim=-1)
     if candidates is None:
         is_word = torch.ones_like(wanted[0], dtype=torch.bool)
-        is_word[torch.from_numpy(tokenizer.word_classes(NO_WORDS)).to(wanted.device)] = False
+        is_word[torch.from_numpy(tokenizer.word_classes(SPECIAL_WORDS)).to(wanted.device)] = False
         classes = is_word.nonzero().squeeze(-1)
     else:
         classes = torch.from_numpy(_candidate_classes(candidates, tokenizer)).to(wanted.device)

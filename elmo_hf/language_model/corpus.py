@@ -42,11 +42,13 @@ class Corpus:
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: WordTokenizer) -> "Corpus":
-        """Reads sentences, each a list of words without boundaries; an empty list counts as a sentence."""
+        """Reads sentences, lists of words without boundaries, maybe empty; raises ValueError if one is a string."""
         begin, end = tokenizer.boundaries
         index_of = {begin: BEGIN_INDEX, end: END_INDEX}
         words, starts = array("i"), array("q", [0])
         for sentence in sentences:
+            if isinstance(sentence, str):
+                raise ValueError(f"a sentence must be a list of words, found the string {sentence[:80]!r}.")
             words.extend([index_of.setdefault(word, len(index_of)) for word in sentence])
             starts.append(len(words))
         distinct = list(index_of)

@@ -202,7 +202,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         the text in its order. The tokenizer is an `ElmoTokenizer` with the softmax's vocabulary.
 
         Raises:
-            ValueError: if the tokenizer has no vocabulary of predicted words.
+            ValueError: if a sentence is a string, or the tokenizer has no vocabulary of predicted words.
         """
         corpus = Corpus.from_sentences(sentences, tokenizer)
         was_training = self.training

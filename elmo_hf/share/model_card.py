@@ -230,7 +230,7 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
         kind = "characters" if config.alphabet == "bytes" else f"code points ({config.num_characters})"
         encoder = (
             f"{words}{config.char_embedding_size}-d {kind}, filters {filters} ({config.char_activation}), "
-            f"{config.num_highway_layers} highway layers"
+            f"{config.num_highway_layers} highway layer{'' if config.num_highway_layers == 1 else 's'}"
         )
     else:
         width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""

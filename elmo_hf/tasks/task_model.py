@@ -80,8 +80,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             module.requires_grad_(name not in self.config.frozen_parts)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves the model; its config drops the size of a softmax that the folder does not hold."""
-        self.config.num_softmax_words = None
+        """Saves the model; its config drops a softmax that the folder does not hold."""
+        self.config.num_softmax_words, self.config.share_embedding_softmax = None, False
         super().save_pretrained(save_directory, **kwargs)
 
     @torch.no_grad()

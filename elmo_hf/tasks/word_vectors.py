@@ -27,10 +27,9 @@ from ..model.config_fields import WHOLE, shorten
 from ..model.weight_files import MOST_NEW_BYTES
 from ..sentences import open_bytes, read_lines, suffix_of
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD, VocabularyCodec
+from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, VocabularyCodec
 from .task_model import ElmoTaskModel
 
-SPECIAL = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)
 # What a file may call the vector of unknown words; without one it is the mean of all that are kept.
 UNKNOWN_NAMES = (UNKNOWN_WORD, "<unk>")
 MOST_WORD_BYTES = 10_000
@@ -70,10 +69,10 @@ class WordVectors:
             ValueError: if no word occurs so often.
         """
         counts = collections.Counter(word for text in texts for word in text)
-        words = [word for word, count in counts.items() if count >= min_count and _can_be_kept(word, SPECIAL)]
+        words = [word for word, count in counts.items() if count >= min_count and _can_be_kept(word, SPECIAL_WORDS)]
         if not words:
             raise ValueError(f"no word occurs {min_count} times in the {counts.total()} words of `texts`.")
-        return cls([*SPECIAL, *words], size, trainable=True)
+        return cls([*SPECIAL_WORDS, *words], size, trainable=True)
 
     @classmethod
     def from_file(
@@ -107,12 +106,12 @@ class WordVectors:
         unknown = next((kept.pop(name) for name in UNKNOWN_NAMES if name in kept), None)
         if not kept:
             raise ValueError(f"{path} holds none of the {len(words or ())} words that are wanted.")
-        first = len(SPECIAL) + 1
+        first = len(SPECIAL_WORDS) + 1
         table = np.zeros((first + len(kept), len(next(iter(kept.values())))), dtype=np.float32)
         for row, vector in enumerate(kept.values(), first):
             table[row] = vector
         table[first - 1] = table[first:].mean(axis=0, dtype=np.float64) if unknown is None else unknown
-        return cls([*SPECIAL, *kept], table.shape[1], trainable, torch.from_numpy(table))
+        return cls([*SPECIAL_WORDS, *kept], table.shape[1], trainable, torch.from_numpy(table))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -142,7 +141,7 @@ class WordVectors:
         tokenizer.vector_codec = VocabularyCodec({PADDING: 0} | {word: row for row, word in enumerate(self.words, 1)})
 
 
-def _can_be_kept(word: str, special: tuple[str, ...] = SPECIAL[:2]) -> bool:
+def _can_be_kept(word: str, special: tuple[str, ...] = SPECIAL_WORDS[:2]) -> bool:
     """Whether a tokenizer's file of one word a line can hold a word, besides the special ones."""
     return word.split() == [word] and "\ufffd" not in word and word not in (*special, PADDING, "!!!MAXTERMID")
 

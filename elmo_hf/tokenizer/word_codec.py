@@ -32,6 +32,7 @@ PADDING = "<pad>"
 BEGIN_SENTENCE = "<S>"
 END_SENTENCE = "</S>"
 UNKNOWN_WORD = "<UNK>"
+SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # of every softmax
 MOST_VOCABULARY_BYTES = 2**25
 
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
@@ -142,7 +143,7 @@ def read_vocabulary_file(path: str) -> dict[str, int]:
     if size > MOST_VOCABULARY_BYTES:
         raise ValueError(f"{path} must have at most {MOST_VOCABULARY_BYTES:,} bytes, found {size:,}.")
     try:
-        with open(path, encoding="utf-8") as lines:
+        with open(path, encoding="utf-8-sig") as lines:
             vocabulary = read_vocabulary(lines)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8 text: {error}.") from error

@@ -13,11 +13,11 @@ from io import StringIO
 from pathlib import Path
 
 from ..sentences import Sentence, read_sentences, sentence_of
-from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD, read_vocabulary
+from ..tokenizer.text_to_words import to_words
+from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
 from .corpus_files import corpus_files
 
-SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)
 # JSON's escapes can name half a character, which no file of text can hold.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -58,7 +58,7 @@ def split_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
         elif word_splitter == "whitespace":
             yield sentence.split()
         else:
-            yield [word for word, _ in splitter.pre_tokenize_str(sentence)]
+            yield to_words(sentence, False, splitter.pre_tokenize_str).words
 
 
 def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
@@ -119,5 +119,5 @@ def _dataset(source: str, split: str) -> Iterator[Sentence]:
             yield sentence_of(example)
     except StopIteration as error:  # what `datasets` makes of an empty file
         raise ValueError(f"{source} cannot be read as a corpus: a file of it is empty.") from error
-    except (DatasetsError, EOFError, OSError, ValueError, zlib.error) as error:
+    except (DatasetsError, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
         raise ValueError(f"{source} cannot be read as a corpus: {error}") from error

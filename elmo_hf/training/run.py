@@ -61,6 +61,7 @@ DECISIVE = (
 )
 # Keys of a config.json that are no fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
+DECIDED_BY_TOKENIZER = {"vocab_size", "bos_token_id", "eos_token_id"}
 
 
 def new_language_model(
@@ -79,6 +80,11 @@ def new_language_model(
     unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(ElmoConfig)} - CONFIG_KEYS)
     if unknown:
         raise ValueError(f"`ElmoConfig` has no field {', '.join(f'`{name}`' for name in unknown)}.")
+    for name, only in (("alphabet", "bytes"), ("num_input_words", 0)):
+        if fields.get(name, only) != only:
+            raise ValueError(f"`{name}` must be {only!r} in a new model, found {fields[name]!r}.")
+    # What the tokenizer decides, as a saved config.json has it.
+    fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
     is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
     if is_characters:
         tokenizer = ElmoTokenizer(

@@ -1,14 +1,17 @@
 """Models by name: `tiny` everywhere, what is no ELMo, `elmo-hf info`, `elmo-hf card`, and silence about torchao."""
 
+import importlib
 import shutil
 import socket
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from checkpoints import FIXTURES
 from commands import assert_fails, run
 from huggingface_hub import ModelCard
@@ -209,6 +212,18 @@ def test_push_offers_to_write_a_missing_card(
     folder = copy_without_card(tiny_folder, tmp_path / "mine")
     hint = f"Write it: `elmo-hf card {folder} --license NAME --language CODE`."
     assert_fails(run("push", folder, "org/mine"), 1, f"{folder} lacks README.md, the model card. {hint}")
+
+
+def test_a_gpu_without_room_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fill_memory(**_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    module = importlib.import_module("elmo_hf.cli.app")
+    monkeypatch.setattr(module, "app", fill_memory)
+    with pytest.raises(SystemExit, match=r"^1$"):
+        module.main()
+    message = "Error: CUDA out of memory. Give a smaller --batch-words or --rows, or --device cpu.\n"
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")

@@ -81,6 +81,13 @@ def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
     assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)
 
 
+def test_a_word_with_a_blank_is_found_in_its_sentence(tmp_path: Path) -> None:
+    rows = ["1\tYes" + "\t_" * 8, "", "1\tViệt Nam" + "\t_" * 8, ""]
+    (tmp_path / "w.conllu").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"w\.conllu, sentence 2: a word must not have blanks"):
+        read_words(tmp_path / "w.conllu")
+
+
 def test_a_word_has_its_vector_whatever_the_other_words_are(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_words, "BATCH", 2)
     tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()

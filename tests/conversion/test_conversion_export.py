@@ -146,12 +146,12 @@ EXPORT_NOTES = {
     ),
     "given mix": (
         LONG_WORDS | {"scalar_mix_weights": [0.2, 0.3, 0.5], "scalar_mix_trainable": False},
-        ["the scalar mix is not carried: the format holds the biLM only."],
+        ["the mix of layers is not carried: the format holds the biLM only."],
     ),
     "both notes": (
         {"scalar_mix_weights": [0, 0, 1.0]},
         [
-            "the scalar mix is not carried: the format holds the biLM only.",
+            "the mix of layers is not carried: the format holds the biLM only.",
             ALLENNLP_CANNOT + "max_word_length is not 50.",
         ],
     ),
@@ -168,13 +168,17 @@ def test_export_notes_what_is_lost_and_who_can_read_it(
     assert folder_to_allennlp(tmp_path / "source", tmp_path / "to") == notes
 
 
-def test_a_learned_mix_is_noted(tiny_config: ElmoConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mix", ["weights", "scale", "linear"])
+def test_a_learned_mix_is_noted(mix: str, tiny_config: ElmoConfig, tmp_path: Path) -> None:
     tiny_config.max_word_length = 50
+    tiny_config.layer_mix = "linear" if mix == "linear" else "scalar"
     model = ElmoModel(tiny_config)
-    model.scalar_mixes[0].set_weights([0.25, 0.25, 0.5])
+    if mix != "linear":
+        equal = [1 / (tiny_config.num_hidden_layers + 1)] * (tiny_config.num_hidden_layers + 1)
+        model.scalar_mixes[0].set_weights(*([0.25, 0.25, 0.5],) if mix == "weights" else (equal, 2.5))
     model.save_pretrained(tmp_path / "source")
     notes = folder_to_allennlp(tmp_path / "source", tmp_path / "to")
-    assert notes == ["the scalar mix is not carried: the format holds the biLM only."]
+    assert notes == ["the mix of layers is not carried: the format holds the biLM only."]
 
 
 def test_word_input_is_noted(word_files: AllenNlpFiles, tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ def test_a_damaged_index_is_named(tmp_path: Path) -> None:
 def test_a_module_goes_back_as_allennlps_files_with_notes_of_what_they_lack(tmp_path: Path) -> None:
     convert(write_module(tmp_path / "elmo", GOOGLE), tmp_path / "to")
     mix, boundaries = folder_to_allennlp(tmp_path / "to", tmp_path / "back")
-    assert mix == "the scalar mix is not carried: the format holds the biLM only."
+    assert mix == "the mix of layers is not carried: the format holds the biLM only."
     assert boundaries.startswith("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf alwa")
     assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(BASE / "weights.hdf5"))
 

@@ -141,7 +141,7 @@ def test_it_goes_back_to_hdf5_with_the_1_taken_off_the_forget_bias(tmp_path: Pat
     notes = folder_to_allennlp(tmp_path / "to", tmp_path / "back")
     assert [note[:40] for note in notes] == [
         "the format adds 1.0 to the forget gate; ",
-        "the scalar mix is not carried: the forma",
+        "the mix of layers is not carried: the fo",
     ]
     original, returned = read_datasets(FIXTURES / CASE / "weights.hdf5"), read_datasets(tmp_path / "back/weights.hdf5")
     assert returned.keys() == original.keys()

@@ -96,7 +96,11 @@ def test_an_illegal_argument_is_named_at_once(options: dict[str, Any], message: 
     ("batch", "message"),
     [
         ({"id": [1], "body": ["a"]}, "there is no column 'text'; found body, id."),
-        ({"text": [17]}, "must be a string, a list of words, or an object with one of them, found 17."),
+        (
+            {"text": ["a", 17]},
+            "column 'text', row 1 of the batch: must be a string, a list of words, or an object with one of them, "
+            "found 17.",
+        ),
     ],
 )
 def test_a_batch_without_texts_is_named(batch: dict[str, list], message: str, folder: str) -> None:

@@ -85,6 +85,7 @@ def test_words_are_listed_in_a_file_or_matched_whole(tmp_path: Path) -> None:
     assert ChosenWords(str(tmp_path / "words")).positions(words).tolist() == [1, 4]
     assert ChosenWords("[Bb]ank").positions(words).tolist() == [1, 2]
     assert ChosenWords("[Bb]ank").digest != ChosenWords("[bB]ank").digest
+    assert ChosenWords("|".join(["[Bb]ank"] * 60)).positions(words).tolist() == [1, 2]  # too long for a file's name
 
 
 @pytest.mark.parametrize(

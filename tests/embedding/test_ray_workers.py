@@ -19,7 +19,7 @@ from vectors import SENTENCES
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
-from elmo_hf.embedding import shards
+from elmo_hf.embedding import ray_workers, shards
 from elmo_hf.embedding.inputs import Documents
 from elmo_hf.embedding.processes import Processes
 from elmo_hf.embedding.ray_workers import RayWorkers
@@ -101,6 +101,18 @@ def test_a_worker_that_dies_three_times_is_named(two_workers: None) -> None:
     )
     with tqdm(disable=True) as bar, pytest.raises(ValueError, match=message):
         RayWorkers().map(Deadly(), ((number,) for number in range(2)), bar)
+
+
+def test_other_errors_of_ray_name_the_shard(two_workers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def give_up(done: Any) -> None:
+        raise ray.exceptions.OutOfMemoryError("Task was killed due to the node\nrunning low on memory.")
+
+    monkeypatch.setattr(ray, "get", give_up)
+    message = r"^Ray gave shard 3 up: .*Task was killed due to the node running low on memory\. Finished shards stay\.$"
+    with pytest.raises(ValueError, match=message):
+        ray_workers._result(None, 3)
 
 
 def test_workers_that_are_done_make_room_for_those_that_wait(two_workers: None) -> None:

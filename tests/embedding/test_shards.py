@@ -295,6 +295,18 @@ def test_a_changed_input_is_refused(
     assert contents(tmp_path / "out") == whole
 
 
+def test_a_shard_behind_a_gap_is_beyond_a_shorter_input_too(
+    run: Callable[..., int], corpus: Path, tmp_path: Path
+) -> None:
+    run()
+    rows = read_index(tmp_path / "out")[0]["rows"]
+    for name in ("part-00001.parquet", "_index/part-00001.json", "_index.jsonl"):
+        (tmp_path / "out" / name).unlink()
+    corpus.write_text("".join(f"{sentence}\n" for sentence in SENTENCES[:rows]), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"out/part-00002\.parquet is beyond the end of the input"):
+        run()
+
+
 def test_a_document_of_another_name_is_another_input(run: Callable[..., int], corpus: Path, tmp_path: Path) -> None:
     run()
     with pytest.raises(ValueError, match=r"part-00000\.parquet is of other sentences"):
@@ -315,13 +327,14 @@ def test_another_job_is_refused(options: dict[str, Any], other: str, run: Callab
     assert contents(tmp_path / "out") == whole
 
 
-def test_a_folder_of_other_files_is_left_alone(run: Callable[..., int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["thesis.tex", "__init__.py"])
+def test_a_folder_of_other_files_is_left_alone(name: str, run: Callable[..., int], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").touch()
-    message = f"{tmp_path}/out holds other files, such as thesis.tex; give a new folder."
+    (tmp_path / "out" / name).touch()
+    message = f"{tmp_path}/out holds other files, such as {name}; give a new folder."
     with pytest.raises(FileExistsError, match=f"^{re.escape(message)}$"):
         run()
-    assert [*contents(tmp_path / "out")] == ["thesis.tex"]
+    assert [*contents(tmp_path / "out")] == [name]
 
 
 def test_a_second_run_with_the_same_folder_is_refused(run: Callable[..., int], tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def test_a_forward_model_has_one_distribution(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"words": ["the", "ferry"]}, "there is no gap: write ___ in place of the word to predict, found 'the ferry'."),
+        ({"words": "a ___"}, "give a list of words, `tokenizer.tokenize(text)`, not the string 'a ___'."),
+        ({"words": "a b", "position": 1}, "give a list of words, `tokenizer.tokenize(text)`, not the string 'a b'."),
         ({}, "the sentence has gaps at [2, 6]; say which with `position`."),
         ({"position": 8}, "a position must be from 0 to 7 in 8 words, found [8]."),
         ({"position": -1}, "a position must be from 0 to 7 in 8 words, found [-1]."),
@@ -219,6 +221,7 @@ def test_the_command_refuses_unknown_candidates_and_lines_without_a_gap(tmp_path
     message = "the softmax cannot predict 'zzyzx': 1 of 2 candidates are not among its 20,000 words."
     assert_fails(run("fill", "tiny", "a ___", "--candidates", "man zzyzx"), 1, message)
     (tmp_path / "a.txt").write_text("a ___ .\nno gap\n")
-    assert_fails(
-        run("fill", "tiny", tmp_path / "a.txt"), 1, "there is no gap: write ___ in place of the word to predict"
-    )
+    result = run("fill", "tiny", tmp_path / "a.txt")
+    assert_fails(result, 1, "there is no gap: write ___ in place of the word to predict")
+    assert result.stdout == ""
+    assert_fails(run("fill", "tiny", "no gap " * 50), 1, "has no gap ___ and is no file.")

@@ -259,3 +259,12 @@ LSTM_KEYS = {
 )
 def test_the_keys_of_the_state_dict_are_the_promised_ones(task: str, fields: dict[str, Any], keys: set[str]) -> None:
     assert {name for name in make_task_model(task, **fields).state_dict() if not name.startswith("elmo.")} == keys
+
+
+def test_a_saved_model_claims_no_softmax(tmp_path: Path) -> None:
+    softmax = {"vocab_size": 10, "num_softmax_words": 9, "share_embedding_softmax": True}
+    sizes = {"projection_size": 4, "cell_size": 6, "num_labels": 3}
+    config = ElmoConfig(token_encoder="word_embedding", **softmax, **sizes)
+    ElmoForSequenceClassification(config).save_pretrained(tmp_path)
+    saved = ElmoConfig.from_pretrained(tmp_path)
+    assert (saved.num_softmax_words, saved.share_embedding_softmax) == (None, False)

@@ -15,6 +15,8 @@ import pytest
 from checkpoints import run_python
 
 from elmo_hf import ElmoTokenizer
+from elmo_hf.embedding.placed_sentences import place_sentences
+from elmo_hf.sentences import read_sentences
 from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
 
 LINES = ["The ferry left .", "", "  ", "\tIt   is\u00a0late\u2028now .", "x"]
@@ -59,6 +61,14 @@ def test_raw_text_is_split_as_the_treebank_is_when_asked(tmp_path: Path) -> None
     path = write(tmp_path / "a.txt", "It isn't late.\n\n")
     assert read(path, word_splitter="ptb") == [["It", "is", "n't", "late", "."]]
     assert read(path) == [["It", "isn't", "late."]]
+
+
+def test_half_a_character_is_split_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "half \\ud83d, here."}\n')
+    assert read(path, word_splitter="ptb") == [["half", "\ud83d", ",", "here", "."]]
+    (placed,) = place_sentences(read_sentences(path), "ptb")
+    assert (placed.words, [*placed.regions]) == (["half", "\ud83d", ",", "here", "."], [0, 1, 1, 2, 2])
 
 
 def test_files_come_in_the_order_given_and_those_of_a_pattern_by_name(tmp_path: Path) -> None:
@@ -195,6 +205,7 @@ def flip_gzip(path: Path) -> None:
         ),
         ("a", lambda path: write(path / "train.jsonl", ""), "PATH cannot be read as a corpus: a file of it is"),
         ("a", lambda path: write(path / "train.jsonl", "{"), "PATH cannot be read as a corpus: "),
+        ("a", lambda path: write(path / "a.py", ""), "PATH cannot be read as a corpus: Dataset scripts are no longer"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
