@@ -4,11 +4,14 @@ import os
 
 import pytest
 
+from elmo_hf.scan.column_products import IS_AMD
 from elmo_hf.scan.path import PATHS
 
 # Before torch is imported: tests run on both cores, one thread each (`pytest -n 2`), and in the same order of sums.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if IS_AMD:  # otherwise Intel's library adds in an order that depends on where a tensor lies in memory
+    os.environ.setdefault("MKL_CBWR", "AVX2")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,8 +5,9 @@
 With b in the tens, every weight is read from memory for a few multiplications. The fastest way differs:
 
     blocks    W in blocks of rows that fit a core's cache, which also spreads them over the cores, as one batched
-              product; no weight is copied. With very few columns, storing each vector as a row is faster.
-    plain     one product; a single column is computed as two
+              product; no weight is copied. With very few columns, storing each vector as a row is faster: v^T W^T.
+    amd       the same, but W v if W has more rows than columns: what Intel's library does best on AMD's processors
+    plain     one product; with very few columns v^T W^T on AMD's processors, and else a single column as two
 
 `default_way` is the rule, so that one machine always adds in one order; `way_of_products` overrides it. A weight that
 is no tensor multiplies by itself: `packed_weights.py`, `eight_bit_products.py`.
@@ -24,10 +25,11 @@ from torch import Tensor
 
 from .path import requesting
 
-WAYS = ("blocks", "plain")
+WAYS = ("blocks", "amd", "plain")
+IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
 # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
-FEW_COLUMNS = 8  # with fewer, vectors are stored as rows
+FEW_COLUMNS = 16 if IS_AMD else 8  # with fewer, vectors are stored as rows
 _requested_way: ContextVar[str | None] = ContextVar("way_of_products", default=None)
 
 
@@ -48,7 +50,9 @@ def way_of_products(way: str) -> AbstractContextManager[None]:
 
 def default_way(dtype: torch.dtype) -> str:
     """The fastest way for weights of `dtype` on this processor, as measured: docs/speed.md."""
-    return "plain" if dtype == torch.bfloat16 and multiplies_bfloat16() else "blocks"
+    if dtype == torch.bfloat16 and multiplies_bfloat16():
+        return "plain"
+    return "amd" if IS_AMD else "blocks"
 
 
 @functools.cache
@@ -63,24 +67,29 @@ def multiply(weight: Tensor | OtherWeight, vectors: Tensor, out: Tensor, adds: b
     if not isinstance(weight, Tensor):
         weight.multiply(vectors, out, adds)
         return
-    (directions, height, columns), is_plain = out.shape, _is_plain(weight)
-    if is_plain and directions == 1 and stored_as_rows(columns):
-        # The processor's tiles take as long for two columns as for one, and longer for rows.
-        two_or_more = vectors[0].repeat(1, 2) if columns == 1 else vectors[0]
-        _put(torch.mm(weight[0], two_or_more)[:, :columns], out[0], adds)
+    (directions, height, columns), way, blocks = out.shape, _way(weight), num_blocks(weight, out.shape[2])
+    if way == "plain" and directions == 1 and stored_as_rows(columns):
+        if IS_AMD:
+            product = torch.mm(vectors[0].t().contiguous(), weight[0].t()).t()
+        else:  # tiles take as long for two columns as for one, and longer for rows
+            product = torch.mm(weight[0], vectors[0].repeat(1, 2) if columns == 1 else vectors[0])[:, :columns]
+        _put(product, out[0], adds)
         return
-    if directions == 1 and (is_plain or columns == 1):
+    if directions == 1 and (way == "plain" or columns == blocks == 1):
         if adds:
             torch.addmm(out[0], weight[0], vectors[0], out=out[0])
         else:
             torch.mm(weight[0], vectors[0], out=out[0])
         return
-    blocks, as_rows = num_blocks(weight, columns), stored_as_rows(columns)
+    as_rows = stored_as_rows(columns)
     if blocks > 1 and as_rows:
         in_blocks = weight.view(blocks, height // blocks, -1)
         rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
-        product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
-        _put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
+        if way == "amd" and height > weight.shape[2]:
+            _put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
+        else:
+            product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
+            _put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
         return
     if blocks > 1:
         weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
@@ -97,10 +106,11 @@ def multiply(weight: Tensor | OtherWeight, vectors: Tensor, out: Tensor, adds: b
 def num_blocks(weight: Tensor, columns: int) -> int:
     """The count of blocks: a block has at most the bytes of a cache and at least as many rows as there are columns.
 
-    One column reads every weight once and needs no cache.
+    One column reads every weight once and needs no cache, but on AMD's processors blocks spread it over the cores.
     """
-    blocks, (directions, height, _) = 1, weight.shape
-    if directions == 1 and columns > 1 and weight.device.type == "cpu" and not _is_plain(weight):
+    blocks, (directions, height, _), way = 1, weight.shape, _way(weight)
+    is_served = weight.device.type == "cpu" and way != "plain" and (columns > 1 or way == "amd")
+    if directions == 1 and is_served:
         num_bytes = weight.nbytes
         while height % (2 * blocks) == 0 and height >= 2 * blocks * columns and num_bytes >= 2 * blocks * BLOCK_BYTES:
             blocks *= 2
@@ -125,8 +135,8 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
     return of_columns.view(directions, height, columns)
 
 
-def _is_plain(weight: Tensor) -> bool:
-    return (_requested_way.get() or default_way(weight.dtype)) == "plain"
+def _way(weight: Tensor) -> str:
+    return _requested_way.get() or default_way(weight.dtype)
 
 
 def _put(product: Tensor, out: Tensor, adds: bool) -> None:

@@ -1,6 +1,6 @@
 """Weights kept a second time, in the layout of oneDNN's own products (`column_products.py`).
 
-In float32 a product with a few columns may then take half the time, or no less: it depends on the processor and the
+A product with a few columns may then take half the time, or no less: it depends on the processor and the
 count of columns. So `pack` measures both ways once for each shape, takes the faster one for each count, and keeps no
 weight that is never faster. At most, it takes as much memory again as the weights W_h and W_p of large layers.
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .column_products import columns_in, multiply, wants_rows
+from .column_products import columns_in, multiplies_bfloat16, multiply, wants_rows
 from .parameters import Weights, stack
 
 # Counts of columns that are measured; each stands for those up to the next one.
@@ -26,18 +26,18 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 ROUNDS = 4
 ADVANTAGE = 0.9  # the packed product must take at most this part of the other's time
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
-_faster_at: dict[tuple[torch.Size, int], tuple[bool, ...]] = {}  # of a shape and a count of threads, for each of COUNTS
+_faster_at: dict[tuple, tuple[bool, ...]] = {}  # of a shape, a dtype and a count of threads, for each of COUNTS
 
 
 class PackedWeight:
     """A weight W `(m, n)` that multiplies columns by itself."""
 
     def __init__(self, weight: Tensor) -> None:
-        """Copies `weight`, a float32 matrix on a CPU, into the layout, and measures the products of its shape."""
+        """Copies `weight`, a float32 or bfloat16 matrix on a CPU, into the layout, and measures its products."""
         self._version, self._sample = _version(weight), _sample(weight).clone()
         self._weight = weight.detach().unsqueeze(0)
         self._blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
-        kind = (weight.shape, torch.get_num_threads())
+        kind = (weight.shape, weight.dtype, torch.get_num_threads())
         if kind not in _faster_at:
             _faster_at[kind] = tuple(map(self._measure, COUNTS))
         self._faster_at = _faster_at[kind]
@@ -87,11 +87,10 @@ _packed = WeakTensorKeyDictionary()  # from a weight to its `PackedWeight`
 
 
 def pack(weights: Iterable[Tensor]) -> None:
-    """Packs the weights that are float32 and on a CPU, if this torch has oneDNN."""
+    """Packs the weights on a CPU, in float32, or in bfloat16 where the processor knows it, if this torch has oneDNN."""
+    dtypes = (torch.float32, torch.bfloat16) if multiplies_bfloat16() else (torch.float32,)
     for weight in weights:
-        is_served = (
-            weight.dtype == torch.float32 and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
-        )
+        is_served = weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
         # Changes of tensors made in inference mode are not counted.
         if is_served and type(weight.data) is Tensor and not weight.is_inference() and _find(weight) is None:
             packed = PackedWeight(weight)

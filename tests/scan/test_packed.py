@@ -49,6 +49,12 @@ WAYS = {
         "column_products.FEW_COLUMNS": 3,
         "packed_steps.BLOCK_WORDS": 5,
     },
+    "weight first": {
+        "packed.JOINT_BYTES": 0,
+        "column_products.BLOCK_BYTES": 16,
+        "column_products.FEW_COLUMNS": B + 1,
+        "column_products.default_way": lambda dtype: "amd",
+    },
     "plain products": {"packed.JOINT_BYTES": 0, "column_products.default_way": lambda dtype: "plain"},
 }
 
