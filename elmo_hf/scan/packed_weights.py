@@ -1,8 +1,9 @@
 """Weights kept a second time, in the layout of oneDNN's own products (`column_products.py`).
 
-A product with a few columns may then take half the time, or no less: it depends on the processor and the
-count of columns. So `pack` measures both ways once for each shape, takes the faster one for each count, and keeps no
-weight that is never faster. At most, it takes as much memory again as the weights W_h and W_p of large layers.
+A product with a few columns may then take half the time, or no less: it depends on the processor and the count of
+columns. So `pack` measures both ways once for each shape (on AMD's processors, in float32, a rule says it), takes the
+faster one for each count, and keeps no weight that is never faster. At most, it takes as much memory again as the
+weights W_h and W_p of large layers.
 
 A packed weight serves products without gradient while the weight it was made from lives and is unchanged: its address,
 torch's count of changes in place, and one number of each row, since fused optimisers and changes of `weight.data` are
@@ -18,11 +19,12 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .column_products import columns_in, multiplies_bfloat16, multiply, wants_rows
+from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, wants_rows
 from .parameters import Weights, stack
 
 # Counts of columns that are measured; each stands for those up to the next one.
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
+AMD_COUNT = 4  # from which on float32 is faster on AMD's processors
 ROUNDS = 4
 ADVANTAGE = 0.9  # the packed product must take at most this part of the other's time
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
@@ -39,7 +41,8 @@ class PackedWeight:
         self._blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
         kind = (weight.shape, weight.dtype, torch.get_num_threads())
         if kind not in _faster_at:
-            _faster_at[kind] = tuple(map(self._measure, COUNTS))
+            has_rule = IS_AMD and weight.dtype == torch.float32
+            _faster_at[kind] = tuple(count >= AMD_COUNT if has_rule else self._measure(count) for count in COUNTS)
         self._faster_at = _faster_at[kind]
 
     def is_of(self, weight: Tensor) -> bool:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from vectors import LAYERS, SENTENCES, SUFFIXES
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import embed
+from elmo_hf.embedding import embed, window_vectors
 from elmo_hf.embedding.arguments import check_words
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.embed import embed_file
@@ -156,3 +156,15 @@ def test_what_a_format_does_not_bear_is_refused_before_the_work(
     with pytest.raises(ValueError, match=f"^{re.escape(message.replace('PLACE', str(tmp_path)))}$"):
         embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / name, **options)
     assert [*tmp_path.iterdir()] == [corpus]
+
+
+@pytest.mark.parametrize("is_amd", [False, True])
+def test_large_weights_are_packed_where_a_rule_says_that_it_is_faster(
+    is_amd: bool, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[ElmoModel] = []
+    monkeypatch.setattr(window_vectors, "IS_AMD", is_amd)
+    monkeypatch.setattr(ElmoModel, "pack", lambda self: packed.append(self))
+    kept(mixed_model, tiny_tokenizer, "mix", "float32")
+    kept(mixed_model.double(), tiny_tokenizer, "mix", "float32")
+    assert packed == [mixed_model] * is_amd

@@ -35,6 +35,7 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         monkeypatch.setattr({"packed": packed, "bilm": bilm}[name], "JOINT_BYTES", 0)
     monkeypatch.setattr(packed_weights, "_faster_at", {})
     monkeypatch.setattr(packed_weights, "COUNTS", tuple(range(1, B + 1)))
+    monkeypatch.setattr(packed_weights, "IS_AMD", False)
     monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count % 2 == 0)
     monkeypatch.setattr(PackedWeight, "_times", times)
     return counts
@@ -164,6 +165,7 @@ def test_measuring_compares_the_two_products(monkeypatch: pytest.MonkeyPatch) ->
     seconds = iter([0.8, 1.0, 5.0, 1.1, 3.0, 2.0, 0.95, 3.0, 0.95, 1.0, 5.0, 1.1, 3.0, 2.0, 0.95, 3.0])
     monkeypatch.setattr(packed_weights, "_faster_at", {})
     monkeypatch.setattr(packed_weights, "COUNTS", (1, 2))
+    monkeypatch.setattr(packed_weights, "IS_AMD", False)
 
     def timed(product: Callable[[], object]) -> float:
         product()
@@ -193,3 +195,10 @@ def test_weights_of_inference_mode_are_not_packed() -> None:
     before = len(packed_weights._packed)
     pack([weight])
     assert len(packed_weights._packed) == before
+
+
+def test_a_rule_takes_the_place_of_the_measurement_on_amd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_weights, "IS_AMD", True)
+    monkeypatch.setattr(PackedWeight, "_measure", None)
+    weight = PackedWeight(torch.ones(6, 5))
+    assert [weight.is_faster(count) for count in range(1, B + 1)] == [count >= 4 for count in range(1, B + 1)]
