@@ -18,8 +18,7 @@ senses   the sense of a word is the one with the nearest centre (table 5):
 
 `pos` learns from the training set of a task of labelled words and is scored on its validation set, by which nothing is
 chosen. `sense_data.py` says where the data comes from. Scores are accuracies; each word has one answer, so they are
-also F1. The same architecture with random weights is probed too. Where the held-out words are given, the layers answer
-for the same words, and the table is followed by their gains over the token layer, with standard errors.
+also F1. The same architecture with random weights is probed too. Gains over the token layer are over the same words.
 
 Glossary: h the vector `(2P)` of a word in one layer, s a sense, c_s its centre, t a threshold, L layers.
 """
@@ -43,7 +42,7 @@ from tqdm import tqdm
 from word_layers import word_layers
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.loading import load_complete, model_folder
+from elmo_hf.loading import load_complete, load_tokenizer
 
 
 def draw_documents(senses: list[Sense], seed: int) -> list[int]:
@@ -53,10 +52,9 @@ def draw_documents(senses: list[Sense], seed: int) -> list[int]:
 
 
 def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int]) -> dict[str, np.ndarray]:
-    """Whether the first sense and each layer are right `(L + 2, n)` on all n words of held-out documents.
+    """Whether the first sense and each layer are right `(L + 2, n)` on held-out documents; also on ambiguous words.
 
-    The same for ambiguous words alone: training has several senses of their lemma. `vectors` `(L + 1, senses, 2P)` have
-    length 1.
+    `vectors` `(L + 1, senses, 2P)` have length 1. A lemma is ambiguous if training has several senses of it.
     """
     lemmas = collections.defaultdict(list)
     for index, sense in enumerate(senses):
@@ -97,8 +95,7 @@ def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, np.ndarra
 def above_token_layer(right: np.ndarray) -> list[str]:
     """By how many points each biLM layer is above the token layer, with the standard error over the same n words."""
     gains = 100 * (right[2:].astype(float) - right[1])
-    errors = gains.std(axis=1, ddof=1) / gains.shape[1] ** 0.5
-    return [f"{gain:+.2f} ± {error:.2f}" for gain, error in zip(gains.mean(axis=1), errors, strict=True)]
+    return [f"{gain.mean():+.2f} ± {gain.std(ddof=1) / len(gain) ** 0.5:.2f}" for gain in gains]
 
 
 def sense_vectors(
@@ -108,8 +105,7 @@ def sense_vectors(
     places = collections.defaultdict(list)
     for index, sense in enumerate(senses):
         places[sense.sentence].append(index)
-    shape = (model.config.num_hidden_layers + 1, len(senses), model.config.hidden_size)
-    vectors = np.empty(shape, dtype=np.float16)
+    vectors = np.empty((model.config.num_hidden_layers + 1, len(senses), model.config.hidden_size), dtype=np.float16)
     for sentence, layers in word_layers(model, tokenizer, texts):
         for index in places[sentence]:
             vector = layers[:, senses[index].start : senses[index].end].mean(axis=1)
@@ -161,10 +157,8 @@ def main(
     recipe.check_known("WHAT", [what], ("pos", "senses"))
     if coarsewsd and wic:
         raise DataError("give --coarsewsd or --wic, not both.")
-    source = model_folder(name)
-    tokenizer, trained = ElmoTokenizer.from_pretrained(source), load_complete(source)
-    scores: dict[str, list[list[float]]] = collections.defaultdict(list)
-    gains: dict[str, list[str]] = {}
+    tokenizer, trained = load_tokenizer(name), load_complete(name)
+    scores, gains = collections.defaultdict(list), {}
     if what == "pos":
         data = load(task, rows)
     else:

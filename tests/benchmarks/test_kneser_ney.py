@@ -22,7 +22,7 @@ class Letters:
 
 
 def test_grams_are_each_prediction_with_the_words_before_it() -> None:
-    corpus = Corpus.from_sentences(["ab", "", "c"], Letters())
+    corpus = Corpus.from_sentences([["a", "b"], [], ["c"]], Letters())
     pairs = [[0, 2], [2, 3], [3, 1], [0, 1], [0, 4], [4, 1]]
     assert kneser_ney.grams(corpus, 2, is_backward=False).tolist() == pairs
     assert kneser_ney.grams(corpus, 2, is_backward=True).tolist() == [[1, 4], [4, 0], [1, 0], [1, 3], [3, 2], [2, 0]]

@@ -33,11 +33,13 @@ def test_facts_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not values()["processor"].startswith("Fast")
 
 
-def test_ways_of_multiplying(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["blocks", "amd"])
+def test_ways_of_multiplying(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_products, "IS_AMD", way == "amd")
     monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda: True)
-    assert (values()["products, float32"], values()["products, bfloat16"]) == ("blocks", "plain")
+    assert (values()["products, float32"], values()["products, bfloat16"]) == (way, "plain")
     monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda: False)
-    assert values()["products, bfloat16"] == "blocks"
+    assert values()["products, bfloat16"] == way
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,7 @@ def test_packed_weights_are_measured(counts: tuple[int, ...], said: str, monkeyp
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr("elmo_hf.scan.packed_weights._faster_at", {})
+    monkeypatch.setattr("elmo_hf.scan.packed_weights.IS_AMD", False)
     monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count in counts)
     assert values()["packed, float32"] == said
 
