@@ -102,7 +102,10 @@ FORMATS = (
     Format(
         "a folder for transformers",
         _has("config.json", "*.safetensors"),
-        _explain("is converted already: load it with `from_pretrained`, or write it back with `--to allennlp`."),
+        _explain(
+            "is converted already: load it with `from_pretrained`, where `dtype=torch.bfloat16` gives a smaller model "
+            "to `save_pretrained`, or write it back with `--to allennlp`."
+        ),
     ),
 )
 

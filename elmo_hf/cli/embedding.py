@@ -145,11 +145,8 @@ def embed(
         fail(error)
     try:
         loaded = load_complete(model).to(place), load_tokenizer(model)
-        how: dict[str, Any] = {
-            "layers": layers.value,
-            "dtype": dtype.value,
-            "words": None if words is None else ChosenWords(words),
-        }
+        chosen = None if words is None else ChosenWords(words)
+        how: dict[str, Any] = {"layers": layers.value, "dtype": dtype.value, "words": chosen}
         how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
         if documents is not None:
             count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)
@@ -160,3 +157,5 @@ def embed(
         fail(error)
     if processes.is_first:
         say(f"Wrote {count} sentences to {output}.")
+        if chosen is not None and chosen.found is False:
+            say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")

@@ -12,7 +12,11 @@ from .arguments import check_words
 
 
 class ChosenWords:
-    """Words as the model's tokenizer gives them; capitals count."""
+    """Words as the model's tokenizer gives them; capitals count.
+
+    Attributes:
+        found: whether a sentence had one; None before the first sentence.
+    """
 
     def __init__(self, source: str) -> None:
         """Reads a file with a word on each line, or takes a regular expression.
@@ -24,6 +28,7 @@ class ChosenWords:
         check_words(source)
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, bool] = {}
+        self.found: bool | None = None
         if os.path.isfile(source):
             try:
                 lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
@@ -39,7 +44,9 @@ class ChosenWords:
 
     def positions(self, words: Sequence[str]) -> np.ndarray:
         """The places of the chosen ones among a sentence's words, from 0."""
-        return np.array([place for place, word in enumerate(words) if self._is_chosen(word)], dtype=np.int32)
+        places = [place for place, word in enumerate(words) if self._is_chosen(word)]
+        self.found = bool(self.found or places)
+        return np.array(places, dtype=np.int32)
 
     def _is_chosen(self, word: str) -> bool:
         return word in self._known if self._pattern is None else self._pattern.fullmatch(word) is not None

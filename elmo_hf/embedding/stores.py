@@ -158,7 +158,8 @@ def _below(folder: str, file: str) -> tuple[str, ...]:
 def _store(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
-    return url_to_fs(url.rstrip("/") if url.rstrip("/").rpartition("://")[2] else url)
+    options = {"auto_mkdir": True} if url.startswith("file:") else {}  # a store has no folders to make
+    return url_to_fs(url.rstrip("/") if url.rstrip("/").rpartition("://")[2] else url, **options)
 
 
 @contextmanager

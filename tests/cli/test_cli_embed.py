@@ -196,6 +196,14 @@ def test_embed_writes_shards_of_several_inputs(tiny_folder: Path, corpus: Path, 
     )
 
 
+def test_embed_says_if_no_word_was_chosen(tiny_folder: Path, corpus: Path) -> None:
+    command = ("embed", tiny_folder, corpus, "--words")
+    note = "Note: --words Ferry chose no word of the sentences embedded now; capitals count.\n"
+    assert run(*command, "Ferry", "-o", "vectors/").stdout == f"Wrote 3 sentences to vectors/.\n{note}"
+    assert run(*command, "Ferry", "-o", "vectors/").stdout == "Wrote 3 sentences to vectors/.\n"  # all is there
+    assert run(*command, "ferry", "-o", "vectors.npz").stdout == "Wrote 3 sentences to vectors.npz.\n"
+
+
 def test_embed_writes_shards_of_standard_input(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
     result = run("embed", tiny_folder, "-", "-o", "vectors/", "--layers", "pooled", stdin=corpus.read_text())
     assert result.exit_code == 0

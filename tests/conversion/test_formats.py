@@ -216,7 +216,10 @@ def test_what_a_format_has_no_use_for_is_refused(
 
 
 def test_a_folder_for_transformers_is_explained(tiny_folder: Path, tmp_path: Path) -> None:
-    message = "tiny is converted already: load it with `from_pretrained`, or write it back with `--to allennlp`."
+    message = (
+        "tiny is converted already: load it with `from_pretrained`, where `dtype=torch.bfloat16` gives a smaller model "
+        "to `save_pretrained`, or write it back with `--to allennlp`."
+    )
     with pytest.raises(ConversionError, match=re.escape(message)):
         convert_source(tiny_folder, tmp_path / "to", Given())
 

@@ -101,6 +101,14 @@ def test_memory_is_read_written_and_resumed(
     check_store("memory:/", memory, mixed_model, tiny_tokenizer, monkeypatch)
 
 
+def test_addresses_of_this_disk_are_read_written_and_resumed(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text(TEXT)
+    check_store(tmp_path.as_uri(), fsspec.filesystem("file"), mixed_model, tiny_tokenizer, monkeypatch)
+
+
 def test_s3_is_read_written_and_resumed_and_libraries_read_the_shards(
     bucket: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
