@@ -133,5 +133,5 @@ def main() -> None:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
             raise
         reason = str(error).partition(". ")[0]
-        say(f"Error: {reason}. Give a smaller --batch-words or --rows, or --device cpu.", is_error=True)
+        say(f"Error: {reason}. Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU.", is_error=True)
         raise SystemExit(1) from None

@@ -35,7 +35,7 @@ SPLITTER_HELP = (
 
 
 def convert(
-    paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Source folder, and the new folder.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Folder, file or archive, unless a model or files are named; and the new folder.")],
     options: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="AllenNLP's options file, if SOURCE lacks it, or with --weights."),

@@ -222,7 +222,10 @@ def test_a_gpu_without_room_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(module, "app", fill_memory)
     with pytest.raises(SystemExit, match=r"^1$"):
         module.main()
-    message = "Error: CUDA out of memory. Give a smaller --batch-words or --rows, or --device cpu.\n"
+    message = (
+        "Error: CUDA out of memory. Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the "
+        "GPU.\n"
+    )
     assert capsys.readouterr().err == message
 
 
