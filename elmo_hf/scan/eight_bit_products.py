@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .column_products import multiplies_bfloat16
+from .column_products import IS_AMD, multiplies_bfloat16
 from .path import is_hooked
 
 KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
+# Up to so many columns the kernel is the fastest, as measured, if the processor multiplies in bfloat16, and if not.
+KERNEL_COLUMNS = {True: 12 if IS_AMD else 4, False: 16}
 
 
 class EightBitWeight:
@@ -35,8 +37,8 @@ class EightBitWeight:
         return self.values.to(torch.bfloat16 if multiplies_bfloat16() else torch.float32)
 
     def wants_rows(self, columns: int) -> bool:
-        """Whether the kernel takes so many columns: the fastest, as measured."""
-        return columns <= (4 if multiplies_bfloat16() else 16) and self.shape[2] % KERNEL_NUMBERS == 0
+        """Whether the kernel takes so many columns."""
+        return columns <= KERNEL_COLUMNS[multiplies_bfloat16()] and self.shape[2] % KERNEL_NUMBERS == 0
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
         """Writes the product as `multiply` does."""
