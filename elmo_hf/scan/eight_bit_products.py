@@ -15,6 +15,7 @@ from .column_products import IS_AMD, multiplies_bfloat16
 from .path import is_hooked
 
 KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
+KERNEL_ALIGNMENT = 64  # bytes; from other addresses its reads can end the process
 # Up to so many columns the kernel is the fastest, as measured, if the processor multiplies in bfloat16, and if not.
 KERNEL_COLUMNS = {True: 12 if IS_AMD else 4, False: 16}
 
@@ -58,6 +59,8 @@ def weight_of(linear: nn.Module) -> Any:
     weight: Any = linear.weight
     if not is_eight_bit(weight):
         return weight
+    if weight.qdata.data_ptr() % KERNEL_ALIGNMENT:  # mapped from a file; the copy takes its place, once
+        weight.qdata = weight.qdata.clone()
     scales = weight.scale.expand(len(weight), 1)
     return weight.qdata * scales if torch.is_grad_enabled() else EightBitWeight(weight.qdata, scales, scales.dtype)
 

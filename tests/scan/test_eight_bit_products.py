@@ -5,7 +5,7 @@ import torch
 
 from elmo_hf.scan import eight_bit_products
 from elmo_hf.scan.column_products import columns_in, multiply
-from elmo_hf.scan.eight_bit_products import EightBitWeight
+from elmo_hf.scan.eight_bit_products import EightBitWeight, apply_linear
 
 M = 12
 
@@ -36,3 +36,19 @@ def test_a_column_has_the_same_product_beside_others() -> None:
     for column in range(4):
         multiply(weight, vectors[..., column : column + 1], alone)
         assert torch.equal(alone[..., 0], together[..., column])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("offset", [1, 8])
+def test_weights_may_stand_anywhere_in_a_file(offset: int) -> None:
+    """The kernel ends the process where it reads four columns or more of weights at such an address."""
+    torchao = pytest.importorskip("torchao.quantization")
+    linear, inputs = torch.nn.Linear(64, M), torch.randn(17, 64)
+    torchao.quantize_(linear, torchao.Int8WeightOnlyConfig())
+    weight = linear.weight
+    expected = [apply_linear(linear, inputs[:count]) for count in range(1, 18)]
+    values, buffer = weight.qdata, torch.zeros(weight.qdata.nbytes + offset, dtype=torch.int8)
+    weight.qdata = buffer[offset:].view_as(values).copy_(values)
+    for count, outputs in enumerate(expected, start=1):
+        assert torch.equal(apply_linear(linear, inputs[:count]), outputs)
+    assert torch.equal(weight.qdata, values)
