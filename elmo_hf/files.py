@@ -194,7 +194,7 @@ def named_if_full(path: Path) -> Iterator[None]:
 
 def publish(written: Path, path: Path) -> None:
     """Gives a file or folder its name once its content is on the disk, so that a power cut leaves nothing damaged."""
-    _sync(written)
+    _complete(written)
     written.replace(path)
 
 
@@ -203,7 +203,7 @@ def publish_last(written: Path, path: Path) -> None:
 
     The folder first gets the name of what a killed process leaves, so that nobody takes it for unfinished work.
     """
-    _sync(written)
+    _complete(written)
     leftover = _partial(path)
     written.parent.replace(leftover)
     (leftover / written.name).replace(path)
@@ -257,9 +257,13 @@ def _is_taken(path: Path) -> bool:
     return path.exists() and not (path.is_dir() and not any(path.iterdir()))
 
 
-def _sync(path: Path) -> None:
+def _complete(path: Path) -> None:
+    """Puts the content of a file or folder on the disk; its files get the usual mode, which safetensors' lack."""
+    mask = os.umask(0)
+    os.umask(mask)
     for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
         if file.is_file():
+            file.chmod(0o666 & ~mask)
             with file.open("rb") as content:
                 os.fsync(content.fileno())
 

@@ -1,6 +1,7 @@
 """What the name of a model refers to; a light module, so that the command line refuses wrong names at once."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ TINY_FOLDER = Path(__file__).parent / "tiny_model"
 # Suffixes of what `elmo-hf convert` reads: files of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of them.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 MOST_CONFIG_BYTES = 2**23
+# A Hub's name is no path: each part begins with a letter, a digit or a line below.
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 def model_folder(name: str | Path) -> str | Path:
@@ -24,7 +27,7 @@ def check_name(name: str | Path) -> None:
             another kind of model, or files that are still to be converted.
     """
     path = Path(model_folder(name))
-    if not path.exists() and len(Path(name).parts) != 2:
+    if not path.exists() and HUB_NAME.fullmatch(str(name)) is None:
         raise ValueError(f"there is no folder {name}, and a Hub name looks like org/name.")
     kind = kind_of_model(path / "config.json")
     if kind is not None:

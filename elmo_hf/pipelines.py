@@ -5,6 +5,7 @@ object, its own class for tokens would read each word's row of character ids as 
 this package alone: transformers knows no masked language model that is an ELMo.
 """
 
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -39,6 +40,7 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
         ValueError: if `model` is no possible name, or `fill-mask` finds no softmax over words.
     """
     task_class = CLASSES.get(check_task(task)[0])
+    model = str(model) if isinstance(model, Path) else model
     if task_class is ElmoFillMaskPipeline:
         model, tokenizer = _language_models(model, tokenizer)
     if isinstance(model, str):

@@ -140,12 +140,19 @@ def _lines(file: Any, path: Path, encoding: str) -> Iterator[str]:
             yield line
     except UnicodeDecodeError as error:
         # Lines are decoded many at a time; what is before the byte has lines that were not read yet.
-        before = error.object[: error.start].decode("latin-1" if error.encoding == "charmap" else error.encoding)
-        number += 1 + before.count("\n")
+        number += 1 + error.object[: error.start].decode(_known(error.encoding)).count("\n")
         found = f"{path}, line {number}: not {encoding.upper()} (byte 0x{error.object[error.start]:02x})"
         raise ValueError(f"{found}. {_advice(head, encoding)}") from error
     except UnicodeError as error:
         raise ValueError(f"{path}: not {encoding.upper()} ({error}). {_advice(head, encoding)}") from error
+
+
+def _known(encoding: str) -> str:
+    """The encoding that an error names; latin-1, whose line breaks are most encodings', if Python has none so named."""
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError:
+        return "latin-1"
 
 
 def _looks(head: bytes) -> str:

@@ -112,6 +112,10 @@ class Module(nn.Module):
                 "the signature `default` takes a list of sentences, and `tokens` a dictionary with `tokens` and "
                 f"`sequence_len`; found {type(inputs).__name__} for `{signature}`."
             )
+        if signature == "tokens" and inputs.keys() != {"tokens", "sequence_len"}:
+            raise ValueError(
+                f"the signature `tokens` takes `tokens` and `sequence_len`, found {', '.join(map(str, inputs))}."
+            )
         outputs = self._embed_tokens(**inputs) if signature == "tokens" else self._embed_sentences(inputs)
         return outputs if as_dict else outputs["default"]
 
@@ -125,7 +129,9 @@ class Module(nn.Module):
     def _embed_tokens(self, tokens: Sequence[Sequence[str]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
         """The signature `tokens`: reads the first `sequence_len` words of each list."""
         lengths = [int(length) for length in sequence_len]
-        if len(lengths) != len(tokens) or any(n > len(words) for n, words in zip(lengths, tokens, strict=True)):
+        if len(lengths) != len(tokens) or not all(
+            0 <= n <= len(words) for n, words in zip(lengths, tokens, strict=True)
+        ):
             raise ValueError(
                 f"`sequence_len` must give for each of the {len(tokens)} lists of `tokens` how many of its words "
                 f"count, found {lengths}."
@@ -135,6 +141,8 @@ class Module(nn.Module):
 
     def _embed(self, sentences: list[list[str]], num_positions: int, signature: str) -> dict[str, Tensor]:
         """All outputs, `num_positions` words long."""
+        if not sentences:
+            raise ValueError(f"the signature `{signature}` needs at least one sentence, found none.")
         model, num_boundaries = self.elmo.model, self.tokenizer.num_special_tokens_to_add()
         inputs = self.tokenizer(
             sentences,
@@ -262,5 +270,7 @@ def _converted_module(config: Any) -> dict[str, Any]:
 
 
 def _text(value: str | bytes) -> str:
-    """Decodes TensorFlow's strings, which are UTF-8 bytes."""
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+    """Decodes TensorFlow's strings, which are UTF-8 bytes; a `ValueError` if it is no string."""
+    if not isinstance(value, str | bytes):
+        raise ValueError(f"a text must be a string, found {cut(repr(value))}.")
+    return value.decode("utf-8") if isinstance(value, bytes) else value

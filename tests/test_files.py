@@ -52,10 +52,14 @@ def test_what_is_written_appears_in_the_end_and_nothing_stays_beside_it(
     with make(tmp_path / "out") as partial:
         content = partial if make is new_file else partial / "inside"
         content.write_text("all of it")
+        content.chmod(0o600)  # as safetensors writes
         assert names(tmp_path) == LEFT
         assert (tmp_path / ".out.lock").read_text().startswith(f"process {os.getpid()} on ")
     assert names(tmp_path) == ["out"]
-    assert (tmp_path / "out" / ("inside" if make is new_folder else "")).read_text() == "all of it"
+    written = tmp_path / "out" / ("inside" if make is new_folder else "")
+    assert written.read_text() == "all of it"
+    (tmp_path / "plain").touch()
+    assert written.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 @pytest.mark.parametrize("make", [new_file, new_folder, workplace])

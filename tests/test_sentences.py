@@ -227,6 +227,7 @@ ADVICE = "Give the file's encoding, such as `--encoding latin-1`, or convert the
         (b"a", "utf-9", "there is no encoding of text 'utf-9'; well-known ones are utf-8, utf-16, latin-1, cp1252."),
         (b"a", "hex", "there is no encoding of text 'hex'; well-known ones are"),
         (b"a", "a\0b", "there is no encoding of text 'a\\x00b'; well-known ones are"),
+        (b"a\nb\n\\x", "unicode_escape", f"PATH, line 3: not UNICODE_ESCAPE (byte 0x5c). {ADVICE}"),
         (b"a\xff", "undefined", "PATH: not UNDEFINED (undefined encoding)."),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 10 else "",

@@ -127,6 +127,11 @@ def test_a_learned_mix_is_kept(tiny_folder: Path, tmp_path: Path) -> None:
         ),
         ("Yes .", "default", "takes a list of sentences, found the string 'Yes .'"),
         ({"tokens": [["Yes"]], "sequence_len": [2]}, "tokens", r"how many of its words count, found \[2\]"),
+        ({"tokens": [["Yes"]], "sequence_len": [-1]}, "tokens", r"how many of its words count, found \[-1\]"),
+        ({"tokens": [["Yes"]]}, "tokens", "takes `tokens` and `sequence_len`, found tokens"),
+        ({"tokens": [[None]], "sequence_len": [1]}, "tokens", "a text must be a string, found None"),
+        ({"tokens": [], "sequence_len": []}, "tokens", "`tokens` needs at least one sentence, found none"),
+        ([], "default", "`default` needs at least one sentence, found none"),
         ({"tokens": [["Yes"]], "sequence_len": [1, 1]}, "tokens", r"each of the 1 lists .* found \[1, 1\]"),
     ],
 )

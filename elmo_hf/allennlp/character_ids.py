@@ -18,7 +18,13 @@ MAX_WORD_LENGTH = 50
 
 
 def batch_to_ids(batch: list[list[str]]) -> Tensor:
-    """Maps B lists of words to `(B, T, C)` character ids, without `<S>` and `</S>`, padded with rows of 0."""
+    """Maps B lists of words to `(B, T, C)` character ids, without `<S>` and `</S>`, padded with rows of 0.
+
+    Raises:
+        ValueError: if there is no list.
+    """
+    if not batch:
+        raise ValueError("`batch_to_ids` needs at least one list of words, found none.")
     encoded = _tokenizer()(batch, is_split_into_words=True, add_special_tokens=False, padding=True, return_tensors="pt")
     return encoded["input_ids"]
 

@@ -9,12 +9,12 @@ from importlib import metadata
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperArgument
 
 from .cloze import fill
 from .conversion import convert, models, verify
 from .embedding import embed
-from .errors import quiet_imports, say
+from .errors import RefusingCommand, quiet_imports, say
 from .language_models import pretrain, score, vocab
 from .sharing import card, env, export, info, push
 from .single_words import vectors
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 
 
-class Command(TyperCommand):
+class Command(RefusingCommand):
     """A command whose usage has the arguments and the required options by their plain names."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -133,5 +133,8 @@ def main() -> None:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
             raise
         reason = str(error).partition(". ")[0]
-        say(f"Error: {reason}. Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU.", is_error=True)
+        say(
+            f"Error: {reason}. Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU.",
+            is_error=True,
+        )
         raise SystemExit(1) from None

@@ -11,8 +11,8 @@ import typer
 from ..model_names import check_name
 from ..sentences import Sentence, check_encoding, read_sentences
 from .arguments import Encoding, Model
-from .errors import fail, say
-from .language_models import load_on_gpu
+from .devices import load_on_gpu
+from .errors import say
 
 if TYPE_CHECKING:
     from ..language_model.cloze import PredictedWord
@@ -47,26 +47,20 @@ def fill(
     Of both directions, the probability is their product, normalised; each alone is beside it. A file is text, .jsonl or
     .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` says whether it has one.
     """
-    try:
-        check_name(model)
-        check_encoding(encoding)
-        sentences = _sentences(text, encoding)
-    except (ValueError, OSError) as error:
-        fail(error)
+    check_name(model)
+    check_encoding(encoding)
+    sentences = _sentences(text, encoding)
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 
-    try:
-        language_model, tokenizer = load_on_gpu(model)
-        chosen = None if candidates is None else candidates.split()
-        texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in sentences]
-        places = [gaps(words) for words in texts]
-        for sentence, words, found in zip(sentences, texts, places, strict=True):
-            log_probs = gap_log_probs(language_model, tokenizer, words, found)
-            say(sentence if isinstance(sentence, str) else " ".join(words))
-            for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction.value):
-                say(_table(ranked, direction.value))
-    except (ValueError, OSError) as error:
-        fail(error)
+    language_model, tokenizer = load_on_gpu(model)
+    chosen = None if candidates is None else candidates.split()
+    texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in sentences]
+    places = [gaps(words) for words in texts]
+    for sentence, words, found in zip(sentences, texts, places, strict=True):
+        log_probs = gap_log_probs(language_model, tokenizer, words, found)
+        say(sentence if isinstance(sentence, str) else " ".join(words))
+        for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction.value):
+            say(_table(ranked, direction.value))
 
 
 def _sentences(text: str, encoding: str) -> list[Sentence]:

@@ -10,7 +10,7 @@ import typer
 from ..files import refuse_existing
 from ..model_names import check_name
 from .arguments import Language, Licence, Model, SourceOfWeights, Splitter
-from .errors import fail, say
+from .errors import say
 
 
 class Format(StrEnum):
@@ -35,7 +35,13 @@ SPLITTER_HELP = (
 
 
 def convert(
-    paths: Annotated[list[Path], typer.Argument(metavar="[SOURCE] DEST", help="Folder, file or archive, unless a model or files are named; and the new folder.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[SOURCE] DEST",
+            help="Folder, file or archive, unless a model or files are named; and the new folder.",
+        ),
+    ],
     options: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="AllenNLP's options file, if SOURCE lacks it, or with --weights."),
@@ -75,7 +81,6 @@ def convert(
     With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that
     it was made from.
     """
-    from elmo_hf.conversion.errors import ConversionError
     from elmo_hf.share.card_labels import card_labels
 
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
@@ -86,20 +91,17 @@ def convert(
     given = [check, splitter, dtype is not Precision.float32, *files.values(), licence, language, source_of_weights]
     if to is Format.allennlp and (source is None or any(given)):
         raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
-    try:
-        labels = card_labels(licence, language or [], source_of_weights)
-        refuse_existing(destination)
-        if to is Format.allennlp:
-            assert source is not None
-            _write_back(source, destination)
-            return
-        _check_sources(source, files | {"weights": weights}, model)
-        if source is not None:
-            _convert_source(source, destination, files, splitter, writing, labels)
-        else:
-            _convert_files(destination, files, weights, model, splitter, writing, labels)
-    except (ConversionError, ValueError, OSError) as error:
-        fail(error)
+    labels = card_labels(licence, language or [], source_of_weights)
+    refuse_existing(destination)
+    if to is Format.allennlp:
+        assert source is not None
+        _write_back(source, destination)
+        return
+    _check_sources(source, files | {"weights": weights}, model)
+    if source is not None:
+        _convert_source(source, destination, files, splitter, writing, labels)
+    else:
+        _convert_files(destination, files, weights, model, splitter, writing, labels)
 
 
 def models() -> None:
@@ -125,19 +127,13 @@ def verify(model: Model) -> None:
     They are known for small, original and 5.5B; MODEL is compared with the models of its sizes. Exits with 0 on a
     match.
     """
-    try:
-        check_name(model)
-    except ValueError as error:
-        fail(error)
+    check_name(model)
     from elmo_hf.conversion.verify import candidates, table
     from elmo_hf.conversion.verify import verify as compare
     from elmo_hf.loading import load_complete, load_tokenizer
 
-    try:
-        loaded, tokenizer = load_complete(model), load_tokenizer(model)
-        names = candidates(loaded.config)
-    except (ValueError, OSError) as error:
-        fail(error)
+    loaded, tokenizer = load_complete(model), load_tokenizer(model)
+    names = candidates(loaded.config)
     for name in names:
         outcomes = list(compare(loaded, tokenizer, name))
         say(f"The published {name} model:")
@@ -146,7 +142,7 @@ def verify(model: Model) -> None:
         if all(outcome.agrees for outcome in outcomes if outcome.stream.is_decisive):
             say(f"{model} gives the published numbers of {name}.")
             return
-    fail(ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong."))
+    raise ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong.")
 
 
 def _check_form(num_paths: int, options: Path | None, weights: Path | None, model: str | None) -> None:
@@ -167,16 +163,13 @@ def _check_sources(source: Path | None, files: dict[str, Path | None], model: st
     if source is not None and not source.exists():
         raise FileNotFoundError(f"there is no file or folder {source}.")
     for name, path in files.items():
-        if path is not None and not path.exists():
+        if path is not None and not path.is_file():
             raise FileNotFoundError(f"there is no {name.replace('_', ' ')} file {path}.")
 
 
 def _write_back(source: Path, destination: Path) -> None:
     """From a Hub repository to AllenNLP's files."""
-    try:
-        check_name(source)
-    except ValueError as error:
-        fail(error)
+    check_name(source)
     from elmo_hf.conversion.convert import folder_to_allennlp
 
     for note in folder_to_allennlp(source, destination):

@@ -22,7 +22,8 @@ from ..embedding.stores import Folder
 from ..model_names import check_name
 from ..sentences import check_encoding
 from .arguments import Encoding, Model
-from .errors import fail, say, when_stopped
+from .devices import usable_device
+from .errors import say, when_stopped
 
 
 class Layers(StrEnum):
@@ -91,7 +92,9 @@ def embed(
     column: Annotated[
         str | None, typer.Option(metavar="NAME", help="INPUT is a dataset (a folder or a Hub name) with this column.")
     ] = None,
-    split: Annotated[str, typer.Option(metavar="NAME", help="Split of the dataset.")] = "train",
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --column: split of the dataset; default: train.")
+    ] = None,
     split_into_words: Annotated[
         bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
     ] = False,
@@ -109,27 +112,28 @@ def embed(
     processes share the work; machines must share a file system, or a store.
     """
     chosen_format = (shard_format or Format.parquet).value
+    if split is not None and column is None:
+        raise typer.BadParameter("--split needs --column.")
+    if not output:
+        raise typer.BadParameter("--output is empty.")
+    if sources == ["-"] and sys.stdin is None:
+        raise ValueError("there is no standard input to read.")
     stream = sys.stdin.buffer if sources == ["-"] else None
     documents = None
-    try:
-        check_kept(layers.value, words is not None)
-        if words is not None:
-            check_words(words)
-        if is_folder(output):
-            check_dtype(f".{chosen_format}", dtype.value)
-            refuse_inside(output, sources)
-            Folder(output).refuse_foreign()
-            documents = Documents.find(sources, split_into_words, encoding, column, split, stream)
-        else:
-            check_one_file(output, sources, shard_format and shard_format.value, column, engine is not None)
-            check_dtype(Path(output).suffix.lower(), dtype.value)
-            check_paths(None if stream else Path(sources[0]), Path(output))
-        check_name(model)
-        check_encoding(encoding)
-    except (ImportError, ValueError, OSError) as error:
-        fail(error)
-    import torch
-
+    check_kept(layers.value, words is not None)
+    if words is not None:
+        check_words(words)
+    if is_folder(output):
+        check_dtype(f".{chosen_format}", dtype.value)
+        refuse_inside(output, sources)
+        Folder(output).refuse_foreign()
+        documents = Documents.find(sources, split_into_words, encoding, column, split or "train", stream)
+    else:
+        check_one_file(output, sources, shard_format and shard_format.value, column, engine is not None)
+        check_dtype(Path(output).suffix.lower(), dtype.value)
+        check_paths(None if stream else Path(sources[0]), Path(output))
+    check_name(model)
+    check_encoding(encoding)
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.embed import embed_file
     from elmo_hf.embedding.processes import Processes
@@ -137,24 +141,17 @@ def embed(
     from elmo_hf.embedding.shards import embed_documents
     from elmo_hf.loading import load_complete, load_tokenizer
 
-    try:
-        processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
-        place = torch.device(device or processes.device) if engine is None else processes.device
-        torch.zeros(1, device=place).item()
-    except (AssertionError, ImportError, RuntimeError, ValueError) as error:
-        fail(error)
-    try:
-        loaded = load_complete(model).to(place), load_tokenizer(model)
-        chosen = None if words is None else ChosenWords(words)
-        how: dict[str, Any] = {"layers": layers.value, "dtype": dtype.value, "words": chosen}
-        how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
-        if documents is not None:
-            count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)
-        else:
-            how |= {"split_into_words": split_into_words, "encoding": encoding}
-            count = embed_file(*loaded, stream or Path(sources[0]), Path(output), **how)
-    except (ValueError, OSError) as error:
-        fail(error)
+    processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
+    place = usable_device(device if device and engine is None else processes.device)
+    loaded = load_complete(model).to(place), load_tokenizer(model)
+    chosen = None if words is None else ChosenWords(words)
+    how: dict[str, Any] = {"layers": layers.value, "dtype": dtype.value, "words": chosen}
+    how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
+    if documents is not None:
+        count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)
+    else:
+        how |= {"split_into_words": split_into_words, "encoding": encoding}
+        count = embed_file(*loaded, stream or Path(sources[0]), Path(output), **how)
     if processes.is_first:
         say(f"Wrote {count} sentences to {output}.")
         if chosen is not None and chosen.found is False:

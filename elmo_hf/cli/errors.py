@@ -6,12 +6,29 @@ from functools import wraps
 from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
-from ..extras import require
+from elmo_hf.conversion.errors import ConversionError
+
 from ..share.foreign_text import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
 STOPPED = 130
+# What is raised where the user's input, files, machine or installation are not what a command needs.
+REFUSALS = (ConversionError, ImportError, OSError, ValueError)
+
+
+class RefusingCommand(TyperCommand):
+    """A command that prints each of `REFUSALS` as one line, and ends with the code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read the output needs no more of it; click ends the command
+            raise
+        except REFUSALS as error:
+            fail(error)
 
 
 def say(message: str, *, is_error: bool = False) -> None:
@@ -23,14 +40,6 @@ def fail(error: Exception) -> NoReturn:
     """Prints the error and ends the command."""
     say(f"Error: {error}", is_error=True)
     raise typer.Exit(1)
-
-
-def need(extra: str, *packages: str) -> None:
-    """Ends the command if packages of an extra are not installed."""
-    try:
-        require(extra, *packages)
-    except ImportError as error:
-        fail(error)
 
 
 def quiet_imports() -> None:

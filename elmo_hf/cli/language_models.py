@@ -1,6 +1,7 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 import json
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..embedding.arguments import check_paths, check_readable, check_table
+from ..extras import require
 from ..files import new_file
 from ..model_names import check_name
 from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files, refuse_finished
 from .arguments import Encoding, Model, Splitter
-from .errors import fail, need, say, when_stopped
+from .devices import load_on_gpu
+from .errors import say, when_stopped
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -81,25 +84,19 @@ def vocab(
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
     _check_corpora(corpora, encoding)
-    try:
-        check_paths(None, output)
-    except FileExistsError as error:
-        fail(error)
+    check_paths(None, output)
     if not output.parent.is_dir():
-        fail(FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in."))
+        raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
     from tqdm import tqdm
 
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
 
-    try:
-        sentences = read_corpora(corpora, word_splitter=words.value, encoding=encoding)
-        counts = count_words(tqdm(sentences, unit=" sentences"))
-        vocabulary = make_vocabulary(counts, size, min_count)
-        with new_file(output) as file:
-            file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
-    except (ValueError, OSError) as error:
-        fail(error)
+    sentences = read_corpora(corpora, word_splitter=words.value, encoding=encoding)
+    counts = count_words(tqdm(sentences, unit=" sentences"))
+    vocabulary = make_vocabulary(counts, size, min_count)
+    with new_file(output) as file:
+        file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
     say(
@@ -155,16 +152,19 @@ def pretrain(
     stopped or killed; on a CPU the result is the same bit for bit. Under `accelerate launch` or `torchrun` each process
     trains rows of its own.
     """
-    need("train", "accelerate", "matplotlib", "tensorboard")
+    require("train", "accelerate", "matplotlib", "tensorboard")
     if (model is None and vocabulary is None) or (model is not None and config is not None):
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
+    optim, default_rate = OPTIMIZERS[optimizer]
+    rate = default_rate if learning_rate is None else learning_rate
     for name, number in (("--epochs", epochs), ("--max-steps", max_steps if max_steps != -1 else 1)):
-        if number <= 0:
-            raise typer.BadParameter(f"{name} must be above 0, found {number:g}.")
+        if not 0 < number < math.inf:
+            raise typer.BadParameter(f"{name} must be a number above 0, found {number:g}.")
+    if not 0 <= rate < math.inf:
+        raise typer.BadParameter(f"--learning-rate must be a number of at least 0, found {rate:g}.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
     settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
-    optim, default_rate = OPTIMIZERS[optimizer]
-    settings |= {"optim": optim, "learning_rate": default_rate if learning_rate is None else learning_rate}
+    settings |= {"optim": optim, "learning_rate": rate}
     rises = schedule is Schedule.constant and warmup_steps > 0
     settings |= {"lr_scheduler_type": "constant_with_warmup" if rises else schedule.value, "warmup_steps": warmup_steps}
     settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
@@ -172,12 +172,11 @@ def pretrain(
     settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}
     given = {"softmax": softmax.value if softmax else None, "num_softmax_samples": samples}
     texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
-    try:
-        fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
-        splitter = None if words is None else words.value
-        trainer = _train(texts, splitter, encoding, output, model, vocabulary, fields, settings)
-    except (ValueError, OSError) as error:
-        fail(error)
+    fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
+    if samples is not None and model is None and fields.get("softmax") != SoftmaxKind.sampled.value:
+        raise typer.BadParameter("--samples needs --softmax sampled.")
+    splitter = None if words is None else words.value
+    trainer = _train(texts, splitter, encoding, output, model, vocabulary, fields, settings)
     if trainer.is_world_process_zero():
         _print_best(trainer)
         say(f"Wrote {output}.")
@@ -201,7 +200,9 @@ def score(
     documents: Annotated[
         bool, typer.Option("--documents", help="Carry the state through each document; blank lines separate them.")
     ] = False,
-    unit: Annotated[SurprisalUnit, typer.Option(help="With --per-word: unit of the surprisals.")] = SurprisalUnit.bits,
+    unit: Annotated[
+        SurprisalUnit | None, typer.Option(help="With --per-word: unit of the surprisals; default: bits.")
+    ] = None,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="With --per-word: leave those of unknown words empty.")
     ] = False,
@@ -216,36 +217,30 @@ def score(
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     says whether it has one.
     """
-    for_tables = {"--carry-state": carry_state, "--skip-unknown": skip_unknown, "--regions": regions}
+    for_tables = {"--carry-state": carry_state, "--unit": unit, "--skip-unknown": skip_unknown, "--regions": regions}
     if per_word is None and any(for_tables.values()):
         raise typer.BadParameter(f"{next(name for name, given in for_tables.items() if given)} needs --per-word OUT.")
-    try:
-        if per_word is not None:
-            check_table(per_word)
-        check_name(model)
-        check_encoding(encoding)
-        check_readable(source)
-    except (ValueError, OSError) as error:
-        fail(error)
+    if per_word is not None:
+        check_table(per_word)
+    check_name(model)
+    check_encoding(encoding)
+    check_readable(source)
     from elmo_hf.embedding.placed_sentences import place_sentences
     from elmo_hf.embedding.word_tables import write_table
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.sentences import read_sentences
 
-    try:
-        language_model, tokenizer = load_on_gpu(model)
-        splitter = tokenizer.word_splitter if words is None else words.value
-        sentences = list(place_sentences(read_sentences(source, encoding=encoding), splitter))
-        corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
-        if len(corpus) == 0:
-            raise ValueError(f"{source} has no sentences.")
-        numbers = [each.document for each in sentences] if documents else None
-        zero, carried = _score_twice(language_model, corpus, rows, numbers)
-        wanted = carried if carry_state or documents else zero
-        if per_word is not None:
-            write_table(per_word, sentences, wanted, tokenizer, unit.value, skip_unknown, regions)
-    except (ValueError, OSError) as error:
-        fail(error)
+    language_model, tokenizer = load_on_gpu(model)
+    splitter = tokenizer.word_splitter if words is None else words.value
+    sentences = list(place_sentences(read_sentences(source, encoding=encoding), splitter))
+    corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
+    if len(corpus) == 0:
+        raise ValueError(f"{source} has no sentences.")
+    numbers = [each.document for each in sentences] if documents else None
+    zero, carried = _score_twice(language_model, corpus, rows, numbers)
+    wanted = carried if carry_state or documents else zero
+    if per_word is not None:
+        write_table(per_word, sentences, wanted, tokenizer, (unit or SurprisalUnit.bits).value, skip_unknown, regions)
     say(_summary(corpus, tokenizer))
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
@@ -256,18 +251,16 @@ def score(
 
 
 def _check_corpora(sources: list[str], encoding: str) -> None:
-    try:
-        check_encoding(encoding)
-        has_datasets = not all([corpus_files(source) for source in sources])
-    except ValueError as error:
-        fail(error)
+    check_encoding(encoding)
+    has_datasets = not all([corpus_files(source) for source in sources])
     if has_datasets:
-        need("train", "datasets")
+        require("train", "datasets")
 
 
 def _read_config(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    check_readable(path)
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -291,7 +284,7 @@ def _train(
     if model is not None:
         check_name(model)
     if vocabulary is not None:
-        vocabulary.stat()
+        check_readable(vocabulary)
     refuse_finished(output)
     from transformers import set_seed
 
@@ -356,16 +349,6 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
         say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
-
-
-def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
-    """Loads language models and their tokenizer, the models on the GPU if there is one."""
-    import torch
-
-    from elmo_hf.loading import load_language_models
-
-    language_model, tokenizer = load_language_models(model)
-    return language_model.cuda() if torch.cuda.is_available() else language_model, tokenizer
 
 
 def _score_twice(

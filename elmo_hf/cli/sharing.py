@@ -7,7 +7,7 @@ import typer
 
 from ..model_names import TINY, check_name
 from .arguments import Language, Licence, Model, SourceOfWeights
-from .errors import fail, say, when_stopped
+from .errors import say, when_stopped
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
 
@@ -18,17 +18,10 @@ def info(model: Model) -> None:
     Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. No weights are read; of
     a model on the Hub, none are downloaded.
     """
-    try:
-        check_name(model)
-    except ValueError as error:
-        fail(error)
+    check_name(model)
     from elmo_hf.share.model_info import describe
 
-    try:
-        rows = describe(model)
-    except ValueError as error:
-        fail(error)
-    _say_rows(rows)
+    _say_rows(describe(model))
 
 
 def env() -> None:
@@ -55,26 +48,20 @@ def card(
     """
     from elmo_hf.share.card_labels import card_labels
 
-    try:
-        labels = card_labels(licence, language or [], source)
-        _check_folder(folder)
-    except (ValueError, OSError) as error:
-        fail(error)
+    labels = card_labels(licence, language or [], source)
+    _check_folder(folder)
     from elmo_hf.files import new_file
     from elmo_hf.share.model_info import new_card
-    from elmo_hf.share.saved_card import CARD, card_metadata, label_card
+    from elmo_hf.share.saved_card import CARD, card_metadata, label_card, read_card
 
     path = folder / CARD
-    try:
-        if path.exists():
-            label_card(path, labels)
-        else:
-            text = new_card(folder, labels)
-            with new_file(path) as partial:
-                partial.write_text(text, encoding="utf-8")
-        metadata = card_metadata(path.read_text(encoding="utf-8"), str(path))
-    except (ValueError, OSError) as error:
-        fail(error)
+    if path.exists():
+        label_card(path, labels)
+    else:
+        text = new_card(folder, labels)
+        with new_file(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    metadata = card_metadata(read_card(path), str(path))
     say(f"Wrote {path}.")
     options = {"license": "--license", "language": "--language"}
     missing = [option for name, option in options.items() if not metadata.get(name)]
@@ -95,17 +82,11 @@ def export(
     """
     from elmo_hf.share.export_arguments import check_output
 
-    try:
-        check_output(output)
-        check_name(model)
-    except (ImportError, ValueError, OSError) as error:
-        fail(error)
+    check_output(output)
+    check_name(model)
     from elmo_hf.share.export import export_model, load_for_export
 
-    try:
-        difference = export_model(load_for_export(model), output, has_state=state)
-    except (ImportError, ValueError, OSError) as error:
-        fail(error)
+    difference = export_model(load_for_export(model), output, has_state=state)
     if difference is None:
         say("Not compared with the model: onnxruntime is not installed.")
     else:
@@ -126,17 +107,11 @@ def push(
     """
     from elmo_hf.share.destination import check_name_and_token
 
-    try:
-        check_name_and_token(name)
-        _check_folder(folder)
-    except (ValueError, OSError) as error:
-        fail(error)
+    check_name_and_token(name)
+    _check_folder(folder)
     from elmo_hf.share.push import push_folder
 
-    try:
-        pushed = push_folder(folder, name, private=private)
-    except (ValueError, OSError) as error:
-        fail(error)
+    pushed = push_folder(folder, name, private=private)
     say(f"Wrote {pushed.url}, commit {pushed.revision}.")
     say(f"Load it: AutoModel.from_pretrained({name!r}, revision={pushed.revision!r}, trust_remote_code=True)")
 

@@ -10,7 +10,8 @@ from ..embedding.arguments import check_paths, check_readable
 from ..model_names import check_name
 from ..word_list import WordList, check_layer, checked_word, read_words
 from .arguments import Encoding, Model
-from .errors import fail, say, when_stopped
+from .devices import usable_device
+from .errors import say, when_stopped
 
 
 class TextFormat(StrEnum):
@@ -28,15 +29,16 @@ def vectors(
         Path | None, typer.Option("--output", "-o", metavar="OUT", help="A new text file of vectors.")
     ] = None,
     text_format: Annotated[
-        TextFormat, typer.Option("--format", help="word2vec begins with a line of two counts, glove does not.")
-    ] = TextFormat.word2vec,
+        TextFormat | None,
+        typer.Option("--format", help="word2vec (default) begins with a line of two counts, glove does not."),
+    ] = None,
     layer: Annotated[
         str, typer.Option(help="token: by spelling alone. mix, 1, 2, ...: of a sentence of this one word.")
     ] = "token",
     nearest: Annotated[
         list[str] | None, typer.Option(metavar="WORD", help="Print the nearest of WORDS; may be repeated.")
     ] = None,
-    count: Annotated[int, typer.Option(help="How many nearest words.", min=1)] = 10,
+    count: Annotated[int | None, typer.Option(help="With --nearest: how many words; default: 10.", min=1)] = None,
     encoding: Encoding = "utf-8",
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
 ) -> None:
@@ -46,39 +48,34 @@ def vectors(
     """
     if output is None and not nearest:
         raise typer.BadParameter("give --output OUT, or --nearest WORD, or both.")
+    if text_format is not None and output is None:
+        raise typer.BadParameter("--format needs --output OUT.")
+    if count is not None and not nearest:
+        raise typer.BadParameter("--count needs --nearest WORD.")
     queries = nearest or []
-    try:
-        if output is not None:
-            check_paths(words, output)
-            if not output.parent.is_dir():
-                raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
-        check_layer(layer)
-        check_readable(words)
-        check_name(model)
-        found = read_words(words, encoding)
-        for query in queries:
-            checked_word(query, "--nearest: ")
-    except (ValueError, OSError) as error:
-        fail(error)
-    import torch
-
+    if output is not None:
+        check_paths(words, output)
+        if not output.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
+    check_layer(layer)
+    check_readable(words)
+    check_name(model)
+    found = read_words(words, encoding)
+    for query in queries:
+        checked_word(query, "--nearest: ")
     from elmo_hf.loading import load_complete, load_tokenizer
     from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
 
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
-        if output is not None:
-            header = text_format is TextFormat.word2vec
-            size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)
-            say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.{_left_out(found)}")
-        if queries:
-            table = word_vectors(loaded, tokenizer, found.words, layer, show_progress=True)
-            for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
-                near = nearest_words(table, found.words, vector, count, but=[query])
-                say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
-    except (AssertionError, RuntimeError, ValueError, OSError) as error:
-        fail(error)
+    loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
+    if output is not None:
+        header = text_format is not TextFormat.glove
+        size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)
+        say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.{_left_out(found)}")
+    if queries:
+        table = word_vectors(loaded, tokenizer, found.words, layer, show_progress=True)
+        for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
+            near = nearest_words(table, found.words, vector, count or 10, but=[query])
+            say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
 
 
 def _left_out(found: WordList) -> str:

@@ -49,7 +49,7 @@ def refuse_inside(output: str, sources: list[str]) -> None:
 
 def _place(name: str) -> str:
     """A file or folder, its name without links and doubled slashes."""
-    return re.sub("/+", "/", name).rstrip("/") if is_url(name) else str(Path(name).resolve())
+    return re.sub("/+", "/", name).rstrip("/") if is_url(name) else os.path.realpath(name)
 
 
 def check_one_file(

@@ -144,8 +144,9 @@ def _prepare(
     most = MOST_TENSORS // wanted.arrays_per_sentence
     if destination.suffix.lower() == ".safetensors" and sum(sizes) > most:
         raise ValueError(
-            f"a .safetensors file bears {most:,} sentences of this kind, because its header is limited; the input has "
-            f"{sum(sizes):,}. Choose .hdf5, .npz or .parquet, or a folder: `-o {destination.with_suffix('')}/`."
+            f"a .safetensors file can hold at most {most:,} sentences of this kind, because its header is limited; the "
+            f"input has {sum(sizes):,}. Choose .hdf5, .npz or .parquet, or a folder: "
+            f"`-o {destination.with_suffix('')}/`."
         )
     return Plan(read_from, sizes, digests, work.open(digests))
 

@@ -148,7 +148,9 @@ def _open_embedded(path: Path, num_sentences: int) -> h5py.File:
     found = sum(name.isdigit() for name in file)
     if found != num_sentences:
         file.close()
-        raise ValueError(f"{path} holds {found} sentences and the dataset {num_sentences} rows; they must be as many.")
+        raise ValueError(
+            f"{path} holds {found} sentences and the dataset {num_sentences} rows; the numbers must be equal."
+        )
     return file
 
 

@@ -1,6 +1,7 @@
 """What is embedded: sentences of files, stores, standard input and datasets, and windows of them; a light module."""
 
 import io
+import os
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -58,7 +59,9 @@ class Documents(NamedTuple):
         if "-" in sources:
             raise ValueError("standard input (-) must be the only input.")
         names = [name for source in sources for name in find_files(source)]
-        twice = [name for name, count in Counter(names).items() if count > 1]
+        places = [name if is_url(name) else os.path.realpath(name) for name in names]
+        counts = Counter(places)
+        twice = [name for name, place in zip(names, places, strict=True) if counts[place] > 1]
         if twice:
             raise ValueError(f"{twice[0]} is given twice.")
         return found._replace(names=names)

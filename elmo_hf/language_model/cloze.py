@@ -28,7 +28,7 @@ from torch import Tensor
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
 from .pretraining import ElmoForPreTraining
-from .scoring import DIRECTIONS
+from .scoring import DIRECTIONS, evaluating
 
 GAP = re.compile("_{3,}")
 BOTH = "both"
@@ -90,9 +90,8 @@ def gap_log_probs(
             f"{tokenizer.num_word_classes or 'none'} of them: load both from one folder."
         )
     inputs = tokenizer([list(words)], is_split_into_words=True, add_special_tokens=True, return_tensors="pt")
-    was_training = model.training
-    output = model.eval()(**inputs.to(model.device), output_hidden_states=True)
-    model.train(was_training)
+    with evaluating(model):
+        output = model(**inputs.to(model.device), output_hidden_states=True)
     halves = output.hidden_states[-1][0].split(model.config.projection_size, dim=-1)
     # With `<S>` in front, the word t is in column t + 1; its neighbours predict it.
     columns = torch.tensor(places, dtype=torch.long, device=model.device) + 1

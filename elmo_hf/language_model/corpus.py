@@ -9,26 +9,12 @@ Glossary: U distinct words, C characters per word, W words of the text, M senten
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 BEGIN_INDEX = 0
 END_INDEX = 1
-
-
-class WordTokenizer(Protocol):
-    """The part of `ElmoTokenizer` that a corpus needs."""
-
-    @property
-    def boundaries(self) -> tuple[str, str]:
-        """The words before and after each sentence."""
-
-    def convert_tokens_to_ids(self, tokens: list[str]) -> list:
-        """Maps words to input ids."""
-
-    def word_classes(self, words: Sequence[str]) -> np.ndarray:
-        """Maps words to softmax classes."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +27,8 @@ class Corpus:
     classes: np.ndarray  # `(U,)` int64, the softmax class of each distinct word
 
     @classmethod
-    def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: WordTokenizer) -> "Corpus":
-        """Reads sentences, lists of words without boundaries, maybe empty; raises ValueError if one is a string."""
+    def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: Any) -> "Corpus":
+        """Reads lists of words without boundaries, maybe empty; the `ElmoTokenizer` must know the softmax's words."""
         begin, end = tokenizer.boundaries
         index_of = {begin: BEGIN_INDEX, end: END_INDEX}
         words, starts = array("i"), array("q", [0])

@@ -34,8 +34,8 @@ from transformers.utils.generic import can_return_tuple
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
-from .corpus import Corpus, WordTokenizer
-from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, score_carried, score_from_zero
+from .corpus import Corpus
+from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, evaluating, score_carried, score_from_zero
 from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
 
 IGNORED = -100
@@ -190,7 +190,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def score(
         self,
         sentences: Iterable[Sequence[str]],
-        tokenizer: WordTokenizer,
+        tokenizer: Any,
         *,
         carries_state: bool = False,
         num_rows: int = DEFAULT_ROWS,
@@ -205,11 +205,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             ValueError: if a sentence is a string, or the tokenizer has no vocabulary of predicted words.
         """
         corpus = Corpus.from_sentences(sentences, tokenizer)
-        was_training = self.training
-        self.eval()
-        scores = score_carried(self, corpus, num_rows) if carries_state else score_from_zero(self, corpus)
-        self.train(was_training)
-        return scores
+        with evaluating(self):
+            return score_carried(self, corpus, num_rows) if carries_state else score_from_zero(self, corpus)
 
     def predict_words(self, *args: Any, **kwargs: Any) -> list[Any]:
         """The words that fit a gap: `elmo_hf.predict_words(model, tokenizer, words, ...)`; needs the package."""

@@ -15,11 +15,12 @@ Glossary: B rows, T words, n words of a sentence, W words of the text, M sentenc
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
@@ -31,6 +32,18 @@ DEFAULT_ROWS = 32
 DIRECTIONS = ("forward", "backward")
 
 Progress = Callable[[int], object]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switches dropout off within the block; afterwards every module has its own mode again."""
+    was_training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in was_training:
+            module.training = mode
 
 
 @dataclass(frozen=True)

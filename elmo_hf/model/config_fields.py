@@ -116,6 +116,7 @@ def is_list(value: object) -> TypeGuard[Sequence]:
 
 def checked_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> list[float]:
     """Lists a mix's true weights; a `ValueError` if they are not `num_layers` numbers of at least 0 that sum to 1."""
+    weights = weights.tolist() if hasattr(weights, "tolist") else weights
     if not is_list(weights) or len(weights) != num_layers:
         raise ValueError(
             f"`{name}` must list `num_hidden_layers` + 1 = {num_layers} weights, found {shorten(weights)}."
@@ -144,18 +145,18 @@ def _is_labels(value: object) -> bool:
 
 
 _TEXT = ("text", lambda value: not isinstance(value, (bool, int, float, list, dict)))
-_FLAG = ("true or false", lambda value: isinstance(value, bool))
+FLAG = ("true or false", lambda value: isinstance(value, bool))
 _MAP = ("an object of names", lambda value: isinstance(value, dict) and all(isinstance(key, str) for key in value))
-_NAMES = ("a list of names", lambda value: is_list(value) and all(isinstance(name, str) for name in value))
+NAMES = ("a list of names", lambda value: is_list(value) and all(isinstance(name, str) for name in value))
 _DTYPE = (f"one of {', '.join(FLOATS)}", lambda value: str(value).removeprefix("torch.") in FLOATS)
 _PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
-# Fields of transformers that a saved config may have, and what they may be; all may be null.
+# Fields of transformers that a saved config may have, and what they may be; all but `num_labels` may be null.
 TRANSFORMERS_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("transformers_version", "model_type", "name_or_path", "tokenizer_class"), _TEXT),
-    **dict.fromkeys(("output_hidden_states", "return_dict", "is_encoder_decoder", "output_attentions"), _FLAG),
+    **dict.fromkeys(("output_hidden_states", "return_dict", "is_encoder_decoder", "output_attentions"), FLAG),
     **dict.fromkeys(("_name_or_path", "_commit_hash"), _TEXT),
-    "tie_word_embeddings": _FLAG,
-    "architectures": _NAMES,
+    "tie_word_embeddings": FLAG,
+    "architectures": NAMES,
     "dtype": _DTYPE,
     "torch_dtype": _DTYPE,
     "chunk_size_feed_forward": ("a whole number", lambda value: is_whole(value, 0, MOST_LABELS)),
@@ -175,8 +176,8 @@ TRANSFORMERS_ARGUMENTS = {"attn_implementation", "experts_implementation"} | var
 def check_transformers_fields(fields: dict[str, Any]) -> None:
     """Checks those among `fields` that are transformers' own; raises ValueError naming the field."""
     for name, (legal, is_legal) in TRANSFORMERS_FIELDS.items():
-        value = fields.get(name)
-        if value is not None and not is_legal(value):
+        value = fields.get(name, None if name != "num_labels" else 2)
+        if (value is not None or name == "num_labels") and not is_legal(value):
             raise ValueError(f"`{name}` must be {legal}, found {shorten(value)}.")
     for name in ("id2label", "label2id"):
         if len(fields.get(name) or ()) > MOST_LABELS:

@@ -297,7 +297,8 @@ class ElmoConfig(PreTrainedConfig):
     @property
     def frozen_parts(self) -> list[str]:
         """The parts of the biLM that do not learn in task models."""
-        return self.bilm_parts if self.freeze_bilm is True else list(self.freeze_bilm or ())
+        frozen = self.freeze_bilm
+        return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in frozen)]
 
     def _validate_filters(self) -> None:
         filters = self.char_filters

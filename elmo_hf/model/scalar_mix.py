@@ -55,7 +55,9 @@ class ScalarMix(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
-        """Sets the true weights, L+1 numbers that sum to 1 (else a `ValueError`); zero stays zero in training."""
+        """Sets L+1 true weights that sum to 1 and a finite scale, else a `ValueError`; zero stays zero in training."""
+        if not math.isfinite(scale):
+            raise ValueError(f"`scale` must be a finite number, found {scale}.")
         self.logits.copy_(logits_of(checked_mix_weights("weights", weights, len(self.logits))))
         self.scale.fill_(scale)
 

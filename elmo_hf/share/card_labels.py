@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..model_names import HUB_NAME
+
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 
 

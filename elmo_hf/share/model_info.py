@@ -81,7 +81,7 @@ def look_at(source: str | Path) -> SavedModel:
         if not path.is_dir():
             tensors = _headers_on_the_hub(str(source))
     except (HTTPError, NotASafetensorsRepoError, OSError, SafetensorsParsingError) as error:
-        raise ValueError(f"{source} cannot be looked at: {error}") from error
+        raise ValueError(f"{source} cannot be read: {error}") from error
     if not tensors:
         raise ValueError(f"{source} has no weights: there is no .safetensors file in it.")
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None

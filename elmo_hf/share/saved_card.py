@@ -38,11 +38,23 @@ def card_metadata(card: str, where: str) -> dict[str, Any]:
     header = HEADER.match(card)
     try:
         metadata = yaml.safe_load(header[1] or "") if header else None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2021-13-45
         raise ValueError(f"{where}: the metadata between the lines --- is not YAML: {error}") from error
     if not isinstance(metadata, dict | None):
         raise ValueError(f"{where}: the metadata between the lines --- must be names with values.")
     return metadata or {}
+
+
+def read_card(path: Path) -> str:
+    """The text of a card.
+
+    Raises:
+        ValueError: if it is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); save it as UTF-8, or delete it.") from error
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:
@@ -53,9 +65,9 @@ def label_card(path: Path, labels: Mapping[str, Any]) -> None:
         labels: as `card_labels` gives them.
 
     Raises:
-        ValueError: if the metadata of the card is damaged.
+        ValueError: if the card is not UTF-8, or its metadata is damaged.
     """
-    card = path.read_text(encoding="utf-8")
+    card = read_card(path)
     defaults = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": TAGS}
     metadata = defaults | card_metadata(card, str(path)) | dict(labels)
     body = SECTION.sub(lambda _: f"{TITLE}\n\n{provenance(metadata)}\n\n", HEADER.sub("", card))
@@ -78,8 +90,11 @@ def pin_card(path: Path, name: str, revision: str) -> None:
         path: the card; one whose snippet is another stays as it is.
         name: `org/name`.
         revision: the commit.
+
+    Raises:
+        ValueError: if the card is not UTF-8.
     """
-    card = path.read_text(encoding="utf-8")
+    card = read_card(path)
     first = LOADING.search(card)
     if first is None:
         return

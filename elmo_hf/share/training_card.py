@@ -13,8 +13,7 @@ from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
 from ..files import new_file
-from ..model_names import TINY
-from .card_labels import HUB_NAME
+from ..model_names import HUB_NAME, TINY
 from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, auto_class_of, render_card
 
 

@@ -99,7 +99,7 @@ class WordVectors:
             if not _can_be_kept(word):
                 continue
             if word in kept:
-                raise ValueError(f"{place}: {shorten(word)} is in the file a second time; remove one of both.")
+                raise ValueError(f"{place}: {shorten(word)} is in the file a second time; remove one of the two.")
             kept[word] = _vector(place, numbers)
             if (len(kept) + 4) * kept[word].nbytes > MOST_NEW_BYTES:
                 raise ValueError(f"{place}: more than {MOST_NEW_BYTES:,} bytes of vectors; give the `words` to keep.")
@@ -122,7 +122,7 @@ class WordVectors:
         """Gives the vectors to a model that was made with `word_vectors=` this `config`, and the words to a tokenizer.
 
         Raises:
-            ValueError: if the model has no word vectors, or as many or as large as others.
+            ValueError: if the model has no word vectors, or vectors of another number or size.
         """
         expected = (len(self.words) + 1, self.size)
         found = None if model.word_vectors is None else tuple(model.word_vectors.weight.shape)

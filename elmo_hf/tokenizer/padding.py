@@ -25,6 +25,13 @@ def is_wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bo
     return key in model_input_names if choice is None else choice
 
 
+def checked_side(side: str) -> str:
+    """The side itself; a `ValueError` if it is neither `"right"` nor `"left"`."""
+    if side not in ("right", "left"):
+        raise ValueError(f"`padding_side` must be 'right' or 'left', found {side!r}.")
+    return side
+
+
 def lengths_with_padding(
     lengths: np.ndarray, strategy: PaddingStrategy, max_length: int | None, multiple: int | None
 ) -> np.ndarray:

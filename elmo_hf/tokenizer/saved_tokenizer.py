@@ -10,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from ..model.config_fields import WHOLE, is_list, is_whole, refuse_misspelt, shorten, unknown_name
+from ..model.config_fields import FLAG, NAMES, WHOLE, is_list, is_whole, refuse_misspelt, shorten, unknown_name
 from ..model.saved_json import read_json
 from .word_codec import MOST_VOCABULARY_BYTES, most_ids
 
@@ -56,31 +56,24 @@ def _is_template(value: object) -> bool:
 
 
 _TEXT = ("text", lambda value: isinstance(value, str))
-_FLAG = ("true or false", lambda value: isinstance(value, bool))
 _COUNT = ("a whole number", lambda value: is_whole(value, 0, 10**31))
 _TOKENS = ("tokens", _is_tokens)
-_LENGTHS = WHOLE["max_word_length"]
+_LEAST, _MOST = WHOLE["max_word_length"]
 # What `tokenizer_config.json` may hold; anything may be null.
 FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(
         ("token_encoder", "alphabet", "word_splitter", "backend", "tokenizer_class", "name_or_path"), _TEXT
     ),
     **dict.fromkeys(("processor_class", "padding_side", "truncation_side", "truncation_strategy"), _TEXT),
-    **dict.fromkeys(("is_local", "local_files_only", "clean_up_tokenization_spaces", "split_special_tokens"), _FLAG),
-    **dict.fromkeys(("add_prefix_space", "add_bos_token", "add_eos_token", "verbose", "use_fast"), _FLAG),
-    "add_boundaries": _FLAG,
+    **dict.fromkeys(("is_local", "local_files_only", "clean_up_tokenization_spaces", "split_special_tokens"), FLAG),
+    **dict.fromkeys(("add_prefix_space", "add_bos_token", "add_eos_token", "verbose", "use_fast"), FLAG),
+    "add_boundaries": FLAG,
     "do_lower_case": ("false", lambda value: value is False),
     **dict.fromkeys(("model_max_length", "max_len", "max_length", "stride", "pad_to_multiple_of"), _COUNT),
     **dict.fromkeys(("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"), _TOKENS),
     "pad_token_type_id": _COUNT,
-    "max_word_length": (
-        f"a whole number from {_LENGTHS[0]} to {_LENGTHS[1]}",
-        lambda value: is_whole(value, *_LENGTHS),
-    ),
-    "model_input_names": (
-        "a list of names",
-        lambda value: is_list(value) and all(isinstance(name, str) for name in value),
-    ),
+    "max_word_length": (f"a whole number from {_LEAST} to {_MOST}", lambda value: is_whole(value, _LEAST, _MOST)),
+    "model_input_names": NAMES,
     "added_tokens_decoder": ("an object of tokens by id", _is_decoder),
     "auto_map": ("an object or a list", lambda value: isinstance(value, dict) or is_list(value)),
     "chat_template": ("text, or a list of named texts", _is_template),
@@ -133,13 +126,9 @@ def pop_vocabulary(kwargs: dict[str, Any], is_needed: bool) -> dict[str, int] | 
 
 def require_length(max_word_length: object) -> None:
     """Raises ValueError unless C is a whole number that a config may have too."""
-    least, most = _LENGTHS
-    if not is_whole(max_word_length, least):
-        raise ValueError(
-            f"`max_word_length` must be a whole number of at least {least}, found {shorten(max_word_length)}."
-        )
-    if not is_whole(max_word_length, least, most):
-        raise ValueError(f"`max_word_length` must be at most {most}, found {max_word_length}.")
+    legal, is_legal = FIELDS["max_word_length"]
+    if not is_legal(max_word_length):
+        raise ValueError(f"`max_word_length` must be {legal}, found {shorten(max_word_length)}.")
 
 
 def check_tokenizer_files(files: Mapping[str, str | None]) -> None:

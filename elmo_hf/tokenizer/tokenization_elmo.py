@@ -31,6 +31,7 @@ from .code_point_codec import CodePointCodec
 from .padding import (
     PADDING_VALUES,
     as_integers,
+    checked_side,
     convert,
     is_wanted,
     lengths_with_padding,
@@ -228,7 +229,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
                 texts = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries)
             encodings.append(WordEncoding(texts, boundaries))
             self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
-        side = padding_side or self.padding_side
+        side = checked_side(padding_side or self.padding_side)
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
         for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
@@ -282,10 +283,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
             data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
         padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
+        side = checked_side(padding_side or self.padding_side)
         for key, value in PADDING_VALUES.items():
             if key in data:
                 texts = [as_integers(text) for text in data[key]]
-                data[key] = pad_each(texts, padded_lengths, padding_side or self.padding_side, value)
+                data[key] = pad_each(texts, padded_lengths, side, value)
         return BatchEncoding(convert(data, return_tensors, drop_batch=not is_batched))
 
     def _batch_to_pad(self, encoded_inputs: Any) -> tuple[dict[str, Any], bool]:

@@ -30,6 +30,8 @@ def corpus_files(source: str) -> list[str]:
 
 
 def refuse_finished(folder: Path) -> None:
-    """Raises ValueError if a folder holds a finished model."""
+    """Raises ValueError if a folder holds a finished model, or is a file."""
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file; choose a folder.")
     if (folder / "config.json").exists():
         raise ValueError(f"{folder} holds a finished model; choose another folder.")

@@ -44,7 +44,7 @@ from transformers import (
 
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
-from ..language_model.scoring import DIRECTIONS, score_carried, score_from_zero, stream_inputs
+from ..language_model.scoring import DIRECTIONS, evaluating, score_carried, score_from_zero, stream_inputs
 from ..language_model.streams import Stream
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
@@ -271,11 +271,8 @@ class ElmoPretrainer(ElmoTrainer):
 
     def _scores(self, corpus: Corpus, prefix: str) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
-        was_training = model.training
-        model.eval()
-        metrics = {f"{prefix}_{name}": value for name, value in held_out_metrics(model, corpus).items()}
-        model.train(was_training)
-        return metrics
+        with evaluating(model):
+            return {f"{prefix}_{name}": value for name, value in held_out_metrics(model, corpus).items()}
 
     def _save_rng_state(self, output_dir: str) -> None:
         """Saves this process's LSTM state and recent losses with its random generators."""

@@ -2,6 +2,7 @@
 
 import inspect
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -265,3 +266,17 @@ def test_embed_refuses_before_the_work(
     before = sorted(tmp_path.rglob("*"))
     assert_fails(run("embed", tiny_folder, *arguments.split()), 1, text)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_closed_standard_input_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`elmo-hf embed tiny - -o vectors.npz <&-`."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ValueError, match=r"^there is no standard input to read\.$"):
+        embed_command("tiny", ["-"], str(tmp_path / "vectors.npz"))
+
+
+def test_a_link_to_itself_is_no_place_to_write(tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("The ferry left .\n", encoding="utf-8")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert_fails(run("embed", tiny_folder, tmp_path / "text.txt", "-o", f"{tmp_path / 'loop'}/"), 1, "loop")
+    assert_fails(run("embed", tiny_folder, tmp_path / "text.txt", "-o", ""), 2, "--output is empty.")

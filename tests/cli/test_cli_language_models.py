@@ -350,10 +350,10 @@ FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt o
         ((), 2, FORMS),
         (("--config", "config.json"), 2, FORMS),
         (("--model", "lm", "--config", "config.json"), 2, FORMS),
-        (("--vocabulary", "none.txt"), 1, "No such file or directory: 'none.txt'"),
+        (("--vocabulary", "none.txt"), 1, "there is no file none.txt"),
         (("--vocabulary", "no-unk.txt"), 1, "the vocabulary lacks <UNK>; every vocabulary of an ELMo needs them."),
         (("--vocabulary", "latin.txt"), 1, "latin.txt must be UTF-8 text: 'utf-8' codec can't decode byte 0xe9"),
-        (("--vocabulary", "words.txt", "--config", "none.json"), 1, "No such file or directory: 'none.json'"),
+        (("--vocabulary", "words.txt", "--config", "none.json"), 1, "there is no file none.json"),
         (("--vocabulary", "words.txt", "--config", "corpus.txt"), 1, "corpus.txt is not JSON: Expecting value"),
         (
             ("--vocabulary", "words.txt", "--config", "nested.json"),

@@ -192,6 +192,14 @@ def test_card_gives_metadata_to_a_card_of_another_hand(tiny_folder: Path, tmp_pa
     (folder / "README.md").write_text("---\na: [\n---\n# Ours\n", encoding="utf-8")
     damaged = "README.md: the metadata between the lines --- is not YAML: while parsing"
     assert_fails(run("card", folder, "--license", "mit"), 1, damaged)
+    (folder / "README.md").write_text("---\nday: 2021-13-45\n---\n# Ours\n", encoding="utf-8")
+    damaged = "README.md: the metadata between the lines --- is not YAML: month must be in 1..12"
+    assert_fails(run("card", folder), 1, damaged)
+    (folder / "README.md").write_text("---\n" + "[" * 5000 + "\n---\n# Ours\n", encoding="utf-8")
+    damaged = "README.md: the metadata between the lines --- is not YAML: maximum recursion depth exceeded"
+    assert_fails(run("info", folder), 1, damaged)
+    (folder / "README.md").write_bytes("# Größe\n".encode("latin-1"))
+    assert_fails(run("card", folder), 1, f"{folder / 'README.md'} is not UTF-8 (")
     (folder / "README.md").write_text("---\n- a\n---\n# Ours\n", encoding="utf-8")
     assert_fails(run("card", folder), 1, "README.md: the metadata between the lines --- must be names with values.")
 

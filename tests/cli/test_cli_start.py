@@ -57,6 +57,7 @@ HELP = {
     "card": "Usage: elmo-hf card FOLDER [OPTIONS]",
 }
 NO_MODEL = "there is no folder nowhere, and a Hub name looks like org/name."
+LONG = "x" * 300  # characters, more than a file's name may have
 EXISTS = "there exists already; remove it or choose another"
 FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone."
 REFUSALS: dict[str, tuple[int, str]] = {
@@ -80,6 +81,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert --options none --weights file.txt new": (1, "there is no options file none."),
     "convert --options file.txt --weights none new": (1, "there is no weights file none."),
     "convert folder new --vocabulary none": (1, "there is no vocabulary file none."),
+    "convert folder new --vocabulary folder": (1, "there is no vocabulary file folder."),
     "convert folder new --softmax none": (1, "there is no softmax file none."),
     "convert folder new --license M!T": (
         1,
@@ -107,6 +109,13 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o lm --model files": (1, "files is not converted yet: it holds weights.hdf5."),
     "info bert": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
     "info nowhere": (1, NO_MODEL),
+    "info ../nowhere": (1, "there is no folder ../nowhere, and a Hub name looks like org/name."),
+    "info /nowhere": (1, "there is no folder /nowhere, and a Hub name looks like org/name."),
+    "info ~/nowhere": (1, "there is no folder ~/nowhere, and a Hub name looks like org/name."),
+    f"info {LONG}": (1, "File name too long"),
+    f"vocab {LONG} -o words": (1, "File name too long"),
+    f"vocab file.txt -o {LONG}": (1, "File name too long"),
+    f"verify {LONG}": (1, "File name too long"),
     "card nowhere": (1, "there is no folder nowhere."),
     "card tiny": (
         1,
@@ -121,6 +130,8 @@ REFUSALS: dict[str, tuple[int, str]] = {
         1,
         "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'v.csv'.",
     ),
+    "embed tiny file.txt -o v.npz --split test": (2, "--split needs --column."),
+    "embed tiny file.txt ./file.txt -o v/": (1, "file.txt is given twice."),
     "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
     "embed tiny none.txt -o v/": (1, "there is no file none.txt."),
     "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5; give a new folder."),
@@ -130,6 +141,8 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "embed tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
     "embed nowhere file.txt -o v.npz": (1, NO_MODEL),
     "vectors tiny file.txt": (2, "give --output OUT, or --nearest WORD, or both."),
+    "vectors tiny file.txt --nearest sea --format glove": (2, "--format needs --output OUT."),
+    "vectors tiny file.txt -o v.txt --count 3": (2, "--count needs --nearest WORD."),
     "vectors tiny none.txt -o v.txt": (1, "there is no file none.txt."),
     "vectors tiny none.txt --nearest sea": (1, "there is no file none.txt."),
     "vectors tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
@@ -163,11 +176,20 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model tiny --held-out none.txt": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model nowhere": (1, NO_MODEL),
-    "pretrain file.txt -o lm --model tiny --epochs 0": (2, "--epochs must be above 0, found 0."),
-    "pretrain file.txt -o lm --model tiny --max-steps 0": (2, "--max-steps must be above 0, found 0."),
+    "pretrain file.txt -o lm --model tiny --epochs 0": (2, "--epochs must be a number above 0, found 0."),
+    "pretrain file.txt -o lm --model tiny --epochs inf": (2, "--epochs must be a number above 0, found inf."),
+    "pretrain file.txt -o lm --model tiny --epochs nan": (2, "--epochs must be a number above 0, found nan."),
+    "pretrain file.txt -o lm --model tiny --learning-rate -1": (
+        2,
+        "--learning-rate must be a number of at least 0, found -1.",
+    ),
+    "pretrain file.txt -o lm --vocabulary file.txt --samples 9": (2, "--samples needs --softmax sampled."),
+    "pretrain file.txt -o blanks.txt --model tiny": (1, "blanks.txt is a file; choose a folder."),
+    "pretrain file.txt -o lm --vocabulary folder": (1, "there is no file folder."),
+    "pretrain file.txt -o lm --model tiny --max-steps 0": (2, "--max-steps must be a number above 0, found 0."),
     "pretrain file.txt -o bert --model tiny": (1, "bert holds a finished model; choose another folder."),
-    "pretrain file.txt -o lm --vocabulary none": (1, "No such file or directory: 'none'"),
-    "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "No such file or directory: 'none'"),
+    "pretrain file.txt -o lm --vocabulary none": (1, "there is no file none."),
+    "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "there is no file none."),
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
     "fill tiny none.txt": (
         1,
@@ -180,6 +202,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "score tiny none.txt": (1, "there is no file none.txt."),
     "score tiny there": (1, "there is no file there."),
     "score tiny file.txt --regions": (2, "--regions needs --per-word OUT."),
+    "score tiny file.txt --unit bits": (2, "--unit needs --per-word OUT."),
     "score nowhere file.txt": (1, NO_MODEL),
     "score tiny file.txt --encoding utf-9": (1, "there is no encoding of text 'utf-9'; well-known ones are utf-8,"),
     "score tiny file.txt --per-word t.csv": (1, "t.csv must end in .tsv or .parquet."),

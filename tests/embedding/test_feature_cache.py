@@ -113,7 +113,7 @@ def test_a_setting_that_changes_layers_makes_another_column() -> None:
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (FIRST[:2], {}, "holds 2 sentences and the dataset 3 rows; they must be as many"),
+        (FIRST[:2], {}, "holds 2 sentences and the dataset 3 rows; the numbers must be equal"),
         (
             ["The ferry left .", *FIRST[1:]],
             {},

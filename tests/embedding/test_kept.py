@@ -136,8 +136,8 @@ def test_safetensors_hold_bfloat16(
         (
             "v.safetensors",
             {"dtype": "int8"},
-            "a .safetensors file bears 5 sentences of this kind, because its header is limited; the input has 6. "
-            "Choose .hdf5, .npz or .parquet, or a folder: `-o PLACE/v/`.",
+            "a .safetensors file can hold at most 5 sentences of this kind, because its header is limited; the "
+            "input has 6. Choose .hdf5, .npz or .parquet, or a folder: `-o PLACE/v/`.",
         ),
     ],
     ids=["bfloat16", "pooled", "header"],

@@ -70,9 +70,11 @@ def test_distributions_are_those_of_each_side_read_alone(kind: str, place: int, 
 def test_the_word_at_the_place_is_not_read_and_dropout_is_off(tmp_path: Path) -> None:
     model = tiny_lm(lm_dropout=0.5).train()
     tokenizer = tiny_tokenizer_of(model, tmp_path)
+    model.elmo.token_encoder.eval()
+    modes = [module.training for module in model.modules()]
     first, second = (predict_words(model, tokenizer, ["the", word, "left"], 1) for word in ("___", "harbour"))
     assert first == second
-    assert model.training
+    assert [module.training for module in model.modules()] == modes
 
 
 def test_candidates_keep_their_probabilities(tmp_path: Path) -> None:
@@ -160,6 +162,8 @@ def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
     model = tiny_lm()
     tokenizer = tiny_tokenizer_of(model, tmp_path)
     fill = elmo_hf.pipeline("fill-mask", model, tokenizer)
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
     text = "the  ferry left, ___."
     answers = fill(text, top_k=2)
     best = predict_words(model, tokenizer, ["the", "ferry", "left", ",", "___", "."], top_k=2)
@@ -173,6 +177,7 @@ def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
         for each in best
     ]
     assert fill([text], top_k=2) == answers
+    assert elmo_hf.pipeline("fill-mask", tmp_path / "saved")(text, top_k=2) == answers
     assert fill([text, text], top_k=2, batch_size=2) == [answers, answers]
     assert [each["token_str"] for each in fill(text, targets="ten", direction="backward")] == ["ten"]
     first, second = fill("the ___ left ___.")

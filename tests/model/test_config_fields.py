@@ -109,6 +109,7 @@ def test_fields_of_a_newer_version_in_a_saved_config_only_warn(folder: Path, war
     [
         ({"cell_size": "x"}, "`cell_size` must be a whole number of at least 1, found 'x'."),
         ({"num_labels": 10**9}, "`num_labels` must be a whole number from 0 to 100000, found 1000000000."),
+        ({"num_labels": None}, "`num_labels` must be a whole number from 0 to 100000, found None."),
         ({"model_type": "bert"}, "`model_type` must be 'elmo', found 'bert'."),
         ({"forget_biaz": 0}, "`forget_biaz` is probably meant to be `forget_bias`."),
         ({"configuration_files": ["config.4.json"]}, "`configuration_files` names other files, which are not read."),

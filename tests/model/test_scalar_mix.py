@@ -1,5 +1,6 @@
 """Scalar mixes: equation 1, weights, normalisation."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,21 @@ def test_batch_normalisation_uses_one_mean_and_variance_for_all_words(tiny_confi
 def test_illegal_mix_weights_are_refused(tiny_config: ElmoConfig, weights: list[float]) -> None:
     with pytest.raises(ValueError, match="`weights`"):
         ScalarMix(tiny_config).set_weights(weights)
+
+
+@pytest.mark.parametrize("scale", [math.nan, math.inf])
+def test_an_illegal_scale_is_refused(tiny_config: ElmoConfig, scale: float) -> None:
+    with pytest.raises(ValueError, match=f"`scale` must be a finite number, found {scale}"):
+        ScalarMix(tiny_config).set_weights([0, 0, 1], scale)
+
+
+def test_the_weights_of_one_mix_are_taken_by_another(tiny_config: ElmoConfig) -> None:
+    mix, other, third = (ScalarMix(tiny_config) for _ in range(3))
+    mix.set_weights([0.2, 0.3, 0.5])
+    other.set_weights(mix.weights)
+    third.set_weights(mix.weights.detach().numpy())
+    assert torch.equal(other.logits, mix.weights.log())
+    assert torch.equal(third.logits, other.logits)
 
 
 def test_weight_decay_leaves_a_weight_of_zero_finite(tiny_config: ElmoConfig) -> None:

@@ -58,6 +58,7 @@ def test_a_frozen_bilm_gives_the_same_layers_in_training_and_evaluation(task: st
         (["token_encoder"], ["token_encoder."]),
         (["token_encoder", "layer_1"], ["token_encoder.", "bilm.layers.0."]),
         (["layer_2"], ["bilm.layers.1."]),
+        (["layer_2", "layer_1", "token_encoder"], ["token_encoder.", "bilm.layers.0.", "bilm.layers.1."]),
         ([], []),
     ],
     ids=str,
@@ -69,6 +70,8 @@ def test_parts_of_the_bilm_freeze_as_the_config_says_when_made_loaded_and_asked(
     everything = {name for name, _ in model.named_parameters()}
     expected = {name for name in everything if not name.startswith(tuple(f"elmo.{part}" for part in frozen) or "-")}
     assert trainable(model) == expected
+    order = ["token_encoder", "layer_1", "layer_2"]
+    assert model.config.frozen_parts == [part for part in order if freeze_bilm is True or part in (freeze_bilm or ())]
     model.save_pretrained(tmp_path)
     assert trainable(ElmoForSequenceClassification.from_pretrained(tmp_path)) == expected
     assert trainable(ElmoForSequenceClassification.from_pretrained(tmp_path, freeze_bilm=False)) == everything

@@ -78,7 +78,7 @@ def test_words_that_no_line_of_a_vocabulary_can_hold_are_left_out(tmp_path: Path
         ("a.txt", b"2 3\na 1 2\n", "PATH, line 2: expected a word and 3 numbers, found 3 columns."),
         ("a.txt", b"a 1 x\n", "PATH, line 1: could not convert string to float: 'x'; after its word a line has"),
         ("a.txt", b"a 1 nan\n", "PATH, line 1: holds a number that is not finite."),
-        ("a.txt", b"a 1\nb 2\na 3\n", "PATH, line 3: 'a' is in the file a second time; remove one of both."),
+        ("a.txt", b"a 1\nb 2\na 3\n", "PATH, line 3: 'a' is in the file a second time; remove one of the two."),
         ("a.txt", b"5 1\na 1\n", "PATH announces 5 words and holds 1; was it downloaded in full?"),
         ("a.txt", b"a 1\n\xff 1\n", "PATH, line 2: not UTF-8 (byte 0xff)."),
         ("a.txt", b"PK\x03\x04\0\0", "PATH, line 1: holds the character 0; the file looks like a zip archive"),
@@ -87,7 +87,7 @@ def test_words_that_no_line_of_a_vocabulary_can_hold_are_left_out(tmp_path: Path
         ("a.bin", b"1 70000\n", "PATH must begin with the numbers of words and columns"),
         ("a.bin", BINARY[:-5], "PATH announces 3 words and holds 2; was it downloaded in full?"),
         ("a.bin", b"2 1\n" + b"a" * 20_000, "PATH, word 1: longer than 10,000 bytes; is this a .bin file of word2vec?"),
-        ("a.bin", b"2 1\na 1234\na 1234\n", "PATH, word 2: 'a' is in the file a second time; remove one of both."),
+        ("a.bin", b"2 1\na 1234\na 1234\n", "PATH, word 2: 'a' is in the file a second time; remove one of the two."),
         ("a.bin.gz", b"", "PATH must be a gzipped file, because its name ends in .gz"),
     ],
 )

@@ -255,7 +255,8 @@ BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unsaid_split": ([["a"]], {}, "a text must be a string, found list; for"),
     "split_string": ("a b", SPLIT, "a text is a list of words, found 'a b'"),
     "one_pair": (["a"], {"text_pair": "b"}, "`text_pair` must be a list of as many texts, found a string"),
-    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; they must be as many"),
+    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; give one for each"),
+    "side": ("a", {"padding_side": "centre"}, "`padding_side` must be 'right' or 'left', found 'centre'"),
     "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),
     "tf": ("a", {"return_tensors": "tf"}, "tf is not a valid TensorType"),
     "overflow": ("a", {"return_overflowing_tokens": True}, "`return_overflowing_tokens` is not supported: ELMo reads"),
@@ -273,8 +274,8 @@ def test_a_call_that_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_word_length": 2}, "`max_word_length` must be a whole number of at least 3, found 2"),
-        ({"max_word_length": 5.0}, "`max_word_length` must be a whole number of at least 3, found 5.0"),
+        ({"max_word_length": 2}, "`max_word_length` must be a whole number from 3 to 4096, found 2"),
+        ({"max_word_length": 5.0}, "`max_word_length` must be a whole number from 3 to 4096, found 5.0"),
         ({"token_encoder": "cnn"}, "`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'cnn'"),
         ({"word_splitter": "bert"}, "`word_splitter` must be one of 'ptb', 'whitespace', found 'bert'"),
         ({"token_encoder": "word_embedding"}, "needs its vocabulary: give `vocab_file`, one word a line"),
