@@ -240,10 +240,12 @@ def _plain_parts(tensor: Any) -> Iterator["Tensor"]:
 
 
 def _lock(path: Path) -> Path:
+    path = path.absolute()  # "." by itself has no name
     return path.with_name(f".{path.name}.lock")
 
 
 def _partial(path: Path) -> Path:
+    path = path.absolute()
     return path.with_name(f".{path.name}.partial")
 
 

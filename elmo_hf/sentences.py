@@ -65,6 +65,32 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
         yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
 
 
+def read_dataset(name: str, split: str, sentence_in: Callable[[dict[str, Any]], Sentence]) -> Iterator[Sentence]:
+    """Streams the sentences of a dataset; needs the `datasets` library.
+
+    Args:
+        name: a folder, or a name on the Hub.
+        split: the split to read.
+        sentence_in: gives the sentence in a row, a dictionary of columns, or raises ValueError.
+
+    Raises:
+        ValueError: naming the dataset and the row, if it cannot be read.
+    """
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetsError
+
+    try:
+        for number, row in enumerate(load_dataset(name, split=split, streaming=True)):
+            try:
+                sentence = sentence_in(row)
+            except ValueError as error:
+                raise ValueError(f"row {number}: {error}") from error
+            yield sentence
+    except (DatasetsError, EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error) as error:
+        reason = str(error).rstrip(".") or "a file of it is empty"
+        raise ValueError(f"{name} cannot be read as a dataset: {reason}.") from error
+
+
 def suffix_of(path: Path) -> str:
     """What the name of a file says that it holds, such as `.conllu`, before any `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix

@@ -76,6 +76,14 @@ def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
+def test_the_working_folder_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with only_writer(Path(".")) as partial:
+        assert partial == tmp_path / ".here.partial"
+        assert names(tmp_path) == [".here.lock", "here"]
+
+
 def test_a_folder_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
     message = rf"^{tmp_path}/out exists already; remove it or choose another place\. Nothing was written\.$"
     folder = new_folder(tmp_path / "out")

@@ -2,14 +2,13 @@
 
 import io
 import os
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ..extras import require
-from ..sentences import Sentence, check_encoding, read_sentences, sentence_of
+from ..sentences import Sentence, check_encoding, read_dataset, read_sentences, sentence_of
 from .stores import StoredFile, find_files, is_url
 
 Place = TypeVar("Place")
@@ -75,7 +74,7 @@ class Documents(NamedTuple):
         """
         for name in self.names:
             if self.column is not None:
-                sentences = self._read_dataset(name, self.column)
+                sentences = read_dataset(name, self.split, self._sentence_in)
             else:
                 file: Any = StoredFile(name) if is_url(name) else Path(name)
                 sentences = self._read_file(_Stream(self.stream) if self.stream is not None else file)
@@ -85,22 +84,16 @@ class Documents(NamedTuple):
     def _read_file(self, file: Any) -> Iterator[Sentence]:
         return read_sentences(file, self.split_into_words, self.encoding)
 
-    def _read_dataset(self, name: str, column: str) -> Iterator[Sentence]:
-        from datasets import load_dataset
-        from datasets.exceptions import DatasetsError
-
+    def _sentence_in(self, row: dict[str, Any]) -> Sentence:
+        """The sentence in the column of a dataset's row."""
+        assert self.column is not None
+        if self.column not in row:
+            raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(row))}")
         try:
-            for number, row in enumerate(load_dataset(name, split=self.split, streaming=True)):
-                if column not in row:
-                    raise ValueError(f"there is no column {column!r}; found {', '.join(sorted(row))}")
-                try:
-                    sentence = sentence_of({"text": row[column]})
-                except ValueError as error:
-                    raise ValueError(f"column {column!r}, row {number}: {error}".rstrip(".")) from error
-                yield sentence.split() if self.split_into_words and isinstance(sentence, str) else sentence
-        except (DatasetsError, EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error) as error:
-            reason = str(error).rstrip(".") or "a file of it is empty"
-            raise ValueError(f"{name} cannot be read as a dataset: {reason}.") from error
+            sentence = sentence_of({"text": row[self.column]})
+        except ValueError as error:
+            raise ValueError(f"column {self.column!r}: {error}") from error
+        return sentence.split() if self.split_into_words and isinstance(sentence, str) else sentence
 
 
 class _Stream:

@@ -46,7 +46,7 @@ class Folder:
 
     def __init__(self, name: str) -> None:
         """Names a folder; asks nothing of a store yet."""
-        self.name = name.rstrip("/")
+        self.name = name.rstrip("/") or "/"
         # Absolute, because Ray's workers run in folders of their own.
         self.disk = None if is_url(name) else Path(name).absolute()
 

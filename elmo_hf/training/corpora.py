@@ -6,13 +6,12 @@ by `sentences.py`; only folders and Hub datasets need the `datasets` library.
 """
 
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
-from ..sentences import Sentence, read_sentences, sentence_of
+from ..sentences import Sentence, read_dataset, read_sentences, sentence_of
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
@@ -41,7 +40,7 @@ def read_corpora(
     make_word_splitter(word_splitter)  # refuses an unknown one before anything is read
     for source in sources:
         files = corpus_files(source)
-        sentences = _files(files, encoding) if files else _dataset(source, split)
+        sentences = _files(files, encoding) if files else read_dataset(source, split, sentence_of)
         yield from filter(None, split_sentences(sentences, word_splitter))
 
 
@@ -107,17 +106,3 @@ def _files(paths: Iterable[str], encoding: str) -> Iterator[Sentence]:
             yield from read_sentences(Path(path), encoding=encoding)
         except OSError as error:
             raise ValueError(f"{path} cannot be read as a corpus: {error}") from error
-
-
-def _dataset(source: str, split: str) -> Iterator[Sentence]:
-    """Streams the sentences of a folder or a Hub dataset."""
-    from datasets import load_dataset
-    from datasets.exceptions import DatasetsError
-
-    try:
-        for example in load_dataset(source, split=split, streaming=True):
-            yield sentence_of(example)
-    except StopIteration as error:  # what `datasets` makes of an empty file
-        raise ValueError(f"{source} cannot be read as a corpus: a file of it is empty.") from error
-    except (DatasetsError, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
-        raise ValueError(f"{source} cannot be read as a corpus: {error}") from error

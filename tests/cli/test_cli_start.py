@@ -135,6 +135,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
     "embed tiny none.txt -o v/": (1, "there is no file none.txt."),
     "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5; give a new folder."),
+    "embed tiny file.txt -o /": (1, "Error: / holds other files, such as "),
     "embed tiny file.txt -o s3://bucket/v.npz": (1, "a store takes a folder of shards, not one file; give `-o s3://"),
     "embed tiny file.txt -o v/ --words (": (1, "'(' is neither a file of words nor a regular expression: "),
     "info file.txt": (1, "file.txt is a file; a model is a folder."),

@@ -192,20 +192,21 @@ def flip_gzip(path: Path) -> None:
         ("a.jsonl", lambda path: path.write_text("{'text'"), "PATH, line 1: not JSON (Expecting property name"),
         ("a.gz", truncate_gzip, "PATH must be a gzipped file, because its name ends in .gz: "),
         ("a.gz", flip_gzip, "PATH must be a gzipped file, because its name ends in .gz: "),
-        ("a", lambda path: path.mkdir(), "PATH cannot be read as a corpus: "),
+        ("a", lambda path: path.mkdir(), "PATH cannot be read as a dataset: "),
         (
             "a",
             lambda path: write_rows(path / "train.jsonl", [{"id": 1, "body": "a b"}]),
-            "PATH cannot be read as a corpus: must have 'words', 'tokens', 'text' or 'sentence', found 'body', 'id'.",
+            "PATH cannot be read as a dataset: row 0: must have 'words', 'tokens', 'text' or 'sentence', found 'body', "
+            "'id'.",
         ),
         (
             "a",
             lambda path: write_rows(path / "train.jsonl", [{"text": 5}]),
-            "PATH cannot be read as a corpus: must be a string, a list of words, or an object with one",
+            "PATH cannot be read as a dataset: row 0: must be a string, a list of words, or an object with one",
         ),
-        ("a", lambda path: write(path / "train.jsonl", ""), "PATH cannot be read as a corpus: a file of it is"),
-        ("a", lambda path: write(path / "train.jsonl", "{"), "PATH cannot be read as a corpus: "),
-        ("a", lambda path: write(path / "a.py", ""), "PATH cannot be read as a corpus: Dataset scripts are no longer"),
+        ("a", lambda path: write(path / "train.jsonl", ""), "PATH cannot be read as a dataset: a file of it is"),
+        ("a", lambda path: write(path / "train.jsonl", "{"), "PATH cannot be read as a dataset: "),
+        ("a", lambda path: write(path / "a.py", ""), "PATH cannot be read as a dataset: Dataset scripts are no longer"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -216,7 +217,7 @@ def test_what_cannot_be_read_is_named(name: str, make: Callable[[Path], object],
 
 
 def test_a_name_that_the_hub_does_not_have_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^org/nothing cannot be read as a corpus: .*nothing"):
+    with pytest.raises(ValueError, match=r"^org/nothing cannot be read as a dataset: .*nothing"):
         read("org/nothing")
 
 
