@@ -60,7 +60,8 @@ def weight_of(linear: nn.Module) -> Any:
     if not is_eight_bit(weight):
         return weight
     if weight.qdata.data_ptr() % KERNEL_ALIGNMENT:  # mapped from a file; the copy takes its place, once
-        weight.qdata = weight.qdata.clone()
+        with torch.inference_mode(False):
+            weight.qdata = weight.qdata.clone()
     scales = weight.scale.expand(len(weight), 1)
     return weight.qdata * scales if torch.is_grad_enabled() else EightBitWeight(weight.qdata, scales, scales.dtype)
 

@@ -38,7 +38,7 @@ def test_a_column_has_the_same_product_beside_others() -> None:
         assert torch.equal(alone[..., 0], together[..., column])
 
 
-@torch.no_grad()
+@torch.inference_mode()
 @pytest.mark.parametrize("offset", [1, 8])
 def test_weights_may_stand_anywhere_in_a_file(offset: int) -> None:
     """The kernel ends the process where it reads four columns or more of weights at such an address."""
@@ -52,3 +52,4 @@ def test_weights_may_stand_anywhere_in_a_file(offset: int) -> None:
     for count, outputs in enumerate(expected, start=1):
         assert torch.equal(apply_linear(linear, inputs[:count]), outputs)
     assert torch.equal(weight.qdata, values)
+    assert not weight.qdata.is_inference()
