@@ -30,6 +30,9 @@ TEMPORARY = "elmo-hf-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # How safetensors and torch say it; torch gives no reason why it could not write.
 NO_ROOM_TEXTS = (*(f"(os error {number})" for number in NO_ROOM), "PytorchStreamWriter failed", ". unexpected pos ")
+# What the user keeps out of the mode of new files; it can only be read by setting it.
+MASK = os.umask(0o077)
+os.umask(MASK)
 
 
 class NoRoomError(OSError):
@@ -260,12 +263,12 @@ def _is_taken(path: Path) -> bool:
 
 
 def _complete(path: Path) -> None:
-    """Puts the content of a file or folder on the disk; its files get the usual mode, which safetensors' lack."""
-    mask = os.umask(0)
-    os.umask(mask)
+    """Puts the content of a file or folder on the disk; files of safetensors get the mode that others have."""
     for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
         if file.is_file():
-            file.chmod(0o666 & ~mask)
+            if not file.is_symlink() and file.stat().st_mode & 0o777 == 0o600:
+                with suppress(OSError):  # some mounts have no modes
+                    file.chmod(0o666 & ~MASK)
             with file.open("rb") as content:
                 os.fsync(content.fileno())
 

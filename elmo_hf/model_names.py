@@ -10,7 +10,7 @@ TINY_FOLDER = Path(__file__).parent / "tiny_model"
 # Suffixes of what `elmo-hf convert` reads: files of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of them.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 MOST_CONFIG_BYTES = 2**23
-# A Hub's name is no path: each part begins with a letter, a digit or a line below.
+# A Hub's name is no path: each part begins with a letter, a digit or an underscore.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 

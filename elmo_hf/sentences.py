@@ -174,7 +174,7 @@ def _lines(file: Any, path: Path, encoding: str) -> Iterator[str]:
 
 
 def _known(encoding: str) -> str:
-    """The encoding that an error names; latin-1, whose line breaks are most encodings', if Python has none so named."""
+    """The encoding that an error names; latin-1, with the line breaks of most others, if there is none."""
     try:
         return codecs.lookup(encoding).name
     except LookupError:

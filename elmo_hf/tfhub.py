@@ -128,7 +128,9 @@ class Module(nn.Module):
 
     def _embed_tokens(self, tokens: Sequence[Sequence[str]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
         """The signature `tokens`: reads the first `sequence_len` words of each list."""
-        lengths = [int(length) for length in sequence_len]
+        for words in (words for words in tokens if isinstance(words, str)):
+            raise ValueError(f"`tokens` must be lists of words, found the string {cut(words)!r}.")
+        lengths = [int(length) for length in np.ravel(sequence_len)]
         if len(lengths) != len(tokens) or not all(
             0 <= n <= len(words) for n, words in zip(lengths, tokens, strict=True)
         ):
@@ -271,6 +273,10 @@ def _converted_module(config: Any) -> dict[str, Any]:
 
 def _text(value: str | bytes) -> str:
     """Decodes TensorFlow's strings, which are UTF-8 bytes; a `ValueError` if it is no string."""
-    if not isinstance(value, str | bytes):
+    try:
+        text = value.decode("utf-8") if isinstance(value, bytes) else value
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a text must be UTF-8, found {cut(repr(value))}.") from error
+    if not isinstance(text, str):
         raise ValueError(f"a text must be a string, found {cut(repr(value))}.")
-    return value.decode("utf-8") if isinstance(value, bytes) else value
+    return text

@@ -346,14 +346,15 @@ def test_ids_by_hand_equal_those_of_batch_to_ids() -> None:
             r"must be 2 numbers, found \[1\]",
         ),
         (lambda: ScalarMix(2)([torch.ones(1, 1, 3)]), "the mix takes 2 tensors, found 1"),
-        (lambda: batch_to_ids([]), "`batch_to_ids` needs at least one list of words, found none"),
+        (lambda: batch_to_ids([]), r"`batch_to_ids` takes one list of words or more, found \[\]"),
+        (lambda: batch_to_ids(["abc"]), r"`batch_to_ids` takes one list of words or more, found \['abc'\]"),
         (lambda: ScalarMix(1, True)([torch.ones(1, 1, 3)]), "layer norm needs `mask`, found None"),
         (
             lambda: _ElmoCharacterEncoder(**FILES)(torch.ones(2, 3, 24, dtype=torch.long)),
             r"`inputs` must have shape \(batch, words, 50\), found \(2, 3, 24\)",
         ),
     ],
-    ids=["numbers", "tensors", "batch", "mask", "characters"],
+    ids=["numbers", "tensors", "batch", "string", "mask", "characters"],
 )
 def test_what_does_not_fit_is_named(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -4,6 +4,7 @@ import functools
 
 from torch import Tensor
 
+from ..model.config_fields import shorten
 from ..model.configuration_elmo import (
     BEGIN_SENTENCE_ID,
     BEGIN_WORD_ID,
@@ -21,10 +22,10 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
     """Maps B lists of words to `(B, T, C)` character ids, without `<S>` and `</S>`, padded with rows of 0.
 
     Raises:
-        ValueError: if there is no list.
+        ValueError: if there is no list, or a string in place of one.
     """
-    if not batch:
-        raise ValueError("`batch_to_ids` needs at least one list of words, found none.")
+    if len(batch) == 0 or any(isinstance(words, str) for words in batch):
+        raise ValueError(f"`batch_to_ids` takes one list of words or more, found {shorten(batch)}.")
     encoded = _tokenizer()(batch, is_split_into_words=True, add_special_tokens=False, padding=True, return_tensors="pt")
     return encoded["input_ids"]
 

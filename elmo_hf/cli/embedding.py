@@ -23,7 +23,7 @@ from ..model_names import check_name
 from ..sentences import check_encoding
 from .arguments import Encoding, Model
 from .devices import usable_device
-from .errors import say, when_stopped
+from .errors import counted, say, when_stopped
 
 
 class Layers(StrEnum):
@@ -114,8 +114,6 @@ def embed(
     chosen_format = (shard_format or Format.parquet).value
     if split is not None and column is None:
         raise typer.BadParameter("--split needs --column.")
-    if not output:
-        raise typer.BadParameter("--output is empty.")
     if sources == ["-"] and sys.stdin is None:
         raise ValueError("there is no standard input to read.")
     stream = sys.stdin.buffer if sources == ["-"] else None
@@ -153,6 +151,6 @@ def embed(
         how |= {"split_into_words": split_into_words, "encoding": encoding}
         count = embed_file(*loaded, stream or Path(sources[0]), Path(output), **how)
     if processes.is_first:
-        say(f"Wrote {count} sentences to {output}.")
+        say(f"Wrote {counted(count, 'sentence')} to {output}.")
         if chosen is not None and chosen.found is False:
             say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")

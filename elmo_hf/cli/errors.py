@@ -1,6 +1,7 @@
 """What commands print, and how they end when something is wrong or when they are stopped."""
 
 import logging
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
@@ -21,6 +22,15 @@ REFUSALS = (ConversionError, ImportError, OSError, ValueError)
 class RefusingCommand(TyperCommand):
     """A command that prints each of `REFUSALS` as one line, and ends with the code 1."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuses what no path or name can be, such as the value of a shell's variable that is not set."""
+        for argument in args:
+            if re.fullmatch("(--[^=]*=)?", argument):
+                raise typer.BadParameter("an argument is empty.")
+            if any("\ud800" <= each <= "\udfff" for each in argument):
+                raise typer.BadParameter(f"an argument is not UTF-8: {printable(argument)}.")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         try:
@@ -34,6 +44,11 @@ class RefusingCommand(TyperCommand):
 def say(message: str, *, is_error: bool = False) -> None:
     """Prints a message, which may quote names that a terminal cannot show or would obey."""
     typer.echo("\n".join(map(printable, message.split("\n"))), err=is_error)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 word`, `1,000 words`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def fail(error: Exception) -> NoReturn:

@@ -16,7 +16,7 @@ from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files, refuse_finished
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu
-from .errors import say, when_stopped
+from .errors import counted, say, when_stopped
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -54,6 +54,7 @@ class Optimizer(StrEnum):
     adamw = "adamw"
 
 
+MOST_EPOCHS = 10**9
 # Of each optimiser, its name in the Trainer and the default of the learning rate.
 OPTIMIZERS = {Optimizer.adagrad: ("adagrad", 0.2), Optimizer.adamw: ("adamw_torch_fused", 0.002)}
 
@@ -158,8 +159,8 @@ def pretrain(
     optim, default_rate = OPTIMIZERS[optimizer]
     rate = default_rate if learning_rate is None else learning_rate
     for name, number in (("--epochs", epochs), ("--max-steps", max_steps if max_steps != -1 else 1)):
-        if not 0 < number < math.inf:
-            raise typer.BadParameter(f"{name} must be a number above 0, found {number:g}.")
+        if not 0 < number <= MOST_EPOCHS:
+            raise typer.BadParameter(f"{name} must be above 0 and at most {MOST_EPOCHS:g}, found {number:g}.")
     if not 0 <= rate < math.inf:
         raise typer.BadParameter(f"--learning-rate must be a number of at least 0, found {rate:g}.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
@@ -296,6 +297,8 @@ def _train(
     set_seed(args.seed)
     if model is not None:
         lm, tokenizer = load_for_pretraining(model, vocabulary, splitter, **fields)
+        if "num_softmax_samples" in fields and lm.config.softmax != SoftmaxKind.sampled.value:
+            raise ValueError("--samples needs --softmax sampled.")
     else:
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, splitter or Splitter.whitespace.value, **fields)
@@ -379,7 +382,7 @@ def _num_carried(corpus: "Corpus", rows: int) -> int:
 
 def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-    return f"{len(corpus):,} sentences, {corpus.num_words:,} words, {unknown:.2%} unknown."
+    return f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 
 def _perplexities(state: str, *values: float | None) -> str:

@@ -66,7 +66,8 @@ def vectors(
     from elmo_hf.loading import load_complete, load_tokenizer
     from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
 
-    loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
+    place = usable_device(device)
+    loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     if output is not None:
         header = text_format is not TextFormat.glove
         size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)

@@ -105,8 +105,8 @@ class Folder:
             FileExistsError: if it holds other files, or is a file.
             ValueError: if a store cannot be reached.
         """
-        if self.disk is not None and self.disk.exists() and not self.disk.is_dir():
-            raise FileExistsError(f"{self.name} is a file; give a folder.")
+        if self.disk is not None and os.path.lexists(self.disk) and not self.disk.is_dir():
+            raise FileExistsError(f"{self.name} is a file, or a link that leads nowhere; give a folder.")
         names = [name for name in self.sizes() if not name.startswith(".")]
         if names and JOB not in names and not any(name.startswith("_index/") for name in names):
             raise FileExistsError(f"{self.name} holds other files, such as {min(names)}; give a new folder.")

@@ -298,7 +298,7 @@ class ElmoConfig(PreTrainedConfig):
     def frozen_parts(self) -> list[str]:
         """The parts of the biLM that do not learn in task models."""
         frozen = self.freeze_bilm
-        return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in frozen)]
+        return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in (frozen or ()))]
 
     def _validate_filters(self) -> None:
         filters = self.char_filters

@@ -40,7 +40,7 @@ def as_batch(
     if isinstance(text_pair, str):
         raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
     if text_pair is not None and len(text) != len(text_pair):
-        raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; give one for each.")
+        raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; they must match.")
     for texts in (text,) if text_pair is None else (text, text_pair):
         for index in (index for index, each in enumerate(texts) if each is None):
             raise ValueError(f"a text must be a string or a list of words, found None at index {index}.")

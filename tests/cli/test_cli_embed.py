@@ -253,7 +253,7 @@ ONE_FILE = "one file of vectors takes one file of sentences; for more, give a fo
         ("memory://data -o memory://data//v", "memory://data//v lies in memory://data, which is read; choose another"),
         ("sentences.txt -o v/ --device meta", "Tensor.item() cannot be called on meta tensors"),
         ("sentences.txt -o data", "data holds other files, such as notes.txt; give a new folder."),
-        ("sentences.txt -o sentences.txt/", "sentences.txt is a file; give a folder."),
+        ("sentences.txt -o sentences.txt/", "sentences.txt is a file, or a link that leads nowhere; give a folder."),
         ("sentences.txt -o nosuch://bucket/v", "nosuch://bucket/v cannot be reached: Protocol not known: nosuch."),
         ("sentences.txt - -o v/", "standard input (-) must be the only input."),
     ],
@@ -278,5 +278,10 @@ def test_a_closed_standard_input_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_link_to_itself_is_no_place_to_write(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("The ferry left .\n", encoding="utf-8")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    assert_fails(run("embed", tiny_folder, tmp_path / "text.txt", "-o", f"{tmp_path / 'loop'}/"), 1, "loop")
-    assert_fails(run("embed", tiny_folder, tmp_path / "text.txt", "-o", ""), 2, "--output is empty.")
+    result = run("embed", tiny_folder, tmp_path / "text.txt", "-o", f"{tmp_path / 'loop'}/")
+    assert_fails(result, 1, "loop is a file, or a link that leads nowhere; give a folder.")
+
+
+@pytest.mark.parametrize("arguments", [("info", ""), ("vocab", "text.txt", "-o", ""), ("pretrain", "", "-o", "lm")])
+def test_an_empty_argument_is_refused(arguments: tuple[str, ...]) -> None:
+    assert_fails(run(*arguments), 2, "an argument is empty.")

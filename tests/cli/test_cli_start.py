@@ -135,6 +135,8 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
     "embed tiny none.txt -o v/": (1, "there is no file none.txt."),
     "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5; give a new folder."),
+    "embed tiny file.txt --output=": (2, "an argument is empty."),
+    "embed tiny gr\udcf6.txt -o v/": (2, "an argument is not UTF-8: gr"),
     "embed tiny file.txt -o /": (1, "Error: / holds other files, such as "),
     "embed tiny file.txt -o s3://bucket/v.npz": (1, "a store takes a folder of shards, not one file; give `-o s3://"),
     "embed tiny file.txt -o v/ --words (": (1, "'(' is neither a file of words nor a regular expression: "),
@@ -177,9 +179,19 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model tiny --held-out none.txt": (1, "there is no file none.txt."),
     "pretrain file.txt -o lm --model nowhere": (1, NO_MODEL),
-    "pretrain file.txt -o lm --model tiny --epochs 0": (2, "--epochs must be a number above 0, found 0."),
-    "pretrain file.txt -o lm --model tiny --epochs inf": (2, "--epochs must be a number above 0, found inf."),
-    "pretrain file.txt -o lm --model tiny --epochs nan": (2, "--epochs must be a number above 0, found nan."),
+    "pretrain file.txt -o lm --model tiny --epochs 0": (
+        2,
+        "--epochs must be above 0 and at most 1e+09, found 0.",
+    ),
+    "pretrain file.txt -o lm --model tiny --epochs inf": (
+        2,
+        "--epochs must be above 0 and at most 1e+09, found inf.",
+    ),
+    "pretrain file.txt -o lm --model tiny --epochs 1e308": (2, "at most 1e+09, found 1e+308."),
+    "pretrain file.txt -o lm --model tiny --epochs nan": (
+        2,
+        "--epochs must be above 0 and at most 1e+09, found nan.",
+    ),
     "pretrain file.txt -o lm --model tiny --learning-rate -1": (
         2,
         "--learning-rate must be a number of at least 0, found -1.",
@@ -187,7 +199,10 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o lm --vocabulary file.txt --samples 9": (2, "--samples needs --softmax sampled."),
     "pretrain file.txt -o blanks.txt --model tiny": (1, "blanks.txt is a file; choose a folder."),
     "pretrain file.txt -o lm --vocabulary folder": (1, "there is no file folder."),
-    "pretrain file.txt -o lm --model tiny --max-steps 0": (2, "--max-steps must be a number above 0, found 0."),
+    "pretrain file.txt -o lm --model tiny --max-steps 0": (
+        2,
+        "--max-steps must be above 0 and at most 1e+09, found 0.",
+    ),
     "pretrain file.txt -o bert --model tiny": (1, "bert holds a finished model; choose another folder."),
     "pretrain file.txt -o lm --vocabulary none": (1, "there is no file none."),
     "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "there is no file none."),
@@ -239,6 +254,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert completed.returncode == 0, completed.stderr[-3000:]
     assert sorted(work.rglob("*")) == before
     return dict(zip(commands, json.loads(completed.stdout), strict=True))
+
+
+def test_a_reader_that_has_seen_enough_gets_no_error() -> None:
+    """`elmo-hf models | head -1`."""
+    command = f"{sys.executable} -m elmo_hf.cli models | true"
+    completed = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (completed.stdout, completed.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("verb", HELP, ids=lambda verb: verb or "elmo-hf")

@@ -198,7 +198,7 @@ def test_the_command_writes_shards(two_workers: None, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("Yes\n")
     command = ["embed", "tiny", str(tmp_path / "in.txt"), "--engine", "ray", "-o", f"{tmp_path}/out/"]
     result = CliRunner().invoke(app, command)
-    assert f"Wrote 1 sentences to {tmp_path}/out/." in result.output.replace("\n", " ")
+    assert f"Wrote 1 sentence to {tmp_path}/out/." in result.output.replace("\n", " ")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "_index",
         "_index.jsonl",

@@ -52,4 +52,5 @@ def test_weights_may_stand_anywhere_in_a_file(offset: int) -> None:
     for count, outputs in enumerate(expected, start=1):
         assert torch.equal(apply_linear(linear, inputs[:count]), outputs)
     assert torch.equal(weight.qdata, values)
+    assert weight.qdata.data_ptr() % 64 == 0
     assert not weight.qdata.is_inference()

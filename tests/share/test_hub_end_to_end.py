@@ -278,4 +278,4 @@ def test_a_private_repository_needs_a_token_and_the_errors_say_so(
 
     python, command_line = run_online(*arguments).split("exit code ")
     assert python == "loaded\n"
-    assert command_line.startswith("0 Wrote 1 sentences")
+    assert command_line.startswith("0 Wrote 1 sentence")

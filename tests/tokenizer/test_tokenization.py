@@ -255,7 +255,7 @@ BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unsaid_split": ([["a"]], {}, "a text must be a string, found list; for"),
     "split_string": ("a b", SPLIT, "a text is a list of words, found 'a b'"),
     "one_pair": (["a"], {"text_pair": "b"}, "`text_pair` must be a list of as many texts, found a string"),
-    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; give one for each"),
+    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; they must match"),
     "side": ("a", {"padding_side": "centre"}, "`padding_side` must be 'right' or 'left', found 'centre'"),
     "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),
     "tf": ("a", {"return_tensors": "tf"}, "tf is not a valid TensorType"),

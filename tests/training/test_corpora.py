@@ -262,10 +262,10 @@ def test_a_vocabulary_holds_no_word_that_its_file_would_not_give_back(tmp_path: 
 @pytest.mark.parametrize(
     ("counts", "settings", "message"),
     [
-        ({}, {}, "0 distinct words, `min_count` 1, `max_size` None."),
-        ({"a": 1, "b": 2}, {"min_count": 3}, "2 distinct words, `min_count` 3, `max_size` None."),
-        ({"a": 1, "b": 2}, {"max_size": 3}, "2 distinct words, `min_count` 1, `max_size` 3."),
-        ({"<S>": 4}, {}, "1 distinct words, `min_count` 1, `max_size` None."),
+        ({}, {}, "0 distinct words, least occurrences 1, largest size any."),
+        ({"a": 1, "b": 2}, {"min_count": 3}, "2 distinct words, least occurrences 3, largest size any."),
+        ({"a": 1, "b": 2}, {"max_size": 3}, "2 distinct words, least occurrences 1, largest size 3."),
+        ({"<S>": 4}, {}, "1 distinct words, least occurrences 1, largest size any."),
     ],
     ids=str,
 )
