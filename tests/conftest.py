@@ -4,22 +4,24 @@ import os
 
 import pytest
 
-from elmo_hf.scan.column_products import IS_AMD
-from elmo_hf.scan.path import PATHS
-
-# Before torch is imported: tests run on both cores, one thread each (`pytest -n 2`), and in the same order of sums.
+# Before torch is imported, so nothing of the package is imported above: tests run on both cores, one thread each
+# (`pytest -n 2`).
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-if IS_AMD:  # otherwise Intel's library adds in an order that depends on where a tensor lies in memory
-    os.environ.setdefault("MKL_CBWR", "AVX2")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Every test can be run on every path: `pytest --scan-path reference`."""
+    from elmo_hf.scan.path import PATHS
+
     parser.addoption("--scan-path", choices=PATHS, help="the scan that biLM layers take where they can")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Imports the fixtures, and torch with them, but not where `-n 2` leaves all tests to two other processes."""
+    from elmo_hf.scan.column_products import IS_AMD
+
+    if IS_AMD:  # otherwise Intel's library adds in an order that depends on where a tensor lies in memory
+        os.environ.setdefault("MKL_CBWR", "AVX2")
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.import_plugin("shared_fixtures")
