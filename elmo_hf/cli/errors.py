@@ -28,7 +28,7 @@ class RefusingCommand(TyperCommand):
             if re.fullmatch("(--[^=]*=)?", argument):
                 raise typer.BadParameter("an argument is empty.")
             if any("\ud800" <= each <= "\udfff" for each in argument):
-                raise typer.BadParameter(f"an argument is not UTF-8: {printable(argument)}.")
+                fail(ValueError(f"the name {argument!r} is not UTF-8; give the file or folder another."))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -136,7 +136,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "embed tiny none.txt -o v/": (1, "there is no file none.txt."),
     "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5; give a new folder."),
     "embed tiny file.txt --output=": (2, "an argument is empty."),
-    "embed tiny gr\udcf6.txt -o v/": (2, "an argument is not UTF-8: gr"),
+    "embed tiny gr\udcf6.txt -o v/": (1, "is not UTF-8; give the file or folder another."),
     "embed tiny file.txt -o /": (1, "Error: / holds other files, such as "),
     "embed tiny file.txt -o s3://bucket/v.npz": (1, "a store takes a folder of shards, not one file; give `-o s3://"),
     "embed tiny file.txt -o v/ --words (": (1, "'(' is neither a file of words nor a regular expression: "),

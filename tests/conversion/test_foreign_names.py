@@ -38,8 +38,8 @@ def test_a_name_that_is_not_utf_8_is_refused_in_one_line(kind: str, tmp_path: Pa
 
 
 def test_messages_show_names_that_a_terminal_would_obey(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["convert", "\x1b[31mred" + LATIN, str(tmp_path / "DEST")])
-    assert result.stderr == "Error: there is no file or folder \\x1b[31mredcaf\\udce9.\n"
+    result = CliRunner().invoke(app, ["convert", "\x1b[31mred", str(tmp_path / "DEST")])
+    assert result.stderr == "Error: there is no file or folder \\x1b[31mred.\n"
 
 
 NAME = 'it\'s "me"\n---\n<script>`{{ x }}` **$'
