@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..embedding.arguments import check_paths, check_readable, check_table
+from ..embedding.arguments import check_new_file, check_readable, check_table
 from ..extras import require
 from ..files import new_file
 from ..model_names import check_name
@@ -54,7 +54,8 @@ class Optimizer(StrEnum):
     adamw = "adamw"
 
 
-MOST_EPOCHS = 10**9
+# More epochs, or steps, than any run has.
+MOST = 10**9
 # Of each optimiser, its name in the Trainer and the default of the learning rate.
 OPTIMIZERS = {Optimizer.adagrad: ("adagrad", 0.2), Optimizer.adamw: ("adamw_torch_fused", 0.002)}
 
@@ -85,9 +86,7 @@ def vocab(
     The file is the vocabulary of the softmax, in bilm-tf's form.
     """
     _check_corpora(corpora, encoding)
-    check_paths(None, output)
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
+    check_new_file(output)
     from tqdm import tqdm
 
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
@@ -159,8 +158,8 @@ def pretrain(
     optim, default_rate = OPTIMIZERS[optimizer]
     rate = default_rate if learning_rate is None else learning_rate
     for name, number in (("--epochs", epochs), ("--max-steps", max_steps if max_steps != -1 else 1)):
-        if not 0 < number <= MOST_EPOCHS:
-            raise typer.BadParameter(f"{name} must be above 0 and at most {MOST_EPOCHS:g}, found {number:g}.")
+        if not 0 < number <= MOST:
+            raise typer.BadParameter(f"{name} must be above 0 and at most {MOST:g}, found {number:g}.")
     if not 0 <= rate < math.inf:
         raise typer.BadParameter(f"--learning-rate must be a number of at least 0, found {rate:g}.")
     _check_corpora([*corpora, *(held_out or [])], encoding)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..embedding.arguments import check_paths, check_readable
+from ..embedding.arguments import check_new_file, check_readable
 from ..model_names import check_name
 from ..word_list import WordList, check_layer, checked_word, read_words
 from .arguments import Encoding, Model
@@ -54,9 +54,7 @@ def vectors(
         raise typer.BadParameter("--count needs --nearest WORD.")
     queries = nearest or []
     if output is not None:
-        check_paths(words, output)
-        if not output.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in.")
+        check_new_file(output)
     check_layer(layer)
     check_readable(words)
     check_name(model)

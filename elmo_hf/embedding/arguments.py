@@ -121,6 +121,18 @@ def check_paths(source: Path | None, output: Path) -> None:
         raise FileNotFoundError(f"there is no file {source}.")
 
 
+def check_new_file(path: Path) -> None:
+    """Checks that a new file can be made; removes what a killed run left beside a complete one.
+
+    Raises:
+        FileExistsError: if it exists.
+        FileNotFoundError: if there is no folder for it.
+    """
+    _refuse_existing(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
+
+
 def check_readable(source: Path) -> None:
     """Raises FileNotFoundError if there is no such file, pipe or device."""
     if not source.exists() or source.is_dir():

@@ -176,9 +176,9 @@ TRANSFORMERS_ARGUMENTS = {"attn_implementation", "experts_implementation"} | var
 def check_transformers_fields(fields: dict[str, Any]) -> None:
     """Checks those among `fields` that are transformers' own; raises ValueError naming the field."""
     for name, (legal, is_legal) in TRANSFORMERS_FIELDS.items():
-        value = fields.get(name, None if name != "num_labels" else 2)
-        if (value is not None or name == "num_labels") and not is_legal(value):
-            raise ValueError(f"`{name}` must be {legal}, found {shorten(value)}.")
+        is_left_out = name not in fields or (fields[name] is None and name != "num_labels")
+        if not is_left_out and not is_legal(fields[name]):
+            raise ValueError(f"`{name}` must be {legal}, found {shorten(fields[name])}.")
     for name in ("id2label", "label2id"):
         if len(fields.get(name) or ()) > MOST_LABELS:
             raise ValueError(f"`{name}` may have at most {MOST_LABELS} labels, found {len(fields[name])}.")
