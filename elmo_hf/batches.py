@@ -8,23 +8,29 @@ import torch
 from .model.modeling_elmo import ElmoModel
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
+# The most texts of a batch, or one for every 16 positions where that is more. More texts take more memory, and on a CPU
+# no less time.
+MOST_TEXTS = 128
+
 
 def batches_by_length(lengths: Sequence[int], batch_words: int) -> Iterator[list[int]]:
     """Gives the indices of each batch's texts; the longest texts come first.
 
     Args:
         lengths: of the texts in positions, boundaries included.
-        batch_words: the most positions of a batch, padding included; a longer text is alone.
+        batch_words: the most positions of a batch, padding included; a longer text is alone. A batch has at most
+            `MOST_TEXTS` texts, or `batch_words` / 16.
 
     Raises:
         ValueError: if `batch_words` is below 1.
     """
     if batch_words < 1:
         raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
+    most_texts = max(MOST_TEXTS, batch_words // 16)
     rest = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     start = 0
     while start < len(rest):
-        size = max(1, batch_words // max(1, lengths[rest[start]]))
+        size = max(1, min(most_texts, batch_words // max(1, lengths[rest[start]])))
         yield rest[start : start + size]
         start += size
 
