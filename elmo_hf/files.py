@@ -50,11 +50,29 @@ def new_file(path: Path) -> Iterator[Path]:
         FileNotFoundError: if there is no folder for the file.
         NoRoomError: if there is no room for the file.
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
+    check_folder_of(path)
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
         yield partial
         publish(partial, path)
+
+
+def check_new_file(path: Path) -> None:
+    """Checks that a new file can be made; removes what a killed run left beside a complete one.
+
+    Raises:
+        FileExistsError: if it exists.
+        FileNotFoundError: if there is no folder for it.
+    """
+    if path.exists():
+        remove_leftovers(path)
+        raise FileExistsError(f"{path} exists already; remove it or choose another name.")
+    check_folder_of(path)
+
+
+def check_folder_of(path: Path) -> None:
+    """Raises FileNotFoundError if there is no folder for a file."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..embedding.arguments import check_new_file, check_readable, check_table
+from ..embedding.arguments import check_readable, check_table
 from ..extras import require
-from ..files import new_file
+from ..files import check_new_file, new_file
 from ..model_names import check_name
 from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files, refuse_finished

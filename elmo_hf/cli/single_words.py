@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ..embedding.arguments import check_new_file, check_readable
+from ..embedding.arguments import check_readable
+from ..files import check_new_file
 from ..model_names import check_name
 from ..word_list import WordList, check_layer, checked_word, read_words
 from .arguments import Encoding, Model

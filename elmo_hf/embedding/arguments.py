@@ -5,7 +5,7 @@ import re
 from glob import has_magic
 from pathlib import Path
 
-from ..files import remove_leftovers
+from ..files import check_new_file
 from .stores import INDEX, JOB, is_url
 
 SUFFIXES = (".hdf5", ".h5", ".safetensors", ".npz", ".parquet")
@@ -106,7 +106,7 @@ def check_words(source: str) -> None:
 
 
 def check_paths(source: Path | None, output: Path) -> None:
-    """Checks that the input exists and the output does not; removes what a killed run left beside a complete output.
+    """Checks that the input exists and the output can be made, as `check_new_file` does.
 
     Args:
         source: None for a stream.
@@ -114,23 +114,11 @@ def check_paths(source: Path | None, output: Path) -> None:
 
     Raises:
         FileExistsError: if `output` exists.
-        FileNotFoundError: if there is no file `source`.
+        FileNotFoundError: if there is no file `source`, or no folder for `output`.
     """
-    _refuse_existing(output)
+    check_new_file(output)
     if source is not None and not source.is_file():
         raise FileNotFoundError(f"there is no file {source}.")
-
-
-def check_new_file(path: Path) -> None:
-    """Checks that a new file can be made; removes what a killed run left beside a complete one.
-
-    Raises:
-        FileExistsError: if it exists.
-        FileNotFoundError: if there is no folder for it.
-    """
-    _refuse_existing(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
 
 
 def check_readable(source: Path) -> None:
@@ -140,20 +128,13 @@ def check_readable(source: Path) -> None:
 
 
 def check_table(path: Path) -> None:
-    """Checks the name of a new table of surprisals; removes what a killed run left beside a complete one.
+    """Checks the name of a new table of surprisals, and `check_new_file`.
 
     Raises:
         FileExistsError: if the file exists.
-        ValueError: if the suffix is not in `TABLE_SUFFIXES`, or the folder is missing.
+        FileNotFoundError: if there is no folder for it.
+        ValueError: if the suffix is not in `TABLE_SUFFIXES`.
     """
     if path.suffix not in TABLE_SUFFIXES:
         raise ValueError(f"{path} must end in {' or '.join(TABLE_SUFFIXES)}.")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path} cannot be written: there is no folder {path.parent}.")
-    _refuse_existing(path)
-
-
-def _refuse_existing(path: Path) -> None:
-    if path.exists():
-        remove_leftovers(path)
-        raise FileExistsError(f"{path} exists already; remove it or choose another name.")
+    check_new_file(path)

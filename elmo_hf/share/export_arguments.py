@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..extras import require
-from ..files import remove_leftovers
+from ..files import check_new_file
 
 # The packages that each suffix needs beside torch.
 PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
@@ -20,12 +20,8 @@ def check_output(path: Path) -> None:
     """
     if path.suffix not in PACKAGES:
         raise ValueError(f"the output's suffix must be .onnx or .pt2, found {path.name!r}.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}.")
     for file in (path, weights_file(path)):
-        if file.exists():
-            remove_leftovers(path)
-            raise FileExistsError(f"{file} exists already; remove it or choose another name.")
+        check_new_file(file)
     require("export", *PACKAGES[path.suffix])
 
 

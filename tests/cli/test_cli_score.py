@@ -58,7 +58,7 @@ def test_score_writes_the_surprisal_of_each_word(
         (("none", "corpus.txt"), "none"),
         (("lm", "corpus.txt", "--per-word", "old.tsv"), "old.tsv exists already; remove it or choose another name."),
         (("lm", "corpus.txt", "--per-word", "t.csv"), "t.csv must end in .tsv or .parquet."),
-        (("lm", "corpus.txt", "--per-word", "no/t.tsv"), "no/t.tsv cannot be written: there is no folder no."),
+        (("lm", "corpus.txt", "--per-word", "no/t.tsv"), "there is no folder no to write t.tsv in."),
         (("lm", "blank.txt"), "blank.txt has no sentences."),
     ],
     ids=str,

@@ -132,6 +132,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     ),
     "embed tiny file.txt -o v.npz --split test": (2, "--split needs --column."),
     "embed tiny file.txt ./file.txt -o v/": (1, "file.txt is given twice."),
+    "embed tiny file.txt -o none/v.npz": (1, "there is no folder none to write v.npz in."),
     "embed tiny none.txt -o v.npz": (1, "there is no file none.txt."),
     "embed tiny none.txt -o v/": (1, "there is no file none.txt."),
     "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5; give a new folder."),
@@ -162,7 +163,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     ),
     "vectors tiny empty.txt -o v.txt": (1, "empty.txt has no words; give one word a line."),
     "export tiny elmo.pt": (1, "the output's suffix must be .onnx or .pt2, found 'elmo.pt'."),
-    "export tiny none/elmo.pt2": (1, "there is no folder none."),
+    "export tiny none/elmo.pt2": (1, "there is no folder none to write elmo.pt2 in."),
     "vocab file.txt -o file.txt": (1, "file.txt exists already; remove it or choose another name."),
     "export tiny there.pt2": (1, "there.pt2 exists already; remove it or choose another name."),
     "export nowhere elmo.pt2": (1, NO_MODEL),
@@ -226,7 +227,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
         1,
         "there.tsv exists already; remove it or choose another name.",
     ),
-    "score tiny file.txt --per-word no/t.tsv": (1, "no/t.tsv cannot be written: there is no folder no."),
+    "score tiny file.txt --per-word no/t.tsv": (1, "there is no folder no to write t.tsv in."),
 }
 
 

@@ -261,7 +261,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_to_write_to_that_is_not_there_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "none" / "elmo.onnx")])
-    assert_fails(result, f"there is no folder {tmp_path / 'none'}.")
+    assert_fails(result, f"there is no folder {tmp_path / 'none'} to write elmo.onnx in.")
 
 
 def test_a_state_is_refused_where_texts_start_from_zero(tmp_path: Path) -> None:
