@@ -19,7 +19,7 @@ def batches_by_length(lengths: Sequence[int], batch_words: int) -> Iterator[list
     Args:
         lengths: of the texts in positions, boundaries included.
         batch_words: the most positions of a batch, padding included; a longer text is alone. A batch has at most
-            `MOST_TEXTS` texts, or `batch_words` / 16.
+            `MOST_TEXTS` texts, or `batch_words` / 16 if that is more.
 
     Raises:
         ValueError: if `batch_words` is below 1.
