@@ -128,7 +128,7 @@ def check_readable(source: Path) -> None:
 
 
 def check_table(path: Path) -> None:
-    """Checks the name of a new table of surprisals, and `check_new_file`.
+    """Checks that a new table of surprisals can be made, as `check_new_file` does, and its suffix.
 
     Raises:
         FileExistsError: if the file exists.
