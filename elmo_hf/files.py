@@ -233,11 +233,8 @@ def publish_last(written: Path, path: Path) -> None:
 
 def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_of_model(settings: str, weights: Iterable["Tensor"]) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from .sentences import read_sentences, storable
+from .sentences import CONLLU_SUFFIX, read_sentences, storable, suffix_of
 
 
 class WordList(NamedTuple):
@@ -24,7 +24,7 @@ def read_words(path: Path, encoding: str = "utf-8") -> WordList:
     """
     words: dict[str, None] = {}
     num_blank = num_repeated = 0
-    unit = "sentence" if ".conllu" in path.suffixes else "line"
+    unit = "sentence" if suffix_of(path) == CONLLU_SUFFIX else "line"
     for number, sentence in enumerate(read_sentences(path, encoding=encoding), start=1):
         for word in [sentence] if isinstance(sentence, str) else sentence:
             word = storable(word.strip())

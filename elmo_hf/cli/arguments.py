@@ -1,18 +1,11 @@
 """Arguments and options that several commands have."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-
-class Splitter(StrEnum):
-    """How raw text is split into words."""
-
-    whitespace = "whitespace"
-    ptb = "ptb"
-
-
+# How raw text is split into words.
+Splitter = Literal["whitespace", "ptb"]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.")]
 Licence = Annotated[

@@ -2,9 +2,8 @@
 
 import os
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,12 +19,8 @@ if TYPE_CHECKING:
 GAP = re.compile("_{3}")
 
 
-class Direction(StrEnum):
-    """Which language models predict."""
-
-    both = "both"
-    forward = "forward"
-    backward = "backward"
+# Which language models predict.
+Direction = Literal["both", "forward", "backward"]
 
 
 def fill(
@@ -39,7 +34,7 @@ def fill(
     ] = None,
     direction: Annotated[
         Direction, typer.Option(help="Words before the gap (forward), behind it (backward), or both.")
-    ] = Direction.both,
+    ] = "both",
     encoding: Encoding = "utf-8",
 ) -> None:
     """Print the words that fit each gap of TEXT, with their probabilities.
@@ -59,8 +54,8 @@ def fill(
     for sentence, words, found in zip(sentences, texts, places, strict=True):
         log_probs = gap_log_probs(language_model, tokenizer, words, found)
         say(sentence if isinstance(sentence, str) else " ".join(words))
-        for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction.value):
-            say(_table(ranked, direction.value))
+        for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction):
+            say(_table(ranked, direction))
 
 
 def _sentences(text: str, encoding: str) -> list[Sentence]:

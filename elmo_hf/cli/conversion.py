@@ -1,9 +1,8 @@
 """The commands `elmo-hf convert`, `elmo-hf models` and `elmo-hf verify`."""
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,22 +11,10 @@ from ..model_names import check_name
 from .arguments import Language, Licence, Model, SourceOfWeights, Splitter
 from .errors import say
 
-
-class Format(StrEnum):
-    """What `convert` writes."""
-
-    hf = "hf"
-    allennlp = "allennlp"
-
-
-class Precision(StrEnum):
-    """Of the weights that `convert` writes."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    int8 = "int8"
-
-
+# What `convert` writes.
+Format = Literal["hf", "allennlp"]
+# Of the weights that `convert` writes.
+Precision = Literal["float32", "bfloat16", "int8"]
 SPLITTER_HELP = (
     "How the tokenizer splits raw text: as the Treebank (default), or on white space (default for ELMoForManyLangs and "
     "TF-Hub modules)."
@@ -60,14 +47,14 @@ def convert(
             help="Download a published model: small, original, original-lm, pt... (`elmo-hf models` lists all)"
         ),
     ] = None,
-    to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = Format.hf,
+    to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = "hf",
     word_splitter: Annotated[Splitter | None, typer.Option(help=SPLITTER_HELP)] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Embed sentences before and after; print the largest difference.")
     ] = False,
     dtype: Annotated[
         Precision, typer.Option(help="Of the weights; int8: of linears, with torchao, and faster for few sentences.")
-    ] = Precision.float32,
+    ] = "float32",
     licence: Licence = None,
     language: Language = None,
     source_of_weights: SourceOfWeights = None,
@@ -85,23 +72,22 @@ def convert(
 
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
-    splitter = None if word_splitter is None else word_splitter.value
     _check_form(len(paths), options, weights, model)
-    writing = {"check": check, "dtype": dtype.value}
-    given = [check, splitter, dtype is not Precision.float32, *files.values(), licence, language, source_of_weights]
-    if to is Format.allennlp and (source is None or any(given)):
+    writing = {"check": check, "dtype": dtype}
+    given = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
+    if to == "allennlp" and (source is None or any(given)):
         raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
     labels = card_labels(licence, language or [], source_of_weights)
     refuse_existing(destination)
-    if to is Format.allennlp:
+    if to == "allennlp":
         assert source is not None
         _write_back(source, destination)
         return
     _check_sources(source, files | {"weights": weights}, model)
     if source is not None:
-        _convert_source(source, destination, files, splitter, writing, labels)
+        _convert_source(source, destination, files, word_splitter, writing, labels)
     else:
-        _convert_files(destination, files, weights, model, splitter, writing, labels)
+        _convert_files(destination, files, weights, model, word_splitter, writing, labels)
 
 
 def models() -> None:

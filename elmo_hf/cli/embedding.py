@@ -1,9 +1,8 @@
 """The command `elmo-hf embed`."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,39 +24,14 @@ from .arguments import Encoding, Model
 from .devices import usable_device
 from .errors import counted, say, when_stopped
 
-
-class Layers(StrEnum):
-    """What `embed` keeps of a sentence."""
-
-    all = "all"
-    top = "top"
-    mix = "mix"
-    average = "average"
-    pooled = "pooled"
-
-
-class Dtype(StrEnum):
-    """The type of the numbers that `embed` writes."""
-
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-    int8 = "int8"
-
-
-class Format(StrEnum):
-    """What `embed` writes into a folder."""
-
-    parquet = "parquet"
-    safetensors = "safetensors"
-    npz = "npz"
-    hdf5 = "hdf5"
-
-
-class Engine(StrEnum):
-    """What `embed` may share the work with."""
-
-    ray = "ray"
+# What `embed` keeps of a sentence.
+Layers = Literal["all", "top", "mix", "average", "pooled"]
+# The type of the numbers that `embed` writes.
+Dtype = Literal["float32", "float16", "bfloat16", "int8"]
+# What `embed` writes into a folder.
+Format = Literal["parquet", "safetensors", "npz", "hdf5"]
+# What `embed` may share the work with.
+Engine = Literal["ray"]
 
 
 @when_stopped("Stopped. The same command goes on from the last window that was finished.")
@@ -80,8 +54,8 @@ def embed(
             help="A new .hdf5, .h5, .safetensors, .parquet or .npz; or a folder (DIR/, s3://...) for shards.",
         ),
     ],
-    layers: Annotated[Layers, typer.Option(help="What to keep of a sentence.")] = Layers.all,
-    dtype: Annotated[Dtype, typer.Option(help="Type of the numbers written.")] = Dtype.float32,
+    layers: Annotated[Layers, typer.Option(help="What to keep of a sentence.")] = "all",
+    dtype: Annotated[Dtype, typer.Option(help="Type of the numbers written.")] = "float32",
     words: Annotated[
         str | None,
         typer.Option(metavar="WORDS", help="Keep only these words: a file, one a line, or a regular expression."),
@@ -111,27 +85,29 @@ def embed(
     continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
     processes share the work; machines must share a file system, or a store.
     """
-    chosen_format = (shard_format or Format.parquet).value
+    chosen_format = shard_format or "parquet"
     if split is not None and column is None:
         raise typer.BadParameter("--split needs --column.")
     if sources == ["-"] and sys.stdin is None:
         raise ValueError("there is no standard input to read.")
     stream = sys.stdin.buffer if sources == ["-"] else None
     documents = None
-    check_kept(layers.value, words is not None)
+    check_kept(layers, words is not None)
     if words is not None:
         check_words(words)
     if is_folder(output):
-        check_dtype(f".{chosen_format}", dtype.value)
+        check_dtype(f".{chosen_format}", dtype)
         refuse_inside(output, sources)
         Folder(output).refuse_foreign()
         documents = Documents.find(sources, split_into_words, encoding, column, split or "train", stream)
     else:
-        check_one_file(output, sources, shard_format and shard_format.value, column, engine is not None)
-        check_dtype(Path(output).suffix.lower(), dtype.value)
+        check_one_file(output, sources, shard_format, column, engine is not None)
+        check_dtype(Path(output).suffix.lower(), dtype)
         check_paths(None if stream else Path(sources[0]), Path(output))
     check_name(model)
     check_encoding(encoding)
+    import pyarrow
+
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.embed import embed_file
     from elmo_hf.embedding.processes import Processes
@@ -139,11 +115,13 @@ def embed(
     from elmo_hf.embedding.shards import embed_documents
     from elmo_hf.loading import load_complete, load_tokenizer
 
+    # pyarrow's own memory pool keeps up to 100 MiB that it no longer needs.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
     place = usable_device(device if device and engine is None else processes.device)
     loaded = load_complete(model).to(place), load_tokenizer(model)
     chosen = None if words is None else ChosenWords(words)
-    how: dict[str, Any] = {"layers": layers.value, "dtype": dtype.value, "words": chosen}
+    how: dict[str, Any] = {"layers": layers, "dtype": dtype, "words": chosen}
     how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
     if documents is not None:
         count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)

@@ -2,9 +2,8 @@
 
 import json
 import math
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,47 +25,26 @@ if TYPE_CHECKING:
     from ..training.trainer import ElmoPretrainer, PretrainingArguments
 
 
-class SurprisalUnit(StrEnum):
-    """The unit of a table's surprisals."""
-
-    bits = "bits"
-    nats = "nats"
-
-
+# The unit of a table's surprisals.
+SurprisalUnit = Literal["bits", "nats"]
 Corpora = Annotated[
     list[str],
     typer.Argument(metavar="CORPUS...", help="Text, .jsonl or .conllu, .gz too: files, patterns, or Hub datasets."),
 ]
 
 
-class SoftmaxKind(StrEnum):
-    """How training computes the loss over all words."""
-
-    full = "full"
-    sampled = "sampled"
-    adaptive = "adaptive"
-
-
-class Optimizer(StrEnum):
-    """What turns gradients into steps."""
-
-    adagrad = "adagrad"
-    adamw = "adamw"
-
-
+# How training computes the loss over all words.
+SoftmaxKind = Literal["full", "sampled", "adaptive"]
+# What turns gradients into steps.
+Optimizer = Literal["adagrad", "adamw"]
 # More epochs, or steps, than any run has.
 MOST = 10**9
 # Of each optimiser, its name in the Trainer and the default of the learning rate.
-OPTIMIZERS = {Optimizer.adagrad: ("adagrad", 0.2), Optimizer.adamw: ("adamw_torch_fused", 0.002)}
+OPTIMIZERS = {"adagrad": ("adagrad", 0.2), "adamw": ("adamw_torch_fused", 0.002)}
 
 
-class Schedule(StrEnum):
-    """How the learning rate changes from the first step to the last."""
-
-    constant = "constant"
-    linear = "linear"
-
-
+# How the learning rate changes from the first step to the last.
+Schedule = Literal["constant", "linear"]
 ResetProbability = Annotated[
     float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
 ]
@@ -78,7 +56,7 @@ def vocab(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="The vocabulary file to write.")],
     size: Annotated[int | None, typer.Option(help="Most words, <S> </S> <UNK> included; default: all.", min=4)] = None,
     min_count: Annotated[int, typer.Option(help="Least occurrences of a word.", min=1)] = 1,
-    words: Annotated[Splitter, typer.Option(help="How sentences are split into words.")] = Splitter.whitespace,
+    words: Annotated[Splitter, typer.Option(help="How sentences are split into words.")] = "whitespace",
     encoding: Encoding = "utf-8",
 ) -> None:
     """Count the words of CORPUS and write the most frequent ones, one a line, <S> </S> <UNK> first.
@@ -92,7 +70,7 @@ def vocab(
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
 
-    sentences = read_corpora(corpora, word_splitter=words.value, encoding=encoding)
+    sentences = read_corpora(corpora, word_splitter=words, encoding=encoding)
     counts = count_words(tqdm(sentences, unit=" sentences"))
     vocabulary = make_vocabulary(counts, size, min_count)
     with new_file(output) as file:
@@ -130,11 +108,11 @@ def pretrain(
     unroll_steps: Annotated[int, typer.Option(help="Words of a row in one step.", min=1)] = 20,
     optimizer: Annotated[
         Optimizer, typer.Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
-    ] = Optimizer.adagrad,
+    ] = "adagrad",
     learning_rate: Annotated[float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.")] = None,
     schedule: Annotated[
         Schedule, typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
-    ] = Schedule.constant,
+    ] = "constant",
     warmup_steps: Annotated[
         int, typer.Option(help="First steps, in which the learning rate rises from 0; adamw needs some.", min=0)
     ] = 0,
@@ -165,18 +143,17 @@ def pretrain(
     _check_corpora([*corpora, *(held_out or [])], encoding)
     settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
     settings |= {"optim": optim, "learning_rate": rate}
-    rises = schedule is Schedule.constant and warmup_steps > 0
-    settings |= {"lr_scheduler_type": "constant_with_warmup" if rises else schedule.value, "warmup_steps": warmup_steps}
+    rises = schedule == "constant" and warmup_steps > 0
+    settings |= {"lr_scheduler_type": "constant_with_warmup" if rises else schedule, "warmup_steps": warmup_steps}
     settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
     settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
     settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}
-    given = {"softmax": softmax.value if softmax else None, "num_softmax_samples": samples}
+    given = {"softmax": softmax, "num_softmax_samples": samples}
     texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
     fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
-    if samples is not None and model is None and fields.get("softmax") != SoftmaxKind.sampled.value:
+    if samples is not None and model is None and fields.get("softmax") != "sampled":
         raise typer.BadParameter("--samples needs --softmax sampled.")
-    splitter = None if words is None else words.value
-    trainer = _train(texts, splitter, encoding, output, model, vocabulary, fields, settings)
+    trainer = _train(texts, words, encoding, output, model, vocabulary, fields, settings)
     if trainer.is_world_process_zero():
         _print_best(trainer)
         say(f"Wrote {output}.")
@@ -231,7 +208,7 @@ def score(
     from elmo_hf.sentences import read_sentences
 
     language_model, tokenizer = load_on_gpu(model)
-    splitter = tokenizer.word_splitter if words is None else words.value
+    splitter = words or tokenizer.word_splitter
     sentences = list(place_sentences(read_sentences(source, encoding=encoding), splitter))
     corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
     if len(corpus) == 0:
@@ -240,7 +217,7 @@ def score(
     zero, carried = _score_twice(language_model, corpus, rows, numbers)
     wanted = carried if carry_state or documents else zero
     if per_word is not None:
-        write_table(per_word, sentences, wanted, tokenizer, (unit or SurprisalUnit.bits).value, skip_unknown, regions)
+        write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
     say(_summary(corpus, tokenizer))
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
@@ -296,11 +273,11 @@ def _train(
     set_seed(args.seed)
     if model is not None:
         lm, tokenizer = load_for_pretraining(model, vocabulary, splitter, **fields)
-        if "num_softmax_samples" in fields and lm.config.softmax != SoftmaxKind.sampled.value:
+        if "num_softmax_samples" in fields and lm.config.softmax != "sampled":
             raise ValueError("--samples needs --softmax sampled.")
     else:
         assert vocabulary is not None
-        lm, tokenizer = new_language_model(vocabulary, splitter or Splitter.whitespace.value, **fields)
+        lm, tokenizer = new_language_model(vocabulary, splitter or "whitespace", **fields)
     reading = {"word_splitter": tokenizer.word_splitter, "encoding": encoding}
     corpora = {
         name: _read_corpus(name, sources, reading, tokenizer, is_quiet=args.process_index > 0)

@@ -1,8 +1,7 @@
 """The command `elmo-hf vectors`."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,12 +13,8 @@ from .arguments import Encoding, Model
 from .devices import usable_device
 from .errors import say, when_stopped
 
-
-class TextFormat(StrEnum):
-    """The first line of a file of vectors: two counts, or the first word."""
-
-    word2vec = "word2vec"
-    glove = "glove"
+# The first line of a file of vectors: two counts, or the first word.
+TextFormat = Literal["word2vec", "glove"]
 
 
 @when_stopped("Stopped. Nothing was written; the same command starts anew.")
@@ -68,7 +63,7 @@ def vectors(
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     if output is not None:
-        header = text_format is not TextFormat.glove
+        header = text_format != "glove"
         size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)
         say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.{_left_out(found)}")
     if queries:

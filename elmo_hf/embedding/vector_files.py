@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import h5py
@@ -93,7 +94,7 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
     """Writes one row a sentence: `document` if there is one, `index`, `sentence`, and each array as nested lists."""
     writer = None
     try:
-        for group in _groups(records, ROWS_PER_GROUP):
+        while group := list(islice(records, ROWS_PER_GROUP)):
             lines = [record.line or ("", record.number) for record in group]
             columns = {"document": pa.array([storable(document) for document, _ in lines], pa.string())}
             columns = {} if group[0].line is None else columns
@@ -119,17 +120,6 @@ WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
     ".npz": write_npz,
     ".parquet": write_parquet,
 }
-
-
-def _groups(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
-    group: list[Record] = []
-    for record in records:
-        group.append(record)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:

@@ -42,7 +42,7 @@ def digest_with_job(job: dict[str, Any], digest: str) -> str:
 
 
 def differing(job: dict[str, Any], recorded: dict[str, Any]) -> str:
-    """What of a job is another one in a record, for a message; empty if nothing is."""
+    """Names what differs between a job and a record, for a message; empty if nothing does."""
     keys = [key for key in job if recorded.get(key) != job[key]]
     # Another way of splitting makes other sentences of the same input.
     return " and ".join(keys[:-1] if keys[:-1] and keys[-1] == "input" else keys)
@@ -79,7 +79,7 @@ class WorkingFolder:
                 f"{self.path} was left by an interrupted run with another {other}; delete that folder to start anew."
             )
         _write_sealed(path, job)
-        return [index for index, digest in enumerate(digests) if not self._is_whole(index, digest)]
+        return [index for index, digest in enumerate(digests) if self._facts(index, digest) is None]
 
     def is_open(self) -> bool:
         """Whether this process sees the folder of the job."""
@@ -120,20 +120,19 @@ class WorkingFolder:
             ValueError: if the chunk is damaged.
         """
         file, _ = self._files(index)
-        if not self._is_whole(index, digest):
+        facts = self._facts(index, digest)
+        if facts is None:
             raise ValueError(f"{file} was damaged while the run went on; give the same command again.")
-        facts = _read_sealed(self._files(index)[1])
-        assert facts is not None
         # An empty file cannot be mapped.
         content = np.memmap(file, np.uint8, mode="c") if file.stat().st_size else np.empty(0, np.uint8)
         for sentence, places in sorted((int(sentence), places) for sentence, places in facts["places"].items()):
             yield sentence, {name: _array(content, *place) for name, place in places.items()}
 
-    def _is_whole(self, index: int, digest: str) -> bool:
-        """Whether a window's chunk is there and right; says so if it is there and wrong."""
+    def _facts(self, index: int, digest: str) -> dict[str, Any] | None:
+        """What is recorded of a window's chunk; None if the chunk is missing, or wrong, which is said."""
         numbers, facts_file = self._files(index)
         if not facts_file.exists():
-            return False
+            return None
         facts = _read_sealed(facts_file)
         if (
             facts
@@ -141,9 +140,9 @@ class WorkingFolder:
             and numbers.is_file()
             and facts["numbers"] == checksum_of(numbers)
         ):
-            return True
+            return facts
         logger.warning("%s is damaged, or not of this input; it is computed again.", numbers)
-        return False
+        return None
 
     def _files(self, index: int) -> tuple[Path, Path]:
         return self.path / f"chunk-{index:08d}.bin", self.path / f"chunk-{index:08d}.json"

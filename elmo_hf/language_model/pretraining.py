@@ -33,12 +33,12 @@ from transformers.utils.generic import can_return_tuple
 
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
+from ..model.inputs import IGNORED, check_shapes
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .corpus import Corpus
 from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, evaluating, score_carried, score_from_zero
 from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
 
-IGNORED = -100
 STREAM_ARGUMENTS = ("forward_targets", "backward_targets", "forward_resets", "backward_resets")
 
 
@@ -106,7 +106,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.elmo.mixes.requires_grad_(False)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves the softmax, four times as large as its biLM if released, in shards that loading the biLM skips."""
+        """Saves the softmax, often larger than the biLM, in shards that loading the biLM skips."""
         weights = kwargs.pop("state_dict", None) or self.state_dict()
         # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
         weights = dict(sorted(weights.items(), key=lambda item: item[0].startswith("softmax.")))
@@ -167,12 +167,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             _refuse(of_streams, "sentences")
             vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
             if labels is not None:
-                _check_shapes({"labels": labels}, mask)
+                check_shapes({"labels": labels}, mask)
                 targets = _neighbours(labels, mask)
         else:
             _refuse({"labels": labels, "attention_mask": attention_mask}, "streams")
             vectors, mask = self._embed_streams([ids for ids in (input_ids, backward_input_ids) if ids is not None])
-            _check_shapes(of_streams, mask)
+            check_shapes(of_streams, mask)
         dropout = self.config.lm_dropout if self.training else 0.0
         layers, next_state = self.elmo.bilm(vectors, mask, state, _all_resets(resets[:num_directions], mask), dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
@@ -280,14 +280,6 @@ def _all_resets(resets: Sequence[Tensor | None], mask: Tensor) -> list[Tensor] |
     if all(reset is None for reset in resets):
         return None
     return [torch.zeros_like(mask) if reset is None else reset.bool() for reset in resets]
-
-
-def _check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
-    for name, value in arguments.items():
-        if value is not None and value.shape != mask.shape:
-            raise ValueError(
-                f"`{name}` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(value.shape)}."
-            )
 
 
 def _refuse(arguments: dict[str, Tensor | None], way: str) -> None:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from ..model.inputs import IGNORED
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
 from .streams import Stream, Window
 
@@ -97,7 +98,7 @@ def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress =
         output = model(
             torch.from_numpy(corpus.ids[words]).to(model.device),
             attention_mask=torch.from_numpy(mask).to(model.device),
-            labels=torch.from_numpy(np.where(mask, corpus.classes[words], -100)).to(model.device),
+            labels=torch.from_numpy(np.where(mask, corpus.classes[words], IGNORED)).to(model.device),
             output_log_probs=True,
         )
         is_prediction = mask[:, 1:]

@@ -5,8 +5,7 @@
 Glossary: D directions, the forward one first along the last axis: 2, or 1 without `bidirectional`; B batch, T words,
 P projection, H cell, L layers.
 
-Deliberate difference from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute. As in
-theirs, the residual is not part of it.
+As in bilm-tf and AllenNLP, the residual is not part of the state; `lstmp.py` says how the state differs from theirs.
 """
 
 from collections.abc import Sequence

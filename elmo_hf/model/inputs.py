@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
 
+# The label of a word that no loss reads, as everywhere in torch.
+IGNORED = -100
+
 
 def require_tensor(name: str, value: object) -> None:
     """Raises ValueError for anything that is no tensor."""
@@ -35,6 +38,15 @@ def checked_ids(input_ids: Tensor, config: ElmoConfig) -> Tensor:
             f"{largest}."
         )
     return input_ids.long()
+
+
+def check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
+    """Raises ValueError for an argument, by name, that has another shape than `mask` `(B, T)`."""
+    for name, value in arguments.items():
+        if value is not None and value.shape != mask.shape:
+            raise ValueError(
+                f"`{name}` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(value.shape)}."
+            )
 
 
 def check_range(words: Tensor, config: ElmoConfig) -> None:

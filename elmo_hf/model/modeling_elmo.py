@@ -25,7 +25,7 @@ from ..scan.path import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
 from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
-from .inputs import check_has_weights, check_range, checked_ids, require_tensor
+from .inputs import check_has_weights, check_range, check_shapes, checked_ids, require_tensor
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .pooling import masked_max, masked_mean
@@ -415,9 +415,7 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
     if attention_mask is None:
         return default
     require_tensor("attention_mask", attention_mask)
-    if attention_mask.shape != default.shape:
-        expected, found = _shape(default), _shape(attention_mask)
-        raise ValueError(f"`attention_mask` must have shape (batch, words) = {expected}, found {found}.")
+    check_shapes({"attention_mask": attention_mask}, default)
     return attention_mask.to(default.device).bool()
 
 

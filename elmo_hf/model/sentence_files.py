@@ -17,7 +17,7 @@ SENTENCE_FILES = {
 
 
 def write_sentence_files(folder: Any) -> None:
-    """Writes the files; one that is there may be the user's, and stays."""
+    """Writes the files that are missing; one that exists may be the user's."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, content in SENTENCE_FILES.items():
         if not (Path(folder) / name).exists():

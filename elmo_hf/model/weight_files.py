@@ -13,13 +13,11 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import nn
-from transformers.utils import cached_file, hub
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, hub
 
 from .config_fields import FLOATS, shorten
 from .saved_json import read_json
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 MOST_HEADER_BYTES = 2**22
 MOST_NEW_BYTES = 2**29
 # With which arguments of `from_pretrained` the Hub is asked for files.
@@ -49,8 +47,8 @@ def check_weight_files(name: str | os.PathLike, arguments: dict[str, Any]) -> No
         if not str(name).endswith(".safetensors"):
             raise ValueError(f"{name} is no .safetensors file; other formats are not read.")
         return
-    variant = arguments.get("variant")
-    single, index = (each.replace(".safe", f".{variant}.safe", 1) if variant else each for each in (SINGLE, INDEX))
+    ending = f".{arguments['variant']}." if arguments.get("variant") else "."
+    single, index = (ending.join(each.rsplit(".", 1)) for each in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
     if os.path.isdir(name):
         folder = os.path.join(name, arguments.get("subfolder") or "")
         for other in sorted(filter(DISTRIBUTED.fullmatch, os.listdir(folder))):

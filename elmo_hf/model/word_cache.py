@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..scan.parameters import needs_gradient
+from ..scan.path import is_hooked
 from .token_encoder import CharacterCNN, Highway, WordEmbedding
 
 # m of h(w): Knuth's multiplier of a linear congruential generator modulo 2^64.
@@ -73,8 +75,7 @@ class WordCache:
     def embed(self, ids: Tensor, encoder: nn.Module) -> Tensor:
         """Vectors `(N, P)` of the words `ids` `(N, C)` or `(N,)`; computes those not kept."""
         table = self._table
-        needs_gradient = torch.is_grad_enabled() and any(weight.requires_grad for weight in encoder.parameters())
-        if table is None or needs_gradient or table.conditions != _conditions(encoder):
+        if table is None or needs_gradient(*encoder.parameters()) or table.conditions != _conditions(encoder):
             return encoder(ids)
         places = torch.searchsorted(table.hashes, _hash_rows(ids)).clamp(max=len(table.hashes) - 1)
         is_kept = table.ids[places] == ids
@@ -107,11 +108,7 @@ def _hash_rows(ids: Tensor) -> Tensor:
 def _conditions(encoder: nn.Module) -> tuple[Any, ...] | None:
     """All that a word's vector depends on besides its ids, or None if changes of it would go unnoticed."""
     weights = list(encoder.parameters())
-    # accelerate replaces `forward` on the instance.
-    is_plain = all(
-        type(each) in PLAIN_MODULES and not (each._forward_hooks or each._forward_pre_hooks or "forward" in vars(each))
-        for each in encoder.modules()
-    )
+    is_plain = all(type(each) in PLAIN_MODULES and not is_hooked(each) for each in encoder.modules())
     # A replica of `nn.DataParallel` has no parameters of its own.
     if not is_plain or not weights or any(type(each) is not nn.Parameter or each.is_inference() for each in weights):
         return None

@@ -73,7 +73,7 @@ def multiply(weight: Tensor | OtherWeight, vectors: Tensor, out: Tensor, adds: b
             product = torch.mm(vectors[0].t().contiguous(), weight[0].t()).t()
         else:  # tiles take as long for two columns as for one, and longer for rows
             product = torch.mm(weight[0], vectors[0].repeat(1, 2) if columns == 1 else vectors[0])[:, :columns]
-        _put(product, out[0], adds)
+        put(product, out[0], adds)
         return
     if directions == 1 and (way == "plain" or columns == blocks == 1):
         if adds:
@@ -86,10 +86,10 @@ def multiply(weight: Tensor | OtherWeight, vectors: Tensor, out: Tensor, adds: b
         in_blocks = weight.view(blocks, height // blocks, -1)
         rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
         if way == "amd" and height > weight.shape[2]:
-            _put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
+            put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
         else:
             product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
-            _put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
+            put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
         return
     if blocks > 1:
         weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
@@ -139,7 +139,8 @@ def _way(weight: Tensor) -> str:
     return _requested_way.get() or default_way(weight.dtype)
 
 
-def _put(product: Tensor, out: Tensor, adds: bool) -> None:
+def put(product: Tensor, out: Tensor, adds: bool) -> None:
+    """Writes a product to `out`; with `adds`, adds it there."""
     if adds:
         out += product
     else:

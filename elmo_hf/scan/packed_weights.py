@@ -10,8 +10,8 @@ torch's count of changes in place, and one number of each row, since fused optim
 not counted. Nothing of it is saved or copied.
 """
 
-import bisect
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, wants_rows
+from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, put, wants_rows
 from .parameters import Weights, stack
 
 # Counts of columns that are measured; each stands for those up to the next one.
@@ -51,7 +51,7 @@ class PackedWeight:
 
     def is_faster(self, columns: int | None = None) -> bool:
         """Whether the packed product is the faster one for so many columns, or for any count."""
-        return any(self._faster_at) if columns is None else self._faster_at[bisect.bisect(COUNTS, columns) - 1]
+        return any(self._faster_at) if columns is None else self._faster_at[bisect_right(COUNTS, columns) - 1]
 
     def wants_rows(self, columns: int) -> bool:
         """Whether it is fastest if each of so many columns is stored as a row."""
@@ -62,11 +62,7 @@ class PackedWeight:
         if not self.is_faster(out.shape[2]):
             multiply(self._weight, vectors, out, adds)
             return
-        product = self._times(vectors[0].t().contiguous()).t()
-        if adds:
-            out[0] += product
-        else:
-            out[0].copy_(product)
+        put(self._times(vectors[0].t().contiguous()).t(), out[0], adds)
 
     def _times(self, rows: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(rows, self._blocks, None, "none", [], "")

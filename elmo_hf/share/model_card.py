@@ -198,11 +198,11 @@ def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
 
 def provenance(metadata: Mapping[str, Any]) -> str:
     """What a card without published facts says of licence, language and source: a table, and what is missing."""
-    models = [f"https://huggingface.co/{name}" for name in _as_list(metadata.get("base_model"))]
-    sources = models or _as_list(metadata.get("source"))
+    models = [f"https://huggingface.co/{name}" for name in as_list(metadata.get("base_model"))]
+    sources = models or as_list(metadata.get("source"))
     found = {
         "licence": markdown(metadata.get("license") or ""),
-        "language": markdown(", ".join(map(str, _as_list(metadata.get("language"))))),
+        "language": markdown(", ".join(map(str, as_list(metadata.get("language"))))),
         "source": ", ".join(f"<{each}>" if ADDRESS.fullmatch(str(each)) else markdown(each) for each in sources),
     }
     rows = [f"| {name} | {value} |" for name, value in found.items() if value]
@@ -216,7 +216,8 @@ def provenance(metadata: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """A value of a card's metadata as a list; empty if there is none."""
     return list(value) if isinstance(value, list | tuple) else [value] if value else []
 
 

@@ -159,7 +159,7 @@ def _references(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _absent_code(folder: Path) -> set[str]:
-    """The code files that are missing: for each file named in a config, itself or the first of those it imports."""
+    """The code files that are missing: each that a config names, or the first one that it imports."""
     absent = set()
     for config in ("config.json", "tokenizer_config.json"):
         if (folder / config).is_file():

@@ -14,7 +14,7 @@ from transformers.modelcard import TrainingSummary
 
 from ..files import new_file
 from ..model_names import HUB_NAME, TINY
-from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, auto_class_of, render_card
+from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, render_card
 
 
 class ElmoTrainer(Trainer):
@@ -49,14 +49,14 @@ class ElmoTrainer(Trainer):
                 history=[_readable(row) for row in summary.eval_lines or ()],
                 base_model=base_model,
                 started_from=None if base_model else start if start == TINY else Path(start).name or None,
-                dataset=", ".join(_as_list(summary.dataset)) or None,
+                dataset=", ".join(as_list(summary.dataset)) or None,
                 model_index=_model_index(summary, task),
             ),
-            tags=["elmo", "bilm", *_as_list(summary.tags)],
+            tags=["elmo", "bilm", *as_list(summary.tags)],
             language=summary.language,
             license=summary.license,
             base_model=base_model,
-            datasets=_as_list(summary.dataset_tags) or None,
+            datasets=as_list(summary.dataset_tags) or None,
             word_splitter=getattr(self.processing_class, "word_splitter", "ptb"),
         )
         path = Path(self.args.output_dir) / "README.md"
@@ -74,9 +74,9 @@ def _readable(row: dict[str, Any]) -> dict[str, str]:
 
 def _model_index(summary: TrainingSummary, task: str) -> list[EvalResult]:
     """The final scores as metadata, if the Hub dataset that they were measured on is known."""
-    datasets = _as_list(summary.dataset_tags)
+    datasets = as_list(summary.dataset_tags)
     scores = {name: value for name, value in (summary.eval_results or {}).items() if isinstance(value, (int, float))}
-    names, configurations = _as_list(summary.dataset) or datasets, _as_list(summary.dataset_args)
+    names, configurations = as_list(summary.dataset) or datasets, as_list(summary.dataset_args)
     return [
         EvalResult(
             task_type=task,
@@ -90,7 +90,3 @@ def _model_index(summary: TrainingSummary, task: str) -> list[EvalResult]:
         for name, value in scores.items()
         if datasets and name != "Loss"
     ]
-
-
-def _as_list(value: str | list[str] | None) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or [])

@@ -13,8 +13,8 @@ With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; oth
 Glossary: N texts, W words of the longest text, K labels; e emissions `(N, W, K)`, one score for each word and label.
 Words come first in their row, and padding leaves messages unchanged.
 
-Deliberate differences from common implementations: the loss sums over unknown labels (`ignore_index`), so it is exact
-for partly labelled texts; illegal transitions are masked on use, so that weight decay cannot make them possible again.
+Deliberate differences from common implementations: the loss sums over unknown labels (-100), so it is exact for partly
+labelled texts; illegal transitions are masked on use, so that weight decay cannot make them possible again.
 """
 
 from collections.abc import Collection
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from ..model.inputs import IGNORED
 from ..scan.operator import State, Stepped, scan_words
 from ..scan.registered import opaque
 
@@ -53,10 +54,10 @@ class LinearChainCRF(nn.Module):
         for parameter in self.parameters():
             init.zeros_(parameter)
 
-    def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, ignore_index: int = -100) -> Tensor:
+    def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Negative log-likelihood, summed over texts, in float32 at least.
 
-        `labels` are `(N, W)`, `ignore_index` where unknown; `mask` `(N, W)` is True on words, which come first.
+        `labels` are `(N, W)`, -100 where unknown; `mask` `(N, W)` is True on words, which come first.
 
         Raises:
             ValueError: if the labels are named in another scheme than IOB2, or if a label is out of range, or may not
@@ -67,7 +68,7 @@ class LinearChainCRF(nn.Module):
                 f"the CRF's transitions are those of the IOB2 scheme, which has no {', '.join(self._foreign)[:200]}; "
                 f"convert each text's labels with `{CONVERTER}`, and name only O, B- and I- in `id2label`."
             )
-        is_known = mask & (labels != ignore_index)
+        is_known = mask & (labels != IGNORED)
         self._check_labels(labels, is_known)
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
         emissions = _wide(emissions)

@@ -124,8 +124,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         logits = self.qa_outputs(vectors)
         # Questions have no logits.
         logits = texts.rows.put_back(torch.cat([torch.zeros_like(logits), logits]))
-        is_context = context_mask.long()
-        in_context = texts.rows.put_back(torch.cat([torch.zeros_like(is_context), is_context])).bool()
+        in_context = texts.rows.masks[1]
         logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits.unbind(dim=-1)
         loss = None

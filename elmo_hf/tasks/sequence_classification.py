@@ -4,8 +4,7 @@
     logits = W u + b                                     one text
     logits = W [u; v; |u - v|; u . v] + b                a pair of texts
 
-    mean       sum_t e_t / W
-    max        max_t e_t, for each feature
+    mean, max  as in `pooling.py`
     attention  sum_t a_t e_t,  a = softmax_t(q . e_t)    with a learned query q
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, D width of an encoded word.

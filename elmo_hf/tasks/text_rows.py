@@ -28,7 +28,7 @@ class TextRows:
         if not torch.compiler.is_compiling():
             # Cuts to the longest text; a compiled shape cannot depend on the data.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
-        self.num_texts = len(masks)
+        self.masks = masks
         self.batch_size, self.num_positions = masks[0].shape
         self.mask = mask.gather(1, order)
         self._order = order
@@ -40,7 +40,7 @@ class TextRows:
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
         """Splits `(N, ...)` into `(B, ...)` for the first texts and `(B, ...)` for the second."""
-        return values.unflatten(0, (self.num_texts, self.batch_size)).unbind()
+        return values.unflatten(0, (len(self.masks), self.batch_size)).unbind()
 
     def put_back(self, values: Tensor) -> Tensor:
         """Maps `(N, W, ...)` to `(B, T, ...)`, zero outside words."""

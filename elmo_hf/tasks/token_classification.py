@@ -21,11 +21,11 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
+from ..model.inputs import IGNORED
 from ..model.pipeline_elmo import ElmoTokenClassificationPipeline
 from .crf import LinearChainCRF
 from .task_model import ElmoTaskModel
 
-IGNORE_INDEX = -100
 # By how much the log-probability of the best sequence's label must exceed the others.
 MARGIN = 1e-3
 
@@ -82,8 +82,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
         )
 
     def _loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, num_items: Tensor | int | None) -> Tensor:
-        labels = labels.masked_fill(~mask, IGNORE_INDEX)
-        num_labels = (labels != IGNORE_INDEX).sum()
+        labels = labels.masked_fill(~mask, IGNORED)
+        num_labels = (labels != IGNORED).sum()
         if self.crf is None:
             loss = self.loss_function(emissions, labels, self.config, num_items_in_batch=num_items)
         else:

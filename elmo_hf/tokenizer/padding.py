@@ -13,7 +13,7 @@ import torch
 from transformers.tokenization_utils_base import PaddingStrategy
 from transformers.utils import TensorType
 
-from .text_to_words import is_sequence
+from ..model.config_fields import is_list
 
 # The keys that `pad` pads, and the value for each.
 PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
@@ -110,7 +110,7 @@ def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
 
 def tensor_type_of(ids: Any) -> TensorType | None:
     """The kind of tensor inside nested sequences of ids; None for plain numbers."""
-    while is_sequence(ids) and len(ids) > 0:
+    while is_list(ids) and len(ids) > 0:
         ids = ids[0]
     if isinstance(ids, torch.Tensor):
         return TensorType.PYTORCH
@@ -119,8 +119,8 @@ def tensor_type_of(ids: Any) -> TensorType | None:
 
 def nesting(ids: Any) -> int:
     """Depth of nested ids: 0 for a number, 1 for a list of numbers; looks past empty texts."""
-    if isinstance(ids, (np.ndarray, torch.Tensor)) and not (isinstance(ids, np.ndarray) and ids.dtype == object):
+    if isinstance(ids, (np.ndarray, torch.Tensor)) and ids.dtype != object:
         return ids.ndim
-    if not is_sequence(ids) and not isinstance(ids, np.ndarray):
+    if not is_list(ids) and not isinstance(ids, np.ndarray):
         return 0
     return 1 + max((nesting(item) for item in ids), default=0)

@@ -22,7 +22,7 @@ TOKEN_FLAGS = ("lstrip", "rstrip", "normalized", "special", "single_word")
 
 
 def _is_token(value: object) -> bool:
-    """Whether a value is a string, or what is written of an `AddedToken`."""
+    """Whether a value is a string, or an `AddedToken` as it is saved."""
     if not isinstance(value, dict):
         return isinstance(value, str)
     flags = [value.get(flag, True) for flag in TOKEN_FLAGS]
@@ -61,10 +61,8 @@ _TOKENS = ("tokens", _is_tokens)
 _LEAST, _MOST = WHOLE["max_word_length"]
 # What `tokenizer_config.json` may hold; anything may be null.
 FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(
-        ("token_encoder", "alphabet", "word_splitter", "backend", "tokenizer_class", "name_or_path"), _TEXT
-    ),
-    **dict.fromkeys(("processor_class", "padding_side", "truncation_side", "truncation_strategy"), _TEXT),
+    **dict.fromkeys(("token_encoder", "alphabet", "word_splitter", "tokenizer_class", "name_or_path"), _TEXT),
+    **dict.fromkeys(("backend", "processor_class", "padding_side", "truncation_side", "truncation_strategy"), _TEXT),
     **dict.fromkeys(("is_local", "local_files_only", "clean_up_tokenization_spaces", "split_special_tokens"), FLAG),
     **dict.fromkeys(("add_prefix_space", "add_bos_token", "add_eos_token", "verbose", "use_fast"), FLAG),
     "add_boundaries": FLAG,
@@ -170,10 +168,9 @@ def read_vocabulary_in(path: str) -> dict[str, int]:
     if not isinstance(vocabulary, dict):
         raise ValueError(f"{path}: `model` must hold an object `vocab` of ids by name, found {shorten(vocabulary)}.")
     most = most_ids(len(vocabulary))
-    for name in (
-        name for name, symbol_id in vocabulary.items() if type(symbol_id) is not int or not 0 <= symbol_id <= most
-    ):
-        _require(path, name, vocabulary[name], False, f"an id from 0 to {most}")
+    expected = f"an id from 0 to {most}"
+    for name, symbol_id in vocabulary.items():
+        _require(path, name, symbol_id, is_whole(symbol_id, 0, most), expected)
     if len(set(vocabulary.values())) < len(vocabulary):
         raise ValueError(f"{path}: `vocab` gives two names the same id.")
     try:

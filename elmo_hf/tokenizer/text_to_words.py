@@ -8,18 +8,13 @@ from typing import Any
 
 from transformers.tokenization_utils_base import TruncationStrategy
 
-from ..model.config_fields import shorten
+from ..model.config_fields import is_list, shorten
 from .word_encoding import Words
-
-
-def is_sequence(value: Any) -> bool:
-    """Whether a value is a sequence other than a string."""
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def is_batch(text: Any, is_split_into_words: bool) -> bool:
     """Whether a call's `text` is several texts; an empty list of words is one text without words."""
-    return is_sequence(text) and (not is_split_into_words or (len(text) > 0 and is_sequence(text[0])))
+    return is_list(text) and (not is_split_into_words or (len(text) > 0 and is_list(text[0])))
 
 
 def as_batch(

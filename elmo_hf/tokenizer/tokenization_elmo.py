@@ -25,7 +25,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType
 
-from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS, shorten
+from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS, is_list, shorten
 from ..model.configuration_elmo import save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
@@ -41,7 +41,7 @@ from .padding import (
     tensor_type_of,
 )
 from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, logger, pop_vocabulary, require_length
-from .text_to_words import as_batch, is_batch, is_sequence, to_words, truncate
+from .text_to_words import as_batch, is_batch, to_words, truncate
 from .word_codec import (
     PADDING,
     UNKNOWN_WORD,
@@ -274,7 +274,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """
         data, is_batched = self._batch_to_pad(encoded_inputs)
         if return_tensors is None:
-            return_tensors = tensor_type_of(data["input_ids"] if is_batched else data["input_ids"][0])
+            return_tensors = tensor_type_of(data["input_ids"])
         strategy, _, max_length, _ = self._get_padding_truncation_strategies(
             padding=padding, max_length=max_length, verbose=verbose
         )
@@ -314,7 +314,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     def _is_batch_of_ids(self, ids: Any) -> bool:
         """Whether ids are of several texts; a word's ids are never empty, so empty lists in a list are texts."""
-        holds_only_empty_texts = is_sequence(ids) and len(ids) > 0 and all(is_sequence(i) and not i for i in ids)
+        holds_only_empty_texts = is_list(ids) and len(ids) > 0 and all(is_list(i) and not i for i in ids)
         return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
 
     @property

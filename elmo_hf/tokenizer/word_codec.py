@@ -107,7 +107,7 @@ class VocabularyCodec:
 
     @cached_property
     def is_lower_case(self) -> bool:
-        """Whether no word but the special ones has an upper-case letter; word vectors are then of lower-case words."""
+        """Whether no word but the special ones has an upper-case letter; words are then looked up in lower case."""
         return all(word in (*self.boundaries, UNKNOWN_WORD) or word == word.lower() for word in self.symbols)
 
     def encode(self, words: Sequence[str]) -> np.ndarray:

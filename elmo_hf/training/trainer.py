@@ -24,7 +24,8 @@ training; a sentence may begin from the zero state (`reset_probability`).
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,21 +70,21 @@ class PretrainingArguments(TrainingArguments):
         frozen_steps: first steps, in which only the softmax learns, for a model that comes without one.
     """
 
-    unroll_steps: int = field(default=20)
-    scale_loss_by_steps: bool = field(default=True)
-    adagrad_start: float = field(default=1.0)
-    reset_probability: float = field(default=0.1)
-    frozen_steps: int = field(default=0)
-    per_device_train_batch_size: int = field(default=128)
-    num_train_epochs: float = field(default=10)
-    learning_rate: float = field(default=0.2)
-    lr_scheduler_type: str = field(default="constant")
-    max_grad_norm: float = field(default=10.0)
-    optim: str = field(default="adagrad")
+    unroll_steps: int = 20
+    scale_loss_by_steps: bool = True
+    adagrad_start: float = 1.0
+    reset_probability: float = 0.1
+    frozen_steps: int = 0
+    per_device_train_batch_size: int = 128
+    num_train_epochs: float = 10
+    learning_rate: float = 0.2
+    lr_scheduler_type: str = "constant"
+    max_grad_norm: float = 10.0
+    optim: str = "adagrad"
     # Log a loss of NaN as NaN.
-    logging_nan_inf_filter: bool = field(default=False)
+    logging_nan_inf_filter: bool = False
     # The scalar mixes do not affect the loss.
-    ddp_find_unused_parameters: bool | None = field(default=True)
+    ddp_find_unused_parameters: bool | None = True
 
     def __post_init__(self) -> None:
         """Validates the settings.
@@ -211,7 +212,7 @@ class ElmoPretrainer(ElmoTrainer):
         return DataLoader(
             Windows(corpus, num_rows, own, self.args, self.model.config.num_directions),
             batch_sampler=WindowIndices(num_windows, self),
-            collate_fn=_only,
+            collate_fn=itemgetter(0),
             num_workers=self.args.dataloader_num_workers,
         )
 
@@ -358,7 +359,3 @@ def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, flo
             metrics[prefix + name] = getattr(scores, name)
     metrics["loss"] = math.log(zero.perplexity)
     return metrics
-
-
-def _only(items: list[Any]) -> Any:
-    return items[0]

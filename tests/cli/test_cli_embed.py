@@ -4,6 +4,7 @@ import inspect
 import shutil
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -166,11 +167,11 @@ def test_embed_names_a_folder_that_is_not_there(corpus: Path, tmp_path: Path) ->
 
 
 def test_choices_of_the_command_line_are_those_of_the_package() -> None:
-    assert [layer.value for layer in Layers] == list(LAYERS)
-    assert [dtype.value for dtype in Dtype] == list(DTYPES)
-    assert [each.value for each in Format] == list(FORMATS)
+    assert get_args(Layers) == tuple(LAYERS)
+    assert get_args(Dtype) == tuple(DTYPES)
+    assert get_args(Format) == tuple(FORMATS)
     assert {f".{each}" for each in FORMATS} <= {*WRITERS}
-    assert {splitter.value for splitter in Splitter} == {*WORD_SPLITTERS}
+    assert {*get_args(Splitter)} == {*WORD_SPLITTERS}
     assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
     assert list(SUFFIXES) == list(WRITERS)
 

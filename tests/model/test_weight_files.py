@@ -38,6 +38,15 @@ def refuse(folder: Path, message: str, **kwargs: Any) -> None:
         load_complete(folder, **kwargs)
 
 
+@pytest.mark.parametrize("max_shard_size", ["4KB", "1MB"])
+def test_a_variant_is_loaded_again(max_shard_size: str, tiny_model: ElmoModel, tmp_path: Path) -> None:
+    tiny_model.save_pretrained(tmp_path, variant="fp16", max_shard_size=max_shard_size)
+    assert not (tmp_path / "model.safetensors").exists()
+    loaded = ElmoModel.from_pretrained(tmp_path, variant="fp16")
+    for name, weight in tiny_model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weight), name
+
+
 def rename_in_index(folder: Path, name: Any) -> None:
     path = folder / INDEX
     index = json.loads(path.read_text(encoding="utf-8"))
