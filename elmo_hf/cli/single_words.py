@@ -59,6 +59,7 @@ def vectors(
         checked_word(query, "--nearest: ")
     from elmo_hf.loading import load_complete, load_tokenizer
     from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
+    from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
@@ -69,7 +70,7 @@ def vectors(
     if queries:
         table = word_vectors(loaded, tokenizer, found.words, layer, show_progress=True)
         for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
-            near = nearest_words(table, found.words, vector, count or 10, but=[query])
+            near = nearest_words(table, found.words, vector, count or 10, but=[query, *SPECIAL_WORDS])
             say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
 
 

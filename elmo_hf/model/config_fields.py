@@ -186,8 +186,8 @@ def check_transformers_fields(fields: dict[str, Any]) -> None:
 
 def unknown_name(owner: str, name: str, names: Collection[str]) -> ValueError:
     """The error for a name that is none of `names`."""
-    nearest = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0)[0]
-    return ValueError(f"{owner} has no `{name}`; the nearest name that exists is `{nearest}`.")
+    nearest = [f"; the nearest name that exists is `{each}`" for each in difflib.get_close_matches(name, names, n=1)]
+    return ValueError(f"{owner} has no `{name}`{''.join(nearest)}.")
 
 
 def refuse_misspelt(owner: str, found: Collection[str], names: Collection[str]) -> None:

@@ -64,6 +64,18 @@ AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modelin
 }
 
 
+class Pipelines(dict):
+    """A folder's pipelines by task; transformers asks for "ner" here before it resolves that name."""
+
+    def __contains__(self, task: object) -> bool:
+        """Whether there is a pipeline."""
+        return super().__contains__("token-classification" if task == "ner" else task)
+
+    def __missing__(self, task: str) -> Any:
+        """The pipeline of "ner"."""
+        return self[{"ner": "token-classification"}[task]]
+
+
 class ElmoConfig(PreTrainedConfig):
     """Configuration of one ELMo model; the defaults are the original model of 93.6 million parameters.
 
@@ -186,7 +198,7 @@ class ElmoConfig(PreTrainedConfig):
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets a field; transformers' own are checked here, because each version of it checks others."""
         check_transformers_fields({name: value})
-        super().__setattr__(name, value)
+        super().__setattr__(name, Pipelines(value) if name == "custom_pipelines" and value else value)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:

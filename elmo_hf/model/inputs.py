@@ -41,9 +41,10 @@ def checked_ids(input_ids: Tensor, config: ElmoConfig) -> Tensor:
 
 
 def check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
-    """Raises ValueError for an argument, by name, that has another shape than `mask` `(B, T)`."""
-    for name, value in arguments.items():
-        if value is not None and value.shape != mask.shape:
+    """Raises ValueError for an argument, by name, that is no tensor of the shape of `mask` `(B, T)`."""
+    for name, value in ((name, value) for name, value in arguments.items() if value is not None):
+        require_tensor(name, value)
+        if value.shape != mask.shape:
             raise ValueError(
                 f"`{name}` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(value.shape)}."
             )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -129,7 +129,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         except (AttributeError, ImportError, KeyError, RuntimeError, TypeError) as error:
             hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
             path = pretrained_model_name_or_path
-            saved = {} if path is None else cls.config_class.get_config_dict(path, **hub_arguments)[0]
+            saved = {} if path is None else PreTrainedConfig.get_config_dict(path, **hub_arguments)[0]
             if "quantization_config" not in saved:
                 raise
             raise ValueError(f"config.json of {path}: `quantization_config` cannot be used here: {error}.") from error
@@ -142,11 +142,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return loaded
 
     @staticmethod
-    def _load_pretrained_model(model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any) -> Any:
-        """Checks the files first; until here the model's weights have shapes only."""
-        if checkpoint_files is not None and state_dict is None:
+    def _load_pretrained_model(
+        model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any, **adapter: Any
+    ) -> Any:
+        """Checks the files of a model first; until here its weights have shapes only."""
+        if checkpoint_files is not None and state_dict is None and not adapter:
             check_weights(model, checkpoint_files, load_config.ignore_mismatched_sizes)
-        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest)
+        return PreTrainedModel._load_pretrained_model(
+            model, state_dict, checkpoint_files, load_config, *rest, **adapter
+        )
 
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
         """An output's `hidden_states`: the layers, if the caller asks for them, or else the config does."""
@@ -179,10 +183,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
             for task, (pipeline, auto_class) in self.pipelines.items()
         }
         pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
-        if kwargs.get("is_main_process", True):
+        is_adapter = getattr(self, "_hf_peft_config_loaded", False)
+        if kwargs.get("is_main_process", True) and not is_adapter:
             save_code(self, save_directory)
-            if "feature-extraction" in self.pipelines:
-                write_sentence_files(save_directory)
+            write_sentence_files(save_directory)
         super().save_pretrained(save_directory, **kwargs)
         if pushing.pop("push_to_hub", False):  # transformers itself would push only what it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
@@ -414,7 +418,6 @@ def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
     """`(B, T)`, True on words: the caller's mask, or else `default`."""
     if attention_mask is None:
         return default
-    require_tensor("attention_mask", attention_mask)
     check_shapes({"attention_mask": attention_mask}, default)
     return attention_mask.to(default.device).bool()
 

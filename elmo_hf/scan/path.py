@@ -37,8 +37,11 @@ def scan_path(path: str) -> AbstractContextManager[None]:
 
 @torch.compiler.assume_constant_result
 def may_take(path: str) -> bool:
-    """Whether no path but `path` is requested; a compiled graph keeps the answer it got."""
-    return _requested.get() in (None, path)
+    """Whether no path but `path` is requested; a compiled graph keeps the answer it got.
+
+    Under `torch.func` only the reference works.
+    """
+    return _requested.get() in (None, path) and not torch._C._are_functorch_transforms_active()
 
 
 def is_hooked(module: nn.Module) -> bool:

@@ -47,8 +47,7 @@ def update_code(folder: Path) -> bool:
     with new_file(folder / "config.json") as partial:
         partial.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     write_code(folder)
-    if "feature-extraction" in config.get("custom_pipelines", {}):
-        write_sentence_files(folder)
+    write_sentence_files(folder)
     logger.warning("%s held code of an earlier version of elmo-hf, which was replaced.", folder)
     return True
 

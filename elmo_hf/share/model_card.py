@@ -218,7 +218,7 @@ def provenance(metadata: Mapping[str, Any]) -> str:
 
 def as_list(value: Any) -> list[Any]:
     """A value of a card's metadata as a list; empty if there is none."""
-    return list(value) if isinstance(value, list | tuple) else [value] if value else []
+    return [each for each in (value if isinstance(value, list | tuple) else [value]) if each]
 
 
 def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:

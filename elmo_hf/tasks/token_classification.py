@@ -21,7 +21,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import IGNORED
+from ..model.inputs import IGNORED, check_shapes
 from ..model.pipeline_elmo import ElmoTokenClassificationPipeline
 from .crf import LinearChainCRF
 from .task_model import ElmoTaskModel
@@ -65,15 +65,16 @@ class ElmoForTokenClassification(ElmoTaskModel):
         `num_items_in_batch`, the number of labels by which to divide the loss.
 
         Raises:
-            ValueError: if labels are illegal for the CRF.
+            ValueError: if labels have another shape, or are illegal for the CRF.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None
         if labels is not None:
+            check_shapes({"labels": labels}, texts.rows.masks[0])
             loss = self._loss(emissions, texts.rows.take(labels), mask, kwargs.get("num_items_in_batch"))
-        if self.crf is not None and not self.training:
+        if self.crf is not None and not self.training and mask.shape[1] > 0:
             emissions = self._answers(self.crf, emissions, mask)
         return TokenClassifierOutput(
             loss=loss,

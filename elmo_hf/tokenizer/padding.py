@@ -13,7 +13,7 @@ import torch
 from transformers.tokenization_utils_base import PaddingStrategy
 from transformers.utils import TensorType
 
-from ..model.config_fields import is_list
+from ..model.config_fields import is_list, shorten
 
 # The keys that `pad` pads, and the value for each.
 PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
@@ -99,7 +99,12 @@ def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
         array = np.asarray(value) if isinstance(value, np.ndarray) else np.array(rows)
         if tensor_type == TensorType.NUMPY:
             return array
-        return torch.from_numpy(array.astype(np.int64) if np.issubdtype(array.dtype, np.integer) else array)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"`{key}` must hold numbers, found {shorten(rows[0].tolist())}; leave such a column out.")
+        tensor = torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+        # Python's own numbers, as torch reads them.
+        is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)
+        return tensor.to(torch.get_default_dtype()) if is_python else tensor
     if tensor_type == TensorType.PYTORCH:
         raise ValueError(
             f"Unable to create a tensor of `{key}`, because texts have different lengths: activate padding with "

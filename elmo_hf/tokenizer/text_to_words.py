@@ -4,6 +4,7 @@ A call takes one text or a batch. A text is a string or a list of words, alone o
 """
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 from transformers.tokenization_utils_base import TruncationStrategy
@@ -75,12 +76,21 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) 
 
 
 def truncate(
-    texts: Sequence[Words], max_length: int, strategy: TruncationStrategy, side: str, boundaries: Sequence[str] | None
-) -> tuple[Words, ...]:
+    texts: Sequence[Words],
+    max_length: int,
+    strategy: TruncationStrategy,
+    side: str,
+    boundaries: Sequence[str] | None,
+    stride: int | None = None,
+) -> list[tuple[Words, ...]]:
     """Drops words from the `"left"` or `"right"` side of one or two texts until they fit with their boundaries.
 
+    With a `stride`, further windows of the same length follow, until no word is left out; each shares `stride` words
+    with the one before. Windows of one text are paired with all of the other.
+
     Raises:
-        ValueError: if the only text to shorten has too few words, or the boundaries alone do not fit.
+        ValueError: if the only text to shorten has too few words, the boundaries alone do not fit, or the stride is not
+            shorter than a window.
     """
     room = max_length - (2 * len(texts) if boundaries else 0)
     if room < 0:
@@ -89,7 +99,7 @@ def truncate(
     lengths = [len(text.words) for text in texts]
     excess = sum(lengths) - room
     if excess <= 0:
-        return tuple(texts)
+        return [tuple(texts)]
     if len(texts) == 1:
         kept = [room]
     elif strategy == TruncationStrategy.LONGEST_FIRST:
@@ -106,5 +116,16 @@ def truncate(
                 "the other text alone is too long for `max_length`."
             )
         kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
-    parts = [slice(n - keep, None) if side == "left" else slice(keep) for n, keep in zip(lengths, kept, strict=True)]
-    return tuple(Words(t.words[part], t.offsets[part], t.indices[part]) for t, part in zip(texts, parts, strict=True))
+    windows = [_windows(text, size, side, stride) for text, size in zip(texts, kept, strict=True)]
+    return [*product(*windows)]
+
+
+def _windows(text: Words, size: int, side: str, stride: int | None) -> list[Words]:
+    length = len(text.words)
+    starts = range(1)
+    if stride is not None and size < length:
+        if not 0 <= stride < size:
+            raise ValueError(f"`stride` must be at least 0 and below the {size} words that fit, found {stride}.")
+        starts = range(0, length - stride, size - stride)
+    ends = [slice(max(length - s - size, 0), length - s) if side == "left" else slice(s, s + size) for s in starts]
+    return [Words(text.words[part], text.offsets[part], text.indices[part]) for part in ends]

@@ -204,6 +204,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         padding_strategy: PaddingStrategy = PaddingStrategy.DO_NOT_PAD,
         truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
         max_length: int | None = None,
+        stride: int = 0,
         is_split_into_words: bool = False,
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
@@ -218,16 +219,17 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> BatchEncoding:
         """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
-        if return_overflowing_tokens:
-            raise ValueError("`return_overflowing_tokens` is not supported: ELMo reads texts of any length.")
         is_batched = is_batch(text, is_split_into_words)
         boundaries = self.boundaries if add_special_tokens else None
-        encodings = []
-        for pair in zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True):
+        encodings, samples = [], []
+        for sample, pair in enumerate(zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True)):
             texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in pair if part is not None)
+            windows = [texts]
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
-                texts = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries)
-            encodings.append(WordEncoding(texts, boundaries))
+                overlap = stride if return_overflowing_tokens else None
+                windows = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries, overlap)
+            encodings += [WordEncoding(window, boundaries) for window in windows]
+            samples += [sample] * len(windows)
             self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
         side = checked_side(padding_side or self.padding_side)
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
@@ -251,7 +253,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             data["offset_mapping"] = [np.array(each.offsets, dtype=np.int64).reshape(-1, 2) for each in encodings]
         if return_length:
             data["length"] = padded_lengths
-        return BatchEncoding(convert(data, return_tensors, not is_batched and return_tensors is None), encodings)
+        if return_overflowing_tokens:
+            data["overflow_to_sample_mapping"] = np.array(samples)
+        is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
+        return BatchEncoding(convert(data, return_tensors, is_alone), encodings)
 
     def pad(
         self,
@@ -342,15 +347,35 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         edge = [1] * self.add_boundaries
         return [flag for ids in texts for flag in (*edge, *[0] * len(ids), *edge)]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises ValueError for a special token that is not the model's own."""
+        token = name.removesuffix("_id")
+        if token in (*self.SPECIAL_TOKENS_ATTRIBUTES, "extra_special_tokens"):
+            self._check_special_tokens({token: value if token == name else self.convert_ids_to_tokens(value)})
+        super().__setattr__(name, value)
+
+    def add_special_tokens(self, special_tokens_dict: dict[str, Any], *args: Any, **kwargs: Any) -> int:
+        """Names special tokens that there are; raises ValueError for others, before anything changes."""
+        self._check_special_tokens(special_tokens_dict)
+        return super().add_special_tokens(special_tokens_dict, *args, **kwargs)
+
+    def _check_special_tokens(self, tokens: dict[str, Any]) -> None:
+        _special_tokens(self._codec, tokens)
+        for token in tokens.values():
+            self._check_known(token if is_list(token) else [token] if token else [])
+
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         """Lets transformers name the tokens that there are; raises ValueError for others."""
-        unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        self._check_known(new_tokens)
+        return super()._add_tokens(new_tokens, special_tokens)
+
+    def _check_known(self, tokens: Sequence[Any]) -> None:
+        unknown = [str(token) for token in tokens if str(token) not in self._codec.symbols]
         if unknown:
             raise ValueError(
                 f"no token can be added to an ELMo's `vocab`, found {shorten(unknown)}: its ids are characters, or "
                 "the words that the model was trained with."
             )
-        return super()._add_tokens(new_tokens, special_tokens)
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
         """Always raises NotImplementedError: bytes are not learned, and a vocabulary comes with its model."""

@@ -120,6 +120,10 @@ def test_nearest_words_are_printed_for_words_of_the_file_and_others(tiny_folder:
     assert [line.split(": ")[0] for line in lines] == ["ferry", "ferries"]
     assert all(line.count(", ") == 1 for line in lines)
     assert "ferry " not in lines[0].split(": ")[1]
+    special = words.parent / "special.txt"
+    special.write_text("<S>\n</S>\n<UNK>\nlate\n", encoding="utf-8")
+    result = run("vectors", tiny_folder, special, "--nearest", "ferry")  # a vocabulary begins so
+    assert [word.split()[0] for word in result.stdout.split(": ")[1].split(", ")] == ["late"]
     assert_fails(run("vectors", tiny_folder, words, "--nearest", "a b"), 1, "--nearest: a word must not have blanks")
 
 

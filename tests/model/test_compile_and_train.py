@@ -57,6 +57,18 @@ def test_gradient_checkpointing_gives_the_same_gradients(tiny_config: ElmoConfig
     assert_outputs_close({name: parameter.grad for name, parameter in model.named_parameters()}, expected)
 
 
+def test_torch_func_gives_the_same_gradients(tiny_config: ElmoConfig) -> None:
+    model, inputs = ElmoModel(tiny_config).eval(), random_inputs(tiny_config, [5, 3])
+    model(**inputs).last_hidden_state.square().sum().backward()
+    expected = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+    def loss(weights: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(model, weights, (), inputs).last_hidden_state.square().sum()
+
+    gradients = torch.func.grad(loss)({name: weight.detach() for name, weight in model.named_parameters()})
+    assert_outputs_close({name: gradients[name] for name in expected}, expected)
+
+
 def test_gradient_checkpointing_runs_every_layer_twice(tiny_config: ElmoConfig) -> None:
     model = ElmoModel(tiny_config).train()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -76,17 +76,13 @@ def test_what_transformers_would_not_survive_is_refused_by_name(fields: dict[str
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("directions", "chunk_size_feed_forward"), ("poling", "pooling"), ("num_layers", "num_hidden_layers")],
+    [("foo", ""), ("poling", "`pooling`"), ("num_layers", "`num_hidden_layers`")],
 )
-def test_a_field_that_does_not_exist_is_refused_with_the_nearest(name: str, nearest: str, folder: Path) -> None:
+def test_a_field_that_does_not_exist_is_refused_with_a_near_one(name: str, nearest: str, folder: Path) -> None:
+    hint = f"; the nearest name that exists is {nearest}" if nearest else ""
     for make in (ElmoConfig, lambda **fields: ElmoConfig.from_pretrained(folder, **fields)):
-        with pytest.raises(
-            ValueError, match=rf"^`ElmoConfig` has no `{name}`; the nearest name that exists is `\w+`\.$"
-        ):
+        with pytest.raises(ValueError, match=rf"^`ElmoConfig` has no `{name}`{hint}\.$"):
             make(**{name: False})
-    if name != "directions":
-        with pytest.raises(ValueError, match=f"is `{nearest}`"):
-            ElmoConfig(**{name: False})
 
 
 def test_transformers_own_fields_stay_legal() -> None:

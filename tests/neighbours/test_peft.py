@@ -11,6 +11,7 @@ import torch
 from neighbours import TEXTS
 from task_models import make_batch, make_task_model
 from tiny_inputs import assert_outputs_close
+from transformers import AutoModel
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 
@@ -46,6 +47,26 @@ def test_all_linear_adapts_every_linear_layer_and_the_adapter_is_saved(folder: P
     again = peft.PeftModel.from_pretrained(ElmoModel.from_pretrained(folder), tmp_path).eval()
     assert again(**inputs).pooler_output.equal(after)
     assert (after - before).abs().max() > 0.01
+
+
+def test_an_adapter_of_transformers_itself_is_saved_alone_and_loaded_by_every_way(folder: Path, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    model, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    before = model(**inputs).pooler_output
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["input_linear"], init_lora_weights=False))
+    after = model(**inputs).pooler_output
+    assert (after - before).abs().max() > 0.01
+    model.save_pretrained(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    with_adapter = ElmoModel.from_pretrained(folder)
+    with_adapter.load_adapter(str(tmp_path))
+    for loaded in (
+        with_adapter.eval(),
+        ElmoModel.from_pretrained(tmp_path),
+        AutoModel.from_pretrained(tmp_path, trust_remote_code=True),
+    ):
+        assert loaded(**inputs).pooler_output.equal(after)
 
 
 @pytest.mark.parametrize(

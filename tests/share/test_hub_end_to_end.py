@@ -100,6 +100,8 @@ for auto_class in auto_classes:
                 np.testing.assert_allclose(found, exact, atol=1e-6)
         else:
             assert pipe(TEXTS[0])
+        if task == "token-classification":
+            assert type(pipeline("ner", model=name, trust_remote_code=True)) is type(pipe)
     if len(config.custom_pipelines) == 1:
         assert pipeline(model=name, trust_remote_code=True).task == task
 np.savez(result, **arrays)

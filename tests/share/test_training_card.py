@@ -62,6 +62,16 @@ def rows_of(card: str) -> dict[str, str]:
     return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", card, flags=re.MULTILINE))
 
 
+def test_a_dataset_without_a_name_is_left_out(tiny_folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    trainer = make_trainer(tmp_path / "run", tiny_folder)
+    trainer.train_dataset = datasets.Dataset.from_list(trainer.train_dataset)
+    trainer.create_model_card()
+    card = ModelCard.load(tmp_path / "run" / "README.md")
+    assert card.data.datasets is None
+    assert "None" not in card.text
+
+
 def test_a_run_fills_hyper_parameters_scores_and_metadata(tiny_folder: Path, tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path / "run", tiny_folder)
     trainer.train()

@@ -31,6 +31,21 @@ def test_a_label_on_a_boundary_or_on_padding_counts_for_nothing(task: str) -> No
 
 
 @pytest.mark.parametrize("task", ["labelling", "crf"])
+@pytest.mark.parametrize("shape", [(3, 7), (3, 9), (6, 8), (24,)], ids=str)
+def test_labels_of_another_shape_are_refused(shape: tuple[int, ...], task: str) -> None:
+    model, batch = make_task_model(task), make_batch(task)
+    message = f"`labels` must have shape (batch, words) = (3, 8), found {shape}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model(**batch | {"labels": torch.zeros(shape, dtype=torch.long)})
+
+
+def test_a_batch_without_any_word_or_boundary_has_no_labels() -> None:
+    for task in ("labelling", "crf"):
+        model, batch = make_task_model(task), make_batch(task)
+        assert model(batch["input_ids"][:, :0]).logits.shape == (3, 0, 5)
+
+
+@pytest.mark.parametrize("task", ["labelling", "crf"])
 def test_logits_are_zero_on_boundaries_and_padding(task: str) -> None:
     model, batch = make_task_model(task), make_batch(task)
     logits = model(**batch).logits

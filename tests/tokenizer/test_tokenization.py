@@ -148,6 +148,44 @@ def test_truncation_and_padding_are_those_of_rust(
     assert compared > 200
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("strategy", ["longest_first", "only_first", "only_second"])
+def test_overflowing_windows_are_those_of_rust(
+    rust_tokenizer: PreTrainedTokenizerFast, strategy: str, side: str
+) -> None:
+    elmo = ElmoTokenizer(max_word_length=C, truncation_side=side)
+    rust_tokenizer.truncation_side = side
+    firsts, seconds = ["a b c d e f g", "", "a b c d"], ["t u v w x y z", "x", ""]
+    pairs = {"longest_first": None, "only_first": ["x y"] * 3, "only_second": seconds}[strategy]
+    texts = [firsts if strategy != "only_second" else ["a b"] * 3, pairs]
+    num_special = 2 if pairs is None else 4
+    compared = 0
+    for room, stride in itertools.product(range(1, 9), range(4)):
+        if stride >= room:
+            continue
+        max_length = room + num_special + (0 if pairs is None else 2)
+        options = ALL_KEYS | {"truncation": strategy, "max_length": max_length, "stride": stride}
+        ours = elmo(*texts, return_overflowing_tokens=True, **options)
+        theirs = rust_tokenizer(*texts, return_overflowing_tokens=True, **options)
+        assert ours["overflow_to_sample_mapping"] == theirs["overflow_to_sample_mapping"]
+        for row in range(len(ours["input_ids"])):
+            assert ours.tokens(row) == theirs.tokens(row)
+            assert ours["input_ids"][row] == CODEC.encode(ours.tokens(row)).tolist()
+            compared += 1
+        for key in ("attention_mask", "token_type_ids", "special_tokens_mask", "offset_mapping"):
+            assert ours[key] == theirs[key], key
+    assert compared > 80
+
+
+def test_windows_of_one_text_are_a_batch_and_texts_that_fit_are_one_window(tokenizer: ElmoTokenizer) -> None:
+    options = {"return_overflowing_tokens": True, "truncation": True, "max_length": 4}
+    assert tokenizer("a b c", **options)["input_ids"] == [*map(rows, ["<S> a b </S>", "<S> c </S>"])]
+    short = tokenizer(["a", "b c"], padding=True, return_tensors="pt", **options)
+    assert short["overflow_to_sample_mapping"].tolist() == [0, 1]
+    assert short["input_ids"].tolist() == [*map(rows, ["<S> a </S> _", "<S> b c </S>"])]
+    assert "overflow_to_sample_mapping" not in tokenizer("a b c", truncation=True, max_length=4)
+
+
 def test_truncating_one_text_only_can_leave_it_empty(tokenizer: ElmoTokenizer) -> None:
     options = {"truncation": "only_second", "max_length": 6}
     assert tokenizer(["a b"], ["x y z"], **options).tokens() == ["<S>", "a", "b", "</S>", "<S>", "</S>"]
@@ -259,7 +297,11 @@ BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "side": ("a", {"padding_side": "centre"}, "`padding_side` must be 'right' or 'left', found 'centre'"),
     "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),
     "tf": ("a", {"return_tensors": "tf"}, "tf is not a valid TensorType"),
-    "overflow": ("a", {"return_overflowing_tokens": True}, "`return_overflowing_tokens` is not supported: ELMo reads"),
+    "stride": (
+        "a b c",
+        {"return_overflowing_tokens": True, "stride": 2, "truncation": True, "max_length": 4},
+        "`stride` must be at least 0 and below the 2 words that fit, found 2",
+    ),
 }
 
 

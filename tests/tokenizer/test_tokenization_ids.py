@@ -159,6 +159,37 @@ def test_no_token_can_be_added(token_encoder: str, tmp_path: Path) -> None:
     assert len(tokenizer) == size
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("pad_token", "</S>", "`pad_token` of an ELMo is always '<pad>', found '</S>'."),
+        ("pad_token_id", 258, "`pad_token` of an ELMo is always '<pad>', found '</S>'."),
+        ("bos_token", None, "`bos_token` of an ELMo is always '<S>', found None."),
+        ("mask_token", "[M]", "no token can be added to an ELMo's `vocab`, found ['[M]']"),
+        ("extra_special_tokens", ["<S>", "[M]"], "no token can be added to an ELMo's `vocab`, found ['[M]']"),
+    ],
+)
+def test_a_special_token_that_is_refused_changes_nothing(
+    name: str, value: Any, message: str, tokenizer: ElmoTokenizer
+) -> None:
+    before = tokenizer(["a", "b c"], padding=True).data
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        setattr(tokenizer, name, value)
+    token = tokenizer.convert_ids_to_tokens(value) if name.endswith("_id") else value
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        tokenizer.add_special_tokens({name.removesuffix("_id"): token})
+    assert tokenizer(["a", "b c"], padding=True).data == before
+    assert tokenizer.special_tokens_map == {"bos_token": "<S>", "eos_token": "</S>", "pad_token": "<pad>"}
+
+
+def test_a_token_that_there_is_can_be_named_again(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
+    named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
+    named.cls_token, named.sep_token_id = "<S>", 258
+    named.save_pretrained(tmp_path)
+    for each in (named, ElmoTokenizer.from_pretrained(tmp_path)):
+        assert (each.cls_token_id, each.sep_token, each.mask_token) == (257, "</S>", None)
+
+
 def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> None:
     with pytest.raises(ValueError, match="`pad` needs at least one encoded text, found an empty list"):
         tokenizer.pad([])

@@ -87,6 +87,16 @@ def test_collator_with_padding_makes_one_batch(tokenizer: ElmoTokenizer) -> None
     assert batch["labels"].tolist() == [7, 5]
 
 
+def test_pad_makes_numbers_of_python_those_of_torch_and_refuses_words(tokenizer: ElmoTokenizer) -> None:
+    ids = {"input_ids": rows("a")}
+    for label, dtype in ((0.5, torch.float32), ([0.5, 1.0], torch.float32), (np.ones(2), torch.float64)):
+        labels = tokenizer.pad([ids | {"labels": label}] * 2, return_tensors="pt")["labels"]
+        assert (labels.dtype, labels.tolist()) == (dtype, [np.asarray(label).tolist()] * 2)
+    for label in ("sea", None):
+        with pytest.raises(ValueError, match=f"`labels` must hold numbers, found {label!r}; leave such a column out"):
+            tokenizer.pad([ids | {"labels": label}] * 2, return_tensors="pt")
+
+
 @pytest.mark.parametrize(("side", "labels"), [("right", [4, -100]), ("left", [-100, 4])])
 def test_collator_for_words_puts_labels_where_the_words_are(side: str, labels: list[int]) -> None:
     elmo = ElmoTokenizer(max_word_length=C, padding_side=side)
