@@ -43,6 +43,7 @@ TABLE = {
         "tokenizer.text_to_words",
         "tokenizer.padding",
         "tokenizer.saved_tokenizer",
+        "tokenizer.special_tokens",
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (

@@ -41,29 +41,16 @@ from .padding import (
     tensor_type_of,
 )
 from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, logger, pop_vocabulary, require_length
+from .special_tokens import Codec, check_known, check_special_tokens, own_special_tokens
 from .text_to_words import as_batch, is_batch, to_words, truncate
 from .word_codec import (
     PADDING,
-    UNKNOWN_WORD,
     CharacterCodec,
     VocabularyCodec,
     read_vocabulary_file,
 )
 from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter, split_by
-
-
-def _special_tokens(codec: CharacterCodec | VocabularyCodec | CodePointCodec, kwargs: dict[str, Any]) -> dict[str, str]:
-    """The special tokens of a codec; refuses constructor arguments that would have no effect."""
-    begin, end = codec.boundaries
-    fixed = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
-    for name, token in fixed.items():
-        if str(kwargs.get(name, token)) != token:
-            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {shorten(kwargs[name])}.")
-    for name in ("add_bos_token", "add_eos_token"):
-        if not kwargs.get(name, True):
-            raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
-    return fixed | {"unk_token": UNKNOWN_WORD} if isinstance(codec, VocabularyCodec) else fixed
 
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
@@ -113,7 +100,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             if value not in legal:
                 raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {shorten(value)}.")
         require_length(max_word_length)
-        self._codec: CharacterCodec | VocabularyCodec | CodePointCodec
+        self._codec: Codec
         if alphabet == "code_points":
             self._codec = CodePointCodec(vocabulary or {}, max_word_length, token_encoder == "char_cnn")
         elif token_encoder == "char_cnn":
@@ -136,7 +123,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
         self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
         self.add_boundaries = add_boundaries
-        special_tokens = _special_tokens(self._codec, kwargs)
+        special_tokens = own_special_tokens(self._codec, kwargs)
         # Given as an argument, transformers would copy it, which takes as long as all the rest.
         self._tokenizer = Tokenizer(
             models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING))
@@ -351,31 +338,18 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Raises ValueError for a special token that is not the model's own."""
         token = name.removesuffix("_id")
         if token in (*self.SPECIAL_TOKENS_ATTRIBUTES, "extra_special_tokens"):
-            self._check_special_tokens({token: value if token == name else self.convert_ids_to_tokens(value)})
+            check_special_tokens(self._codec, {token: value if token == name else self.convert_ids_to_tokens(value)})
         super().__setattr__(name, value)
 
     def add_special_tokens(self, special_tokens_dict: dict[str, Any], *args: Any, **kwargs: Any) -> int:
         """Names special tokens that there are; raises ValueError for others, before anything changes."""
-        self._check_special_tokens(special_tokens_dict)
+        check_special_tokens(self._codec, special_tokens_dict)
         return super().add_special_tokens(special_tokens_dict, *args, **kwargs)
-
-    def _check_special_tokens(self, tokens: dict[str, Any]) -> None:
-        _special_tokens(self._codec, tokens)
-        for token in tokens.values():
-            self._check_known(token if is_list(token) else [token] if token else [])
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         """Lets transformers name the tokens that there are; raises ValueError for others."""
-        self._check_known(new_tokens)
+        check_known(self._codec, new_tokens)
         return super()._add_tokens(new_tokens, special_tokens)
-
-    def _check_known(self, tokens: Sequence[Any]) -> None:
-        unknown = [str(token) for token in tokens if str(token) not in self._codec.symbols]
-        if unknown:
-            raise ValueError(
-                f"no token can be added to an ELMo's `vocab`, found {shorten(unknown)}: its ids are characters, or "
-                "the words that the model was trained with."
-            )
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
         """Always raises NotImplementedError: bytes are not learned, and a vocabulary comes with its model."""
