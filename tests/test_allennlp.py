@@ -40,6 +40,7 @@ def base() -> Golden:
 
 A_MODULE_IN_A_NEW_MODEL = """
 from allennlp.modules.elmo import Elmo, batch_to_ids
+from elmo_hf.allennlp import files
 
 # Two representations of each word, each a weighted sum of the layers.
 elmo = Elmo(options_file, weight_file, 2, dropout=0)
@@ -267,3 +268,9 @@ def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch
 def test_wrong_arguments_are_named(arguments: tuple, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Elmo(*arguments)
+
+
+def test_files_of_one_name_at_two_addresses_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "HF_HOME", str(tmp_path))
+    monkeypatch.setattr(files, "fetch", lambda address, folder: folder / "options.json")
+    assert files._local("https://a.org/options.json", "x") != files._local("https://b.org/options.json", "x")

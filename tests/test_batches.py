@@ -17,3 +17,7 @@ def test_sizes(batch_words: int, sizes: list[int]) -> None:
 
 def test_a_longer_text_is_alone() -> None:
     assert list(batches_by_length([4, 9, 2, 0], 6)) == [[1], [0], [2, 3]]
+
+
+def test_texts_without_positions_are_a_batch() -> None:
+    assert list(batches_by_length([0, 0], 3)) == [[0, 1]]

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -208,3 +210,20 @@ def test_a_guarded_file_holds_what_hdf5_wrote(tmp_path: Path) -> None:
     write_arrays(GuardedFile(tmp_path / "out.hdf5"))
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert [file[str(index)][999] for index in range(100)] == list(range(100))
+
+
+def test_a_new_file_waits_for_another_writer(tmp_path: Path) -> None:
+    started = threading.Event()
+
+    def write_first() -> None:
+        with only_writer(tmp_path / "out"):
+            started.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=write_first)
+    thread.start()
+    started.wait()
+    with new_file(tmp_path / "out") as partial:
+        partial.write_text("second")
+    thread.join()
+    assert (tmp_path / "out").read_text() == "second"

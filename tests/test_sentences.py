@@ -3,7 +3,8 @@
 import gzip
 import json
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,19 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
 def test_the_nth_sentence_is_the_nth_line(tmp_path: Path, name: str, content: bytes, expected: list) -> None:
     assert list(read_sentences(write_plain(tmp_path / name, content))) == expected
     assert list(read_sentences(write_gzipped(tmp_path / name, content))) == expected
+
+
+def test_a_suffix_in_capitals_is_gzip_too(tmp_path: Path) -> None:
+    assert [*read_sentences(write_gzipped(tmp_path / "A.TXT.GZ", b"A ferry .\n"))] == ["A ferry ."]
+
+
+def test_a_dataset_with_damaged_compression_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    def rows(*_: object, **__: object) -> Iterator[dict[str, str]]:
+        yield {"text": "Yes"}
+        raise zlib.error("incorrect data check")
+
+    monkeypatch.setattr(datasets, "load_dataset", rows)
+    with pytest.raises(ValueError, match="x cannot be read as a dataset: incorrect data check"):
+        list(sentences.read_dataset("x", "train", lambda row: row["text"]))

@@ -157,3 +157,9 @@ def test_a_linear_mix_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match="there is no folder nowhere"):
         hub.Module("nowhere")
+
+
+def test_there_is_no_dropout_in_training_either(tiny_folder: Path) -> None:
+    elmo = hub.Module(tiny_folder, trainable=True).train()
+    elmo.elmo.stateful = False
+    assert torch.equal(elmo(["Yes"]), elmo(["Yes"]))

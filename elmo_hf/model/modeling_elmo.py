@@ -145,7 +145,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def _load_pretrained_model(
         model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any, **adapter: Any
     ) -> Any:
-        """Checks the files of a model first; until here its weights have shapes only."""
+        """Checks a model's files first, not those of an adapter; until here the model's weights have shapes only."""
         if checkpoint_files is not None and state_dict is None and not adapter:
             check_weights(model, checkpoint_files, load_config.ignore_mismatched_sizes)
         return PreTrainedModel._load_pretrained_model(

@@ -24,7 +24,7 @@ SMALL_FILES = ["*.json", "*.txt", CARD]
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
 SCALES = ("._weight_scale", "._weight_zero_point")  # as torchao names them
-MARKDOWN_ESCAPE = re.compile(r"\\(\W)")
+MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 HEADS = {
     "ElmoForSequenceClassification": "classify texts",
     "ElmoForTokenClassification": "label words",

@@ -127,5 +127,5 @@ def _windows(text: Words, size: int, side: str, stride: int | None) -> list[Word
         if not 0 <= stride < size:
             raise ValueError(f"`stride` must be at least 0 and below the {size} words that fit, found {stride}.")
         starts = range(0, length - stride, size - stride)
-    ends = [slice(max(length - s - size, 0), length - s) if side == "left" else slice(s, s + size) for s in starts]
-    return [Words(text.words[part], text.offsets[part], text.indices[part]) for part in ends]
+    parts = [slice(max(length - s - size, 0), length - s) if side == "left" else slice(s, s + size) for s in starts]
+    return [Words(text.words[part], text.offsets[part], text.indices[part]) for part in parts]

@@ -241,7 +241,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if return_length:
             data["length"] = padded_lengths
         if return_overflowing_tokens:
-            data["overflow_to_sample_mapping"] = np.array(samples)
+            data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
         is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
         return BatchEncoding(convert(data, return_tensors, is_alone), encodings)
 

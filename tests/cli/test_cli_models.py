@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from elmo_hf import ElmoForTokenClassification, ElmoTokenizer, tfhub, tiny_model
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.loading import load_complete, load_tokenizer
 from elmo_hf.model_names import TINY_FOLDER
+from elmo_hf.share import model_info
+from elmo_hf.share.foreign_text import markdown
 
 BASE = FIXTURES / "base_2l_relu"
 
@@ -245,3 +248,9 @@ def test_a_command_that_imports_torchao_says_nothing_of_it() -> None:
     completed = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert completed.stderr == ""
     assert completed.stdout.startswith("model ")
+
+
+def test_the_source_of_a_card_is_told_without_its_escapes() -> None:
+    for name in ("my*.model", "my__elmo"):
+        card = f"converted from {markdown(name)} by `elmo-hf` 0.1"
+        assert model_info._source(SimpleNamespace(card=card, metadata={})) == name

@@ -152,3 +152,15 @@ def test_words_with_blanks_are_refused_in_python_too(tiny_folder: Path, tmp_path
         with pytest.raises(ValueError, match="a word must not have blanks"):
             write_word_vectors(model, tokenizer, ["The", word], tmp_path / "v.txt")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_small_numbers_have_six_digits_too(tiny_folder: Path, tmp_path: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    with torch.no_grad():
+        model.token_encoder.projection.weight *= 1e-5
+        model.token_encoder.projection.bias *= 1e-5
+    write_word_vectors(model, tokenizer, WORDS, tmp_path / "v.txt", header=False)
+    _, vectors = read((tmp_path / "v.txt").read_text(encoding="utf-8").splitlines())
+    expected = word_vectors(model, tokenizer, WORDS)
+    assert 0 < np.abs(expected).max() < 1e-3
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=0)

@@ -30,6 +30,7 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion import check
 from elmo_hf.conversion.check import largest_difference
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
+from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options, options_from_config
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
@@ -203,7 +204,9 @@ def test_check_sees_a_change_in_any_array(changed: str, tiny_folder: Path) -> No
 
 
 @pytest.mark.parametrize("sentence", [0, 1, 2])
-def test_check_sees_a_nan_in_any_sentence(sentence: int, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_sees_a_nan_in_any_sentence(
+    sentence: int, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     embed = ReferenceElmo.embed
 
     def embed_with_nan(self: ReferenceElmo, words: list[str]) -> np.ndarray:
@@ -211,6 +214,9 @@ def test_check_sees_a_nan_in_any_sentence(sentence: int, tiny_folder: Path, monk
 
     monkeypatch.setattr(ReferenceElmo, "embed", embed_with_nan)
     assert np.isnan(largest_difference(tiny_folder, ReferenceElmo(*base_checkpoint())))
+    with pytest.raises(ConversionError, match="the converted model differs from its checkpoint by nan, more than"):
+        allennlp_to_folder(AllenNlpFiles.in_folder(BASE), tmp_path / "model", source_name="x", check=True)
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize("with_filters", [True, False], ids=["cell as wide", "cell and CNN as wide"])

@@ -57,6 +57,7 @@ def test_int8_has_a_scale_a_row_and_is_what_quantised_loading_gives(tmp_path: Pa
     with torch.no_grad():
         assert torch.equal(model(ids).last_hidden_state, expected(ids).last_hidden_state)
     assert look_at(folder).num_parameters == expected.num_parameters()
+    assert not [path for path in folder.iterdir() if path.is_dir()]
     last = (folder / "README.md").read_text(encoding="utf-8").splitlines()[-1]
     assert last == "- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`."
 

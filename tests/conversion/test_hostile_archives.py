@@ -1,5 +1,6 @@
 """Malicious and damaged archives, and endless texts: each raises a clear error and writes nothing."""
 
+import errno
 import gzip
 import tarfile
 import warnings
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from archives import archive_files, assert_source_refused, nlpl_files, write_files, write_tar, write_zip
 
-from elmo_hf.conversion import files
+from elmo_hf.conversion import files, sources
 from elmo_hf.conversion.checkpoint import Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.errors import ConversionError
@@ -123,3 +124,13 @@ def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     damaged = {"model.hdf5": content.replace(b"char_embed", b"char_\xffmbed")}
     source = write_files(tmp_path / "source" / "model", nlpl_files(CASE) | damaged)
     assert_source_refused(source, "model.hdf5 cannot be read, it may be truncated: a name is not UTF-8: b'char_")
+
+
+def test_a_full_disk_is_no_fault_of_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(archive: Path, folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04")
+    monkeypatch.setattr(sources, "_unpack_zip", fill)
+    with pytest.raises(OSError, match="No space left"):
+        sources.unpack(tmp_path / "a.zip", tmp_path)

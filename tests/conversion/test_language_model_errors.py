@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from language_models import (
 )
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion import convert
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -223,3 +225,11 @@ def test_language_model_that_lacks_its_softmax_is_not_exported(tiny_lm_folder: P
         ConversionError, match=r"lacks `softmax\.bias`, `softmax\.weight`, which would be random numbers"
     ):
         folder_to_allennlp(tmp_path / "source", tmp_path / "to")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_a_word_with_a_line_end_is_not_written(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["<S>", f"a{end}b"]
+    monkeypatch.setattr(convert, "load_tokenizer", lambda source: SimpleNamespace(predicted_words=words))
+    with pytest.raises(ConversionError, match="word 2 "):
+        convert._vocabulary(Path("x"))

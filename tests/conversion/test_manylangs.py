@@ -17,8 +17,8 @@ from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.readers.manylangs import PACKAGED, read_manylangs
-from elmo_hf.conversion.sources import open_source
+from elmo_hf.conversion.readers.manylangs import PACKAGED, _lexicon, read_manylangs
+from elmo_hf.conversion.sources import Source, open_source
 
 SENTENCES: dict[str, list[list[str]]] = json.loads((MANYLANGS / "sentences.json").read_text(encoding="utf-8"))
 CONFIG = "cnn_50_100_512_4096_sample.json"
@@ -301,3 +301,9 @@ def test_a_model_that_reads_nothing_is_refused(tmp_path: Path) -> None:
     change_options("token_embedder", "char_dim", 0)(files)
     with pytest.raises(ConversionError, match="`char_dim` and `word_dim` are both 0, so nothing is read"):
         convert(write_files(tmp_path / "source", files), tmp_path / "to")
+
+
+def test_a_lexicon_may_have_the_line_ends_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "char.dic").write_bytes(b"<oov>\t0\r\na\t1\r\n")
+    source = Source(tmp_path, {"char.dic": tmp_path / "char.dic"})
+    assert _lexicon(source, "char.dic", {"t": np.zeros((2, 1))}, "t") == {"<oov>": 0, "a": 1}

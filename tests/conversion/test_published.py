@@ -298,3 +298,20 @@ def test_the_command_lists_every_model() -> None:
     assert original.split()[1:4] == ["en", "4096/512", "no-restrictions"]
     assert pt.split()[1:] == ["pt", "-", "unknown", "Wikipedia", "https://github.com/allenai/allennlp/issues/2025"]
     assert hr.endswith("https://www.clarin.si/repository/xmlui/handle/11356/1277 (by hand)")
+
+
+def test_the_name_of_a_file_ends_before_the_query_of_its_address(tmp_path: Path) -> None:
+    (tmp_path / "weights.hdf5").write_bytes(b"x")
+    assert published.fetch("https://nowhere.invalid/a/weights.hdf5?download=1", tmp_path) == tmp_path / "weights.hdf5"
+
+
+def test_every_file_of_a_tensorflow_checkpoint_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(url: str, folder: Path) -> Path:
+        path = folder / url.rpartition("/")[2]
+        path.write_text("{}")
+        return path
+
+    monkeypatch.setitem(published.PUBLISHED, "x", Published("options.json", "model.ckpt-1.index"))
+    monkeypatch.setattr(published, "fetch", fetch)
+    download("x", "https://a.org/", tmp_path)
+    assert "model.ckpt-1.data-00000-of-00001\n" in (tmp_path / published.RECORD).read_text()

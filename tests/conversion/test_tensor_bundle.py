@@ -22,6 +22,7 @@ from tensor_bundles import (
 )
 
 from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.readers import protobuf
 from elmo_hf.conversion.readers.tensor_bundle import TensorBundle, find_checkpoint
 
 ARRAYS = {
@@ -340,3 +341,7 @@ def test_a_record_of_a_lost_checkpoint_names_those_that_are_there(tmp_path: Path
     )
     with pytest.raises(ConversionError, match=re.escape(message)):
         find_checkpoint(tmp_path)
+
+
+def test_of_a_field_given_twice_the_last_number_counts() -> None:
+    assert protobuf.Message(bytes([8, 3, 8, 5])).number(1) == 5

@@ -25,8 +25,8 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.checkpoint import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.conversion.readers.trained_allennlp import read_trained_allennlp
-from elmo_hf.conversion.sources import open_source
+from elmo_hf.conversion.readers.trained_allennlp import _settings, read_trained_allennlp
+from elmo_hf.conversion.sources import Source, open_source
 
 # Those of the golden cases that AllenNLP itself can hold: skip connections, and words of 50 characters.
 CASES = [
@@ -265,3 +265,9 @@ def test_faulty_archive_is_refused(change: Callable[[dict[str, bytes]], Any], me
     with pytest.raises(ConversionError, match=re.escape(message)):
         convert(source, tmp_path / "to")
     assert [path.name for path in tmp_path.iterdir()] == ["model.tar.gz"]
+
+
+def test_settings_of_two_elmos_are_taken_from_neither(tmp_path: Path) -> None:
+    elmos = {name: {"type": "elmo_token_embedder", "dropout": rate} for name, rate in (("a", 0.1), ("b", 0.3))}
+    (tmp_path / "config.json").write_text(json.dumps(elmos))
+    assert _settings(Source(tmp_path, {"config.json": tmp_path / "config.json"})) == {}

@@ -164,3 +164,13 @@ def test_the_official_weights_give_the_published_numbers(name: str, tmp_path: Pa
     result = run(tmp_path / "elmo")
     assert result.exit_code == 0, result.output
     assert f"gives the published numbers of {name}." in result.stdout
+
+
+def test_the_number_shown_is_the_one_that_differs_most(
+    tiny_folder: Path, layers: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Check("three", lambda _: np.array([1.0, 9.0, 3.0]), (1.5, 2.0, 3.0))
+    monkeypatch.setattr(verification, "STREAMS", (Stream("small", "somewhere", SENTENCES, (check,)),))
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    (outcome,) = verification.verify(model, tokenizer, "small")
+    assert (outcome.expected, outcome.found) == (2.0, 9.0)

@@ -19,6 +19,7 @@ from elmo_hf.embedding.arguments import check_words
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.embed import embed_file
 from elmo_hf.embedding.window_vectors import Wanted, embed_window
+from elmo_hf.model import long_texts
 
 
 def kept(model: ElmoModel, tokenizer: ElmoTokenizer, *wanted: Any) -> list[dict[str, np.ndarray]]:
@@ -168,3 +169,33 @@ def test_large_weights_are_packed_where_a_rule_says_that_it_is_faster(
     kept(mixed_model, tiny_tokenizer, "mix", "float32")
     kept(mixed_model.double(), tiny_tokenizer, "mix", "float32")
     assert packed == [mixed_model] * is_amd
+
+
+def test_it_is_known_whether_any_sentence_had_a_chosen_word() -> None:
+    words = ChosenWords("bank")
+    assert words.found is None
+    for sentence, found in ((["no"], False), (["bank"], True), (["no"], True)):
+        words.positions(sentence)
+        assert words.found is found
+
+
+@pytest.mark.parametrize("layers", ["mix", "pooled"])
+def test_one_long_text_has_the_vectors_of_the_model(
+    layers: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (window_vectors, long_texts):
+        monkeypatch.setattr(module, "PIECE_WORDS", 4)
+    words = "The ferry left the harbour ten minutes late .".split()
+    ((_, found),) = embed_window(mixed_model.eval(), tiny_tokenizer, [words], Wanted(layers))
+    with torch.no_grad():
+        output = mixed_model(**tiny_tokenizer([words], is_split_into_words=True, return_tensors="pt"))
+    expected = output.pooler_output[0] if layers == "pooled" else output.last_hidden_state[0, 1:-1]
+    np.testing.assert_allclose(found["vectors"], expected.numpy(), rtol=0, atol=1e-6)
+
+
+def test_a_file_may_have_as_many_tensors_as_its_format_allows(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "MOST_TENSORS", 2)
+    (tmp_path / "in.txt").write_text("Yes\nNo\n", encoding="utf-8")
+    assert embed_file(mixed_model, tiny_tokenizer, tmp_path / "in.txt", tmp_path / "v.safetensors") == 2

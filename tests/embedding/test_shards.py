@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from interrupts import Interrupt, count_rows, fail_at_call
@@ -20,7 +21,9 @@ from elmo_hf.embedding.embed import embed_file
 from elmo_hf.embedding.inputs import Documents
 from elmo_hf.embedding.processes import Processes
 from elmo_hf.embedding.shards import embed_documents
+from elmo_hf.embedding.vector_files import Record, write_parquet
 from elmo_hf.files import only_writer
+from elmo_hf.sentences import storable
 
 FIRST, SECOND = "part-00000.parquet", "part-00001.parquet"
 
@@ -389,3 +392,17 @@ def test_size_of_the_batches_does_not_matter(run: Callable[..., int], tmp_path: 
     run(folder=str(tmp_path / "ones"), batch_words=1)
     for name, first in ((FIRST, 0), (SECOND, 3)):
         assert_all_close(read_vectors(tmp_path / "ones" / name, first), read_vectors(tmp_path / "out" / name, first))
+
+
+def test_a_file_given_by_a_link_too_is_given_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A ferry .\n", encoding="utf-8")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"a\.txt is given twice\.$"):
+        Documents.find([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")])
+
+
+def test_a_document_whose_name_is_not_utf8_is_written(tmp_path: Path) -> None:
+    record = Record(3, "A ferry.", {"vectors": np.ones((2, 4), dtype=np.float32)}, ("caf\udce9.txt", 0))
+    write_parquet(tmp_path / "v.parquet", iter([record]))
+    (row,) = pq.read_table(tmp_path / "v.parquet").to_pylist()
+    assert (row["document"], row["index"], row["vectors"]) == (storable("caf\udce9.txt"), 0, [[1.0] * 4] * 2)

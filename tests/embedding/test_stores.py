@@ -210,3 +210,14 @@ def test_a_folder_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.M
         path.write_bytes(b"x")
     assert (tmp_path / "out" / "part").read_bytes() == b"x"
     assert folder.sizes() == {"part": 1}
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Folder(str(tmp_path)).new("_index/a") as path:
+            path.write_text("half")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "_index"]

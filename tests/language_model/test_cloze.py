@@ -178,6 +178,9 @@ def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
     ]
     assert fill([text], top_k=2) == answers
     assert elmo_hf.pipeline("fill-mask", tmp_path / "saved")(text, top_k=2) == answers
+    white = ElmoTokenizer(max_word_length=tokenizer.max_word_length, words_file=str(tmp_path / "saved" / "words.txt"))
+    white.word_splitter = "whitespace"  # a tokenizer of the caller's, not the folder's
+    assert elmo_hf.pipeline("fill-mask", str(tmp_path / "saved"), white).tokenizer is white
     assert fill([text, text], top_k=2, batch_size=2) == [answers, answers]
     assert [each["token_str"] for each in fill(text, targets="ten", direction="backward")] == ["ten"]
     first, second = fill("the ___ left ___.")

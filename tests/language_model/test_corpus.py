@@ -129,3 +129,19 @@ def test_word_input_takes_no_second_vocabulary(tmp_path: Path) -> None:
     path.write_text("<S>\n</S>\n<UNK>\nthe\n", encoding="utf-8")
     with pytest.raises(ValueError, match="`words_file` is for character input; here the words predicted are those of"):
         ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(path), words_file=str(path))
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**17, np.int32)])
+def test_ids_have_a_type_that_holds_the_largest(largest: int, dtype: type) -> None:
+    class Codes:
+        boundaries = ("<S>", "</S>")
+
+        def convert_tokens_to_ids(self, words: list[str]) -> list[list[int]]:
+            return [[largest - len(words) + 1 + place] * 3 for place in range(len(words))]
+
+        def word_classes(self, words: list[str]) -> np.ndarray:
+            return np.arange(len(words))
+
+    corpus = Corpus.from_sentences([["a", "b"]], Codes())
+    assert corpus.ids.dtype == dtype
+    assert corpus.ids[:, 0].tolist() == [largest - 3, largest - 2, largest - 1, largest]

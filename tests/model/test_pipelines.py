@@ -108,3 +108,10 @@ def test_a_pipeline_is_made_of_a_name_too() -> None:
 def test_a_name_that_is_nowhere_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^there is no folder nowhere, and a Hub name looks like org/name\.$"):
         elmo_hf.pipeline("feature-extraction", "nowhere")
+
+
+def test_a_pipeline_of_the_callers_own_is_taken() -> None:
+    class Mine(transformers.FeatureExtractionPipeline):
+        pass
+
+    assert type(elmo_hf.pipeline("feature-extraction", "tiny", pipeline_class=Mine)) is Mine

@@ -13,6 +13,7 @@ from neighbours import TEXTS, pooled, save_mixed
 
 pytest.importorskip("sklearn")
 
+import torch
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
@@ -20,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 from sklearn.utils.validation import validate_data
 
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.loading import _loaded
 from elmo_hf.sklearn import ElmoVectorizer
 
@@ -133,3 +135,9 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
         ImportError, match=r"this needs scikit-learn, not installed here: pip install 'elmo-hf\[sklearn]'"
     ):
         importlib.import_module("elmo_hf.sklearn")
+
+
+def test_a_folder_in_bfloat16_gives_numbers_that_numpy_has(tiny_folder: Path, tmp_path: Path) -> None:
+    ElmoModel.from_pretrained(tiny_folder, dtype=torch.bfloat16).save_pretrained(tmp_path)
+    ElmoTokenizer.from_pretrained(tiny_folder).save_pretrained(tmp_path)
+    assert ElmoVectorizer(str(tmp_path)).transform(TEXTS).dtype == np.float32

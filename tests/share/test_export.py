@@ -303,3 +303,27 @@ def test_without_onnx_runtime_the_command_says_that_nothing_was_compared(
     told = f"Not compared with the model: onnxruntime is not installed.\nWrote {tmp_path / 'elmo.onnx'}.\n"
     assert result.stdout == told
     assert (tmp_path / "elmo.onnx").read_text() == "a graph"
+
+
+def test_a_graph_that_gives_nan_is_refused(
+    tiny_model: ElmoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_largest_difference", lambda *_: float("nan"))
+    with pytest.raises(ValueError, match="the exported graph differs from the model by nan"):
+        export_model(tiny_model, tmp_path / "elmo.pt2")
+    assert not any(tmp_path.iterdir())
+
+
+def test_weights_are_published_before_their_graph(
+    tiny_model: ElmoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_: object, path: Path) -> None:
+        path.write_text("graph")
+        path.with_name("elmo.onnx.data").write_text("weights")
+
+    names: list[str] = []
+    monkeypatch.setattr(export, "_write_onnx", write)
+    monkeypatch.setattr(export, "_runner", lambda path: None)
+    monkeypatch.setattr(export, "publish", lambda written, path: names.append(path.name))
+    export_model(tiny_model, tmp_path / "elmo.onnx")
+    assert names == ["elmo.onnx.data", "elmo.onnx"]

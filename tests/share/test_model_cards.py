@@ -16,6 +16,7 @@ from elmo_hf.cli import app
 from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.conversion.published_cards import CARDS, facts_of, published_card, write_cards
 from elmo_hf.share.model_card import Facts, render_card
+from elmo_hf.share.saved_card import label_card, pin_card
 
 FOLDER = Path(__file__).parents[2] / "model_cards"
 # The licences of https://huggingface.co/docs/hub/repositories-licenses that our cards use.
@@ -136,3 +137,20 @@ def test_a_card_without_facts_asks_for_them() -> None:
 def test_labels_of_the_caller_win_over_published_facts() -> None:
     data = ModelCard(render_card("mine", facts=CARDS["german"].facts, command="x", license="mit")).data
     assert (data.license, data.language) == ("mit", ["de"])
+
+
+def test_labels_keep_what_a_card_says_already(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("---\npipeline_tag: text-classification\nlicense: mit\n---\n\nMine.\n", encoding="utf-8")
+    label_card(path, {"license": "cc0-1.0"})
+    data = ModelCard.load(path).data
+    assert (data.pipeline_tag, data.license, data.library_name) == ("text-classification", "cc0-1.0", "transformers")
+
+
+def test_only_the_cards_own_snippet_is_pinned(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    line = "AutoModel.from_pretrained({}, trust_remote_code=True)\n"
+    path.write_text(line.format('"mine"') + line.format('"org/other"') + line.format('"mine"'), encoding="utf-8")
+    pin_card(path, "org/mine", "abc123")
+    own = line.format('"org/mine", revision="abc123"')
+    assert path.read_text(encoding="utf-8") == own + line.format('"org/other"') + own

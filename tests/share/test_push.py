@@ -11,7 +11,7 @@ from pathlib import Path
 import loopback_hub
 import pytest
 from checkpoints import FIXTURES
-from huggingface_hub import constants
+from huggingface_hub import HfApi, constants
 from loopback_hub import TOKEN, Fault, Handler, LoopbackHub
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
@@ -21,6 +21,7 @@ from elmo_hf.hub_code import generated_files
 from elmo_hf.model.configuration_elmo import AUTO_MAP
 from elmo_hf.model.sentence_files import SENTENCE_FILES
 from elmo_hf.share.former_code import FORMER_FILES, update_code
+from elmo_hf.share.push import push_folder
 
 
 @pytest.fixture
@@ -388,3 +389,15 @@ def test_code_that_a_user_added_to_former_code_keeps_the_folder_as_it_is(former_
     assert not update_code(former_folder)
     assert (former_folder / "mine.py").exists()
     assert (former_folder / "lstmp.py").exists()
+
+
+def test_an_organisation_decides_whether_a_repository_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+    for name in ("check_name_and_token", "check_folder", "update_code"):
+        monkeypatch.setattr(f"elmo_hf.share.push.{name}", lambda _: None)
+    monkeypatch.setattr("elmo_hf.share.push._upload", lambda folder, name: None)
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: asked.update(options))
+    push_folder(tmp_path, "org/elmo")
+    assert asked["private"] is None

@@ -157,3 +157,12 @@ def test_a_run_with_push_to_hub_pushes_model_tokenizer_and_card(
     assert rows_of(card)["Mean F1"] == "0.25"
     assert ModelCard(card).data.base_model == "org/elmo-small"
     assert "trained from [org/elmo-small](https://huggingface.co/org/elmo-small) with `elmo-hf`" in card
+
+
+def test_a_folder_is_no_base_model_of_the_hub(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    make_trainer(tmp_path / "run", tiny_folder).create_model_card(finetuned_from="models/mine")
+    assert "base_model" not in ModelCard.load(tmp_path / "run" / "README.md").data.to_dict()

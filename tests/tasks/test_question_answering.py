@@ -9,7 +9,7 @@ from tiny_inputs import assert_outputs_close
 from torch import nn
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
-from elmo_hf.tasks.question_answering import Answer, QuestionAttention
+from elmo_hf.tasks.question_answering import Answer, QuestionAttention, _check_positions
 from elmo_hf.tasks.task_encoder import compare
 
 
@@ -148,3 +148,8 @@ def test_answers_of_a_model_are_texts_of_their_contexts() -> None:
         assert answer.text
         assert answer.text == context[answer.start : answer.end]
         assert context[answer.end : answer.end + 1] in ("", " ", ",")
+
+
+def test_a_negative_position_is_none_of_a_context_that_begins_the_row() -> None:
+    with pytest.raises(ValueError, match="found -1 in row 0"):
+        _check_positions("start_positions", torch.tensor([-1]), torch.tensor([[True, False]]))

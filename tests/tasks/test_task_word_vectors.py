@@ -252,3 +252,14 @@ def test_pushed_models_open_without_the_package_in_their_pipelines_with_equal_nu
     assert sum(map(len, scores[:3])) > 3
     for together, alone in zip(scores[:3], scores[3:], strict=True):
         np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_word_vectors_have_the_dropout_of_representations_in_training() -> None:
+    model, tokenizer = make("classification", representation_dropout=0.5)
+    inputs = inputs_of("classification", tokenizer)
+    layers = [torch.zeros(*inputs["attention_mask"].shape, 1)]
+    evaluated = model.eval().token_vectors(inputs["word_vector_ids"], layers)
+    trained = model.train().token_vectors(inputs["word_vector_ids"], layers)
+    is_kept = trained != 0
+    assert 0.2 < is_kept[evaluated != 0].float().mean() < 0.8
+    assert_outputs_close(trained[is_kept], 2 * evaluated[is_kept])

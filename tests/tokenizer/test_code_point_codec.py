@@ -180,3 +180,9 @@ def test_an_unknown_alphabet_is_refused() -> None:
 def test_other_boundaries_are_refused() -> None:
     with pytest.raises(ValueError, match="`bos_token` of an ELMo is always '<bos>', found '<S>'"):
         ElmoTokenizer(max_word_length=C, alphabet="code_points", vocab=BOTH, bos_token="<S>")
+
+
+def test_boundaries_are_not_cut_in_short_rows() -> None:
+    characters = {"a": 0, "<bos>": 1, "<eos>": 2, "<oov>": 3, "<pad>": 4, "<bow>": 5, "<eow>": 6}
+    codec = CodePointCodec(name_symbols(characters, {}, 7), 5, True)
+    assert codec.encode(["<bos>"]).tolist() == [[7, 2, 6, 5, 5]]

@@ -205,3 +205,10 @@ def test_vocabulary_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_text_that_is_none_is_named(texts: Any, pairs: Any, index: int, tokenizer: ElmoTokenizer) -> None:
     with pytest.raises(ValueError, match=f"^a text must be a string or a list of words, found None at index {index}"):
         tokenizer(texts, pairs)
+
+
+def test_a_prefix_is_that_of_every_file(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\n", encoding="utf-8")
+    ElmoTokenizer(words_file=str(tmp_path / "words.txt")).save_pretrained(tmp_path / "out", filename_prefix="my")
+    assert (tmp_path / "out" / "my-words.txt").is_file()
+    assert not (tmp_path / "out" / "words.txt").exists()

@@ -2,12 +2,13 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from checkpoints import FIXTURES, GOLDEN_CASES
 
-from elmo_hf.tokenizer.word_codec import CharacterCodec, VocabularyCodec, read_vocabulary
+from elmo_hf.tokenizer.word_codec import CharacterCodec, VocabularyCodec, read_vocabulary, read_vocabulary_file
 
 EDGE_WORDS = {
     "plain": "word",
@@ -228,3 +229,9 @@ def test_padding_and_boundaries_of_a_vocabulary_are_special() -> None:
 def test_the_number_of_an_earlier_duplicate_line_decodes_to_unknown() -> None:
     codec = VocabularyCodec(read_vocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "the"]))
     assert [codec.decode(np.int64(word_id)) for word_id in (4, 5, 6)] == ["<UNK>", "cat", "the"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("\ufeff<S>\n</S>\n<UNK>\nferry\n", encoding="utf-8")
+    symbols = read_vocabulary_file(str(tmp_path / "words.txt"))
+    assert [symbols[word] for word in ("<S>", "</S>", "<UNK>", "ferry")] == [1, 2, 3, 4]

@@ -1,13 +1,19 @@
 """A run does not resume with other settings, corpora or processes, or where nothing says how it was started."""
 
+import dataclasses
 import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from pretraining_runs import make_arguments, make_corpus, make_model
 from resumed_runs import run
+
+from elmo_hf import ElmoTokenizer
+from elmo_hf.training.run import pretrain
 
 
 @pytest.mark.parametrize(
@@ -118,3 +124,12 @@ def test_a_damaged_best_checkpoint_is_refused_before_training(stopped: Path, tmp
     best.write_bytes(best.read_bytes()[:100])
     with pytest.raises(ValueError, match=rf"^{re.escape(str(best))} is damaged, or was not written by this run \("):
         run(tmp_path / "run")
+
+
+def test_a_run_does_not_resume_with_other_classes_of_the_same_words(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
+    corpus, settings = make_corpus(tokenizer, 16), {"save_strategy": "steps", "save_steps": 2, "max_steps": 6}
+    pretrain(make_model(), tokenizer, corpus, None, make_arguments(tmp_path / "out", **settings))
+    (tmp_path / "out" / "config.json").unlink()
+    other = dataclasses.replace(corpus, classes=np.where(corpus.classes > 3, 3, corpus.classes))
+    with pytest.raises(ValueError, match="different settings"):
+        pretrain(make_model(), tokenizer, other, None, make_arguments(tmp_path / "out", **settings))

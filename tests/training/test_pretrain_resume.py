@@ -288,3 +288,19 @@ def test_a_command_that_was_killed_resumes_when_given_again(learning: str, tmp_p
     assert bits(state_of(tmp_path / "killed")) == bits(state_of(tmp_path / "undisturbed")), (number, delay)
     logs = [(tmp_path / name / "log.json").read_bytes() for name in ("killed", "undisturbed")]
     assert logs[0] == logs[1], (number, delay)
+
+
+def test_the_checkpoint_of_the_last_step_is_complete(tmp_path: Path) -> None:
+    interrupt(tmp_path, pretrain_module, "draw_curve", 1)
+    assert last_complete_checkpoint(tmp_path / "out") == tmp_path / "out" / "checkpoint-14"
+
+
+def test_the_file_that_marks_a_finished_model_is_published_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[str] = []
+    publish = pretrain_module.publish
+    monkeypatch.setattr(pretrain_module, "publish", lambda *args: published.append(args[1].name) or publish(*args))
+    run(tmp_path)
+    assert published[-1] == "config.json"
+    assert any(name.endswith(".safetensors") for name in published)

@@ -5,6 +5,7 @@ import pickle
 import re
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from pretraining_runs import (
     make_model,
 )
 from tiny_inputs import assert_outputs_close, word_config
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments, Windows
+from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments, Windows, _StartCallback
 
 
 @pytest.mark.parametrize(
@@ -230,3 +231,11 @@ def test_a_corpus_smaller_than_one_batch_is_refused(tokenizer: ElmoTokenizer, tm
     message = "the corpus has 5 predictions, fewer than the 3 x 5 of one batch; use fewer rows or steps."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         train(corpus, tmp_path, max_steps=1)
+
+
+def test_each_process_draws_random_numbers_of_its_own(corpus: Corpus, tmp_path: Path) -> None:
+    trainer = ElmoPretrainer(make_model(), make_arguments(tmp_path), train_dataset=corpus)
+    args = SimpleNamespace(seed=11, process_index=3, output_dir=str(tmp_path))
+    optimizer = torch.optim.SGD(trainer.model.parameters(), lr=1)
+    _StartCallback(trainer).on_train_begin(args, TrainerState(), TrainerControl(), optimizer=optimizer)
+    assert torch.initial_seed() == 14
