@@ -1,4 +1,4 @@
-"""What sentence-transformers reads beside a saved biLM: a text's vector is `pooler_output`, and nothing pools after it.
+"""What sentence-transformers reads beside a saved model: a text's vector is `pooler_output`; nothing pools after it.
 
 Without these files it would average `last_hidden_state`, boundaries included.
 """
