@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .configuration_elmo import ElmoConfig
 
-# The label of a word that no loss reads, as everywhere in torch.
+# The label of words that the loss skips, as in torch.
 IGNORED = -100
 
 
@@ -41,13 +41,13 @@ def checked_ids(input_ids: Tensor, config: ElmoConfig) -> Tensor:
 
 
 def check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
-    """Raises ValueError for an argument, by name, that is no tensor of the shape of `mask` `(B, T)`."""
-    for name, value in ((name, value) for name, value in arguments.items() if value is not None):
+    """Raises ValueError if an argument is not a tensor of the same shape as `mask` `(B, T)`; None is left out."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in given.items():
         require_tensor(name, value)
         if value.shape != mask.shape:
-            raise ValueError(
-                f"`{name}` must have shape (batch, words) = {tuple(mask.shape)}, found {tuple(value.shape)}."
-            )
+            expected, found = tuple(mask.shape), tuple(value.shape)
+            raise ValueError(f"`{name}` must have shape (batch, words) = {expected}, found {found}.")
 
 
 def check_range(words: Tensor, config: ElmoConfig) -> None:

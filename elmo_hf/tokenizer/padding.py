@@ -102,7 +102,7 @@ def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
         if array.dtype.kind not in "biuf":
             raise ValueError(f"`{key}` must hold numbers, found {shorten(rows[0].tolist())}; leave such a column out.")
         tensor = torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
-        # Python's own numbers, as torch reads them.
+        # Python's own floats get torch's default type, as in `torch.tensor`.
         is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)
         return tensor.to(torch.get_default_dtype()) if is_python else tensor
     if tensor_type == TensorType.PYTORCH:

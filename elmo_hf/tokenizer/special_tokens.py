@@ -11,7 +11,7 @@ Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
 
 def own_special_tokens(codec: Codec, kwargs: dict[str, Any]) -> dict[str, str]:
-    """The special tokens of a codec; refuses constructor arguments that would have no effect."""
+    """The special tokens of a codec; raises ValueError for arguments that would have no effect."""
     begin, end = codec.boundaries
     fixed = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
     for name, token in fixed.items():
@@ -24,14 +24,14 @@ def own_special_tokens(codec: Codec, kwargs: dict[str, Any]) -> dict[str, str]:
 
 
 def check_special_tokens(codec: Codec, tokens: dict[str, Any]) -> None:
-    """Raises ValueError for a special token, by name, that is not the model's own."""
+    """Raises ValueError if a special token is not one of the model's own."""
     own_special_tokens(codec, tokens)
     for token in tokens.values():
         check_known(codec, token if is_list(token) else [token] if token else [])
 
 
 def check_known(codec: Codec, tokens: Sequence[Any]) -> None:
-    """Raises ValueError for tokens that a model has no ids for."""
+    """Raises ValueError for tokens without an id."""
     unknown = [str(token) for token in tokens if str(token) not in codec.symbols]
     if unknown:
         raise ValueError(

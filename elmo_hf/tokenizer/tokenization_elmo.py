@@ -43,12 +43,7 @@ from .padding import (
 from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, logger, pop_vocabulary, require_length
 from .special_tokens import Codec, check_known, check_special_tokens, own_special_tokens
 from .text_to_words import as_batch, is_batch, to_words, truncate
-from .word_codec import (
-    PADDING,
-    CharacterCodec,
-    VocabularyCodec,
-    read_vocabulary_file,
-)
+from .word_codec import PADDING, CharacterCodec, VocabularyCodec, read_vocabulary_file
 from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter, split_by
 
