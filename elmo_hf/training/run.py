@@ -205,11 +205,13 @@ def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
 def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
     """Draws training losses and held-out perplexities against steps."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     losses, perplexities = figure.subplots(1, 2)
     losses.set(title="Training loss", xlabel="step", ylabel="nats per prediction")
     perplexities.set(title="Held-out perplexity, full softmax", xlabel="step", yscale="log")
+    perplexities.yaxis.set(major_formatter=LogFormatter(), minor_formatter=LogFormatter())  # 90, not 9 x 10^1
     scores = [
         f"eval_{state}{direction}_perplexity" for direction in ("forward", "backward") for state in ("", "carried_")
     ]
