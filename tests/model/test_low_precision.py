@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import run_python
+from tiny_inputs import random_inputs
 from torch import Tensor, nn
 from torch.ao.quantization import quantize_dynamic
 from transformers import TorchAoConfig
 
-from elmo_hf import ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.loading import TINY_FOLDER, load_complete
 from elmo_hf.scan.path import scan_path
 
@@ -39,10 +40,13 @@ def inputs() -> dict[str, Tensor]:
     return dict(ElmoTokenizer.from_pretrained(TINY_FOLDER)(TEXTS, padding=True, return_tensors="pt"))
 
 
-@pytest.mark.parametrize(("quantise", "most"), [(with_torch, 0.2), (with_torchao, 0.05)])
+@pytest.mark.parametrize(("quantise", "most"), [(with_torch, 0.1), (with_torchao, 0.03)])
 def test_quantised_linears_run_and_every_layer_stays_close(
-    quantise: Callable[[ElmoModel], ElmoModel], most: float, model: ElmoModel, inputs: dict[str, Tensor]
+    quantise: Callable[[ElmoModel], ElmoModel], most: float
 ) -> None:
+    filters = [[1, 16], [2, 24], [3, 24]]
+    config = ElmoConfig(char_embedding_size=8, char_filters=filters, projection_size=48, cell_size=80)
+    model, inputs = ElmoModel(config).eval().requires_grad_(False), random_inputs(config, [5, 3, 1])
     expected = model(**inputs, output_hidden_states=True).hidden_states
     quantised = quantise(copy.deepcopy(model))
     assert not any(layer.can_scan_fast() for layer in quantised.bilm.layers)
