@@ -44,7 +44,7 @@ def inputs() -> dict[str, Tensor]:
 def test_quantised_linears_run_and_every_layer_stays_close(
     quantise: Callable[[ElmoModel], ElmoModel], most: float
 ) -> None:
-    filters = [[1, 16], [2, 24], [3, 24]]
+    filters = [[1, 16], [2, 24], [3, 32]]
     config = ElmoConfig(char_embedding_size=8, char_filters=filters, projection_size=48, cell_size=80)
     model, inputs = ElmoModel(config).eval().requires_grad_(False), random_inputs(config, [5, 3, 1])
     expected = model(**inputs, output_hidden_states=True).hidden_states
