@@ -31,7 +31,6 @@ from ..batches import batches_by_length
 from ..files import sha256_of_model
 from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
-from ..scan.column_products import IS_AMD
 from ..sentences import Sentence
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
@@ -138,8 +137,6 @@ def embed_window(
         bar: counts sentences.
     """
     bar = tqdm(disable=True) if bar is None else bar
-    if IS_AMD and model.dtype == torch.float32:
-        model.pack()  # without a measurement, so every process adds in the same order
     known = _Known()
     read = (to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences)
     texts = [[known[word] for word in text] for text in read]

@@ -7,7 +7,8 @@ With b in the tens, every weight is read from memory for a few multiplications. 
     blocks    W in blocks of rows that fit a core's cache, which also spreads them over the cores, as one batched
               product; no weight is copied. With very few columns, storing each vector as a row is faster: v^T W^T.
     amd       the same, but W v if W has more rows than columns: what Intel's library does best on AMD's processors
-    plain     one product; with very few columns v^T W^T on AMD's processors, and else a single column as two
+    plain     one product, a single column as two
+    packed    in another layout of W: `packed_weights.py`; small weights, and W_x, take the default way
 
 `default_way` is the rule, so that one machine always adds in one order; `way_of_products` overrides it. A weight that
 is no tensor multiplies by itself: `packed_weights.py`, `eight_bit_products.py`.
@@ -25,16 +26,18 @@ from torch import Tensor
 
 from .path import requesting
 
-WAYS = ("blocks", "amd", "plain")
+WAYS = ("blocks", "amd", "plain", "packed")
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
 # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
 BLOCK_BYTES = 1 << 19
 FEW_COLUMNS = 16 if IS_AMD else 8  # with fewer, vectors are stored as rows
-_requested_way: ContextVar[str | None] = ContextVar("way_of_products", default=None)
+requested_way: ContextVar[str | None] = ContextVar("way_of_products", default=None)
 
 
 class OtherWeight(Protocol):
-    """A weight `(m, n)` of one direction that multiplies by itself."""
+    """A weight of one direction that multiplies by itself."""
+
+    shape: tuple[int, int, int]  # (1, m, n)
 
     def wants_rows(self, columns: int) -> bool:
         """Whether it is fastest if each of so many columns is stored as a row."""
@@ -45,7 +48,7 @@ class OtherWeight(Protocol):
 
 def way_of_products(way: str) -> AbstractContextManager[None]:
     """Requests a way for the `with` block, in this thread; raises ValueError if it is not one of `WAYS`."""
-    return requesting(_requested_way, "way", way, WAYS)
+    return requesting(requested_way, "way", way, WAYS)
 
 
 def default_way(dtype: torch.dtype) -> str:
@@ -69,11 +72,9 @@ def multiply(weight: Tensor | OtherWeight, vectors: Tensor, out: Tensor, adds: b
         return
     (directions, height, columns), way, blocks = out.shape, _way(weight), num_blocks(weight, out.shape[2])
     if way == "plain" and directions == 1 and stored_as_rows(columns):
-        if IS_AMD:
-            product = torch.mm(vectors[0].t().contiguous(), weight[0].t()).t()
-        else:  # tiles take as long for two columns as for one, and longer for rows
-            product = torch.mm(weight[0], vectors[0].repeat(1, 2) if columns == 1 else vectors[0])[:, :columns]
-        put(product, out[0], adds)
+        # Tiles take as long for two columns as for one, and longer for rows.
+        product = torch.mm(weight[0], vectors[0].repeat(1, 2) if columns == 1 else vectors[0])
+        put(product[:, :columns], out[0], adds)
         return
     if directions == 1 and (way == "plain" or columns == blocks == 1):
         if adds:
@@ -136,7 +137,8 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
 
 
 def _way(weight: Tensor) -> str:
-    return _requested_way.get() or default_way(weight.dtype)
+    way = requested_way.get()
+    return default_way(weight.dtype) if way in (None, "packed") else way
 
 
 def put(product: Tensor, out: Tensor, adds: bool) -> None:

@@ -117,7 +117,7 @@ def scan_words_only(
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
     for part, part_order in _parts(weights, order):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        joint = stack_packed(weights[part]) if trace is None else stack(weights[part])
+        joint = stack_packed(weights[part], order.columns, trace is not None)
         last.append(run_packed(*tensors, joint, limits, trace and trace.part(part)))
     states = [torch.cat(parts) for parts in zip(*last, strict=True)]
     if order.keeps_at_end is not None:

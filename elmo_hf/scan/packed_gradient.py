@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .column_products import stored_as_rows
+from .column_products import OtherWeight, stored_as_rows
 from .packed_steps import Trace
+from .packed_weights import packed_for
 from .parameters import Limits
 from .reading_order import ReadingOrder
 
@@ -41,7 +42,8 @@ def run_packed_back(
     """
     (directions, stop, size), width = d_outputs.shape, d_cell.shape[1]
     d_gates, d_projected, memories = (d_outputs.new_empty(directions, n, stop) for n in (4 * width, size, width))
-    recurrent_back, projection_back = transposed(recurrent), None if projection is None else transposed(projection)
+    recurrent_back = packed_for(transposed(recurrent), order.columns)
+    projection_back = None if projection is None else packed_for(transposed(projection), order.columns)
     for count, steps in reversed([(count, len(list(run))) for count, run in groupby(order.columns)]):
         words = slice(stop - steps * count, stop)
         stop = words.start
@@ -53,14 +55,14 @@ def run_packed_back(
             if factors.inside_hidden is not None:
                 d_raw *= factors.inside_hidden[step]
             d_projected[..., here] = d_raw
-            d_memory = (d_raw if projection_back is None else torch.bmm(projection_back, d_raw)).to(d_cell.dtype)
+            d_memory = (d_raw if projection_back is None else times(projection_back, d_raw)).to(d_cell.dtype)
             d_here = torch.addcmul(d_cell[..., :count], d_memory, factors.to_cell[step])
             if factors.inside_cell is not None:
                 d_here *= factors.inside_cell[step]
             of_cell[step] *= d_here.unsqueeze(1)
             of_output[step] *= d_memory
             torch.mul(d_here, factors.forget_gate[step], out=d_cell[..., :count])
-            d_hidden[..., :count] = torch.bmm(recurrent_back, factors.gates[step].to(recurrent.dtype))
+            d_hidden[..., :count] = times(recurrent_back, factors.gates[step].to(recurrent.dtype))
             if order.keeps is not None:
                 d_hidden[..., :count] *= order.keeps[:, None, here]
                 d_cell[..., :count] *= order.keeps[:, None, here]
@@ -77,6 +79,15 @@ def product(first: Tensor, second: Tensor, dtype: torch.dtype) -> Tensor:
     for rows, out in zip(first.split(PRODUCT_ROWS), result.split(PRODUCT_ROWS), strict=True):
         out.copy_(torch.mm(rows, second))
     return result
+
+
+def times(weight: Tensor | OtherWeight, vectors: Tensor) -> Tensor:
+    """`weight` `(D, m, n)` times `vectors` `(D, n, b)`."""
+    if isinstance(weight, Tensor):
+        return torch.bmm(weight, vectors)
+    out = vectors.new_empty(1, vectors.shape[2], weight.shape[1]).transpose(1, 2)
+    weight.multiply(vectors, out, adds=False)
+    return out
 
 
 def transposed(weight: Tensor) -> Tensor:

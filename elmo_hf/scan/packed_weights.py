@@ -1,53 +1,52 @@
-"""Weights kept a second time, in the layout of oneDNN's own products (`column_products.py`).
+"""Weights in the layout of oneDNN's own products (`column_products.py`), in which a few columns may take half the time.
 
-A product with a few columns may then take half the time, or no less: it depends on the processor and the count of
-columns. So `pack` measures both ways once for each shape (on AMD's processors, in float32, a rule says it), takes the
-faster one for each count, and keeps no weight that is never faster. At most, it takes as much memory again as the
-weights W_h and W_p of large layers.
+Whether they do depends on the processor and the count of columns:
 
-A packed weight serves products without gradient while the weight it was made from lives and is unchanged: its address,
-torch's count of changes in place, and one number of each row, since fused optimisers and changes of `weight.data` are
-not counted. Nothing of it is saved or copied.
+    AMD         A rule, as measured. In float32, and for gradients, a scan of enough steps makes the layout and drops it
+                at its end. In bfloat16 the first scan without gradient makes it, and it is kept.
+    others      `pack` measures both ways once for each shape, takes the faster one for each count, and keeps the layout
+                of each weight that is ever faster.
+
+All that is kept takes as much memory again as W_h and W_p of large layers, at most. It serves while the weight it was
+made from lives and is unchanged: its address, torch's count of changes in place, and one number of each row, since
+fused optimisers and changes of `weight.data` are not counted. Nothing of it is saved or copied.
 """
 
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from timeit import repeat
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, put, wants_rows
+from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, put, requested_way, wants_rows
 from .parameters import Weights, stack
 
-# Counts of columns that are measured; each stands for those up to the next one.
+# The rule: in steps of at least so many columns the layout is faster, and so many of them pay for making it.
+RULE = {torch.float32: (8, 16), torch.bfloat16: (1, 8)}
+LARGE_BYTES = 1 << 21  # the rule is for weights of at least this size
+# Counts of columns that are decided; each stands for those up to the next one.
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-AMD_COUNT = 4  # from which on float32 is faster on AMD's processors
 ROUNDS = 4
 ADVANTAGE = 0.9  # the packed product must take at most this part of the other's time
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
-_faster_at: dict[tuple, tuple[bool, ...]] = {}  # of a shape, a dtype and a count of threads, for each of COUNTS
+_faster_at: dict[tuple, tuple[bool, ...]] = {}  # of each kind of weight, for each of COUNTS
 
 
 class PackedWeight:
     """A weight W `(m, n)` that multiplies columns by itself."""
 
     def __init__(self, weight: Tensor) -> None:
-        """Copies `weight`, a float32 or bfloat16 matrix on a CPU, into the layout, and measures its products."""
-        self._version, self._sample = _version(weight), _sample(weight).clone()
-        self._weight = weight.detach().unsqueeze(0)
+        """Copies `weight`, for which `can_pack`, into the layout, and decides when its products are faster."""
+        self._weight, self.shape = weight.detach().unsqueeze(0), (1, *weight.shape)
         self._blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
-        kind = (weight.shape, weight.dtype, torch.get_num_threads())
+        kind = (weight.shape, weight.dtype, torch.get_num_threads(), requested_way.get())
         if kind not in _faster_at:
-            has_rule = IS_AMD and weight.dtype == torch.float32
-            _faster_at[kind] = tuple(count >= AMD_COUNT if has_rule else self._measure(count) for count in COUNTS)
+            least = 1 if requested_way.get() == "packed" else RULE[weight.dtype][0] if IS_AMD else None
+            _faster_at[kind] = tuple(self._measure(count) if least is None else count >= least for count in COUNTS)
         self._faster_at = _faster_at[kind]
-
-    def is_of(self, weight: Tensor) -> bool:
-        """Whether the weight that it was made from is unchanged."""
-        return self._version == _version(weight) and torch.equal(self._sample, _sample(weight))
 
     def is_faster(self, columns: int | None = None) -> bool:
         """Whether the packed product is the faster one for so many columns, or for any count."""
@@ -68,49 +67,77 @@ class PackedWeight:
         return torch.ops.mkldnn._linear_pointwise(rows, self._blocks, None, "none", [], "")
 
     def _measure(self, count: int) -> bool:
-        _, height, width = self._weight.shape
+        _, height, width = self.shape
         vectors, out = (
             columns_in(self._weight.new_zeros(size * count), 1, size, count, wants_rows(self._weight, count))
             for size in (width, height)
         )
         rows = vectors[0].t().contiguous()
-        rounds = [
-            (_seconds(lambda: self._times(rows)), _seconds(lambda: multiply(self._weight, vectors, out)))
-            for _ in range(ROUNDS)
-        ]
-        packed, other = map(min, zip(*rounds, strict=True))
+        products = (lambda: self._times(rows), lambda: multiply(self._weight, vectors, out))
+        packed, other = (min(repeat(product, number=1, repeat=ROUNDS)) for product in products)
         return packed < ADVANTAGE * other
 
 
-_packed = WeakTensorKeyDictionary()  # from a weight to its `PackedWeight`
+_kept = WeakTensorKeyDictionary()  # from a weight to its `PackedWeight`, and what tells of changes
+
+
+def can_pack(weight: Any) -> bool:
+    """Whether torch has the layout for `weight`: on a CPU, float32, or bfloat16 where the processor knows it."""
+    if not isinstance(weight, Tensor) or type(weight.data) is not Tensor or weight.device.type != "cpu":
+        return False
+    is_served = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and multiplies_bfloat16())
+    return is_served and torch.backends.mkldnn.is_available()
 
 
 def pack(weights: Iterable[Tensor]) -> None:
-    """Packs the weights on a CPU, in float32, or in bfloat16 where the processor knows it, if this torch has oneDNN."""
-    dtypes = (torch.float32, torch.bfloat16) if multiplies_bfloat16() else (torch.float32,)
+    """Packs and keeps the weights for which that is ever faster."""
     for weight in weights:
-        is_served = weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
         # Changes of tensors made in inference mode are not counted.
-        if is_served and type(weight.data) is Tensor and not weight.is_inference() and _find(weight) is None:
+        if can_pack(weight) and not weight.is_inference() and _find(weight) is None:
             packed = PackedWeight(weight)
             if packed.is_faster():
-                _packed[weight] = packed
+                _kept[weight] = packed, _version(weight), _sample(weight).clone()
 
 
-def stack_packed(weights: list[Weights]) -> Weights:
-    """Joins the parameters of several directions as `stack` does; of a single one, takes those that are packed."""
+def stack_packed(weights: list[Weights], columns: Sequence[int], has_gradient: bool) -> Weights:
+    """Joins the parameters of several directions as `stack` does; packs those of one, for steps of so many columns."""
     joint = stack(weights)
     if len(weights) > 1:
         return joint
-    found: dict[str, Any] = {name: _find(getattr(weights[0], name)) for name in ("recurrent", "projection")}
-    return joint._replace(**{name: packed for name, packed in found.items() if packed is not None})
+    packed: dict[str, Any] = {}
+    for name in ("recurrent", "projection"):
+        weight = getattr(weights[0], name)
+        found = _find(weight) if requested_way.get() is None else None
+        # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
+        is_kept = not has_gradient and isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16
+        if found is None and is_kept and _has_rule(weight):
+            pack([weight])
+            found = _find(weight)
+        packed[name] = found or packed_for(getattr(joint, name), columns)
+    return joint._replace(**packed)
 
 
-def _find(weight: Tensor | None) -> PackedWeight | None:
-    packed = _packed.get(weight) if isinstance(weight, Tensor) else None
-    if weight is None or packed is None or packed.is_of(weight):
+def packed_for(weight: Any, columns: Sequence[int]) -> Any:
+    """`weight` `(D, m, n)`, packed if that pays in a scan whose steps have so many columns."""
+    if not can_pack(weight) or len(weight) > 1:
+        return weight
+    least, steps = RULE[weight.dtype]
+    pays = _has_rule(weight) and sum(count >= least for count in columns) >= steps
+    return PackedWeight(weight[0]) if pays or requested_way.get() == "packed" else weight
+
+
+def _has_rule(weight: Tensor) -> bool:
+    return IS_AMD and requested_way.get() is None and can_pack(weight) and weight.nbytes >= LARGE_BYTES
+
+
+def _find(weight: Any) -> PackedWeight | None:
+    kept = _kept.get(weight) if isinstance(weight, Tensor) else None
+    if kept is None:
+        return None
+    packed, version, sample = kept
+    if version == _version(weight) and torch.equal(sample, _sample(weight)):
         return packed
-    _packed.pop(weight, None)  # another thread may have been first
+    _kept.pop(weight, None)  # another thread may have been first
     return None
 
 
@@ -121,9 +148,3 @@ def _version(weight: Tensor) -> tuple[int, int]:
 def _sample(weight: Tensor) -> Tensor:
     """One number of each row, from all columns in turn."""
     return weight.detach().flatten()[:: weight.shape[1] + 1]
-
-
-def _seconds(product: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    product()
-    return time.perf_counter() - start

@@ -8,7 +8,7 @@ import torch
 
 from ..model.configuration_elmo import ElmoConfig
 from ..scan.column_products import default_way
-from ..scan.packed_weights import COUNTS, PackedWeight
+from ..scan.packed_weights import COUNTS, PackedWeight, can_pack
 from ..scan.triton_scan import is_available
 
 CPU_FACTS = Path("/proc/cpuinfo")
@@ -27,8 +27,9 @@ def describe() -> list[tuple[str, str]]:
     if torch.cuda.is_available():
         rows.append(("scan on the GPU", "triton" if is_available(torch.device("cuda"), torch.float32) else "packed"))
     for dtype in (torch.float32, torch.bfloat16):
-        rows.append((f"products, {str(dtype)[6:]}", default_way(dtype)))
-    return [*rows, ("packed, float32", _packed())]
+        name = str(dtype).removeprefix("torch.")
+        rows += [(f"products, {name}", default_way(dtype)), (f"packed, {name}", _packed(dtype))]
+    return rows
 
 
 def _processor() -> str:
@@ -38,11 +39,12 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _packed() -> str:
-    """For which counts of texts a step of the original's size is faster with packed weights, measured now."""
-    if not torch.backends.mkldnn.is_available():
-        return "not in this torch"
+def _packed(dtype: torch.dtype) -> str:
+    """For which counts of texts a step of the original's size is faster with packed weights."""
     config = ElmoConfig()
-    weight = PackedWeight(torch.ones(4 * config.cell_size, config.projection_size))
-    faster = [str(count) for count in COUNTS if weight.is_faster(count)]
+    weight = torch.ones(4 * config.cell_size, config.projection_size, dtype=dtype)
+    if not can_pack(weight):
+        return "not in this torch, or not on this processor"
+    packed = PackedWeight(weight)
+    faster = [str(count) for count in COUNTS if packed.is_faster(count)]
     return f"faster for steps of {', '.join(faster)} texts" if faster else "never faster"

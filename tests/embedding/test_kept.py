@@ -159,18 +159,6 @@ def test_what_a_format_does_not_bear_is_refused_before_the_work(
     assert [*tmp_path.iterdir()] == [corpus]
 
 
-@pytest.mark.parametrize("is_amd", [False, True])
-def test_large_weights_are_packed_where_a_rule_says_that_it_is_faster(
-    is_amd: bool, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed: list[ElmoModel] = []
-    monkeypatch.setattr(window_vectors, "IS_AMD", is_amd)
-    monkeypatch.setattr(ElmoModel, "pack", lambda self: packed.append(self))
-    kept(mixed_model, tiny_tokenizer, "mix", "float32")
-    kept(mixed_model.double(), tiny_tokenizer, "mix", "float32")
-    assert packed == [mixed_model] * is_amd
-
-
 def test_it_is_known_whether_any_sentence_had_a_chosen_word() -> None:
     words = ChosenWords("bank")
     assert words.found is None

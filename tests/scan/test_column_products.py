@@ -103,7 +103,7 @@ def test_the_way_is_that_of_the_processor(other: str, monkeypatch: pytest.Monkey
 
 def test_an_unknown_way_is_refused() -> None:
     with (
-        pytest.raises(ValueError, match=r"`way` must be one of blocks, amd, plain, found 'fast'."),
+        pytest.raises(ValueError, match=r"`way` must be one of blocks, amd, plain, packed, found 'fast'."),
         way_of_products("fast"),
     ):
         pass

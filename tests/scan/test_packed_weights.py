@@ -1,4 +1,4 @@
-"""Packed weights: the reference's numbers, while the weights are what they were when packed."""
+"""Packed weights: the reference's numbers, for one scan, or while the weights are what they were when packed."""
 
 import copy
 import gc
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from scan_layers import LENGTHS, SHAPES, B, T, arguments_of, layer_of, mask_of, run
+from scan_layers import LENGTHS, SHAPES, B, H, P, T, arguments_of, layer_of, mask_of, run, with_gradients
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
@@ -15,10 +15,11 @@ from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model import bilm
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.scan import packed, packed_weights
-from elmo_hf.scan.column_products import multiplies_bfloat16
+from elmo_hf.scan.column_products import multiplies_bfloat16, way_of_products
 from elmo_hf.scan.packed_weights import COUNTS, PackedWeight, pack
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+needs_bfloat16 = pytest.mark.skipif(not multiplies_bfloat16(), reason="the processor does not know bfloat16")
 pytestmark = needs_onednn
 
 
@@ -47,13 +48,18 @@ def packed_layer(**fields: Any) -> BiLMLayer:
     return layer
 
 
-@torch.no_grad()
 def assert_reference(layer: BiLMLayer, *resets: Tensor) -> None:
+    """Values and states without gradient, and with it, where gradients are compared too."""
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    fast = run(layer, arguments, mask, *resets)
-    expected = copy.deepcopy(layer)
-    expected.can_scan_fast = lambda: False
-    assert_outputs_close(fast, run(expected, arguments, mask, *resets), 2e-6)
+    leaves = [*arguments, *layer.parameters()]
+    with torch.no_grad():
+        alone = run(layer, arguments, mask, *resets)
+    fast = with_gradients(run(layer, arguments, mask, *resets), leaves)
+    layer.can_scan_fast = lambda: False
+    expected = with_gradients(run(layer, arguments, mask, *resets), leaves)
+    del layer.can_scan_fast
+    assert_outputs_close(alone, expected[:3], 2e-6)
+    assert_outputs_close(fast, expected, 2e-5)
 
 
 @pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
@@ -65,7 +71,7 @@ def test_a_packed_layer_computes_the_same(fields: dict[str, Any], products: list
     assert_reference(layer, torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
 
 
-@pytest.mark.skipif(not multiplies_bfloat16(), reason="the processor has no instructions for bfloat16")
+@needs_bfloat16
 @torch.no_grad()
 def test_a_packed_layer_in_bfloat16_computes_the_same_but_for_rounding(products: list[int]) -> None:
     layer = layer_of(torch.bfloat16)
@@ -114,11 +120,69 @@ def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(
     assert products
 
 
-def test_with_gradient_the_weights_themselves_are_used(products: list[int]) -> None:
-    layer = packed_layer()
-    run(layer, arguments_of(layer), mask_of(LENGTHS["padded"]))[0].sum().backward()
+@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+def test_a_scan_packs_on_request(fields: dict[str, Any], products: list[int]) -> None:
+    layer = layer_of(torch.float32, **fields)
+    with way_of_products("packed"):
+        assert_reference(layer)
+        has_projection = layer.forward_lstm.projection is not None
+        # Twice forward and once backward, W_h and W_p of each direction, at each step of three, two and one texts.
+        steps = 3 * (1 + has_projection) * len(layer.lstms)
+        assert [products.count(count) for count in (3, 2, 1, 4)] == [steps, 2 * steps, 3 * steps, 0]
+        assert_reference(layer, torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
+        del products[:]
+        run(layer_of(torch.float64, **fields), arguments_of(layer_of(torch.float64, **fields)), mask_of([T] * B))
     assert not products
-    assert all(parameter.grad is not None for parameter in layer.parameters())
+
+
+@pytest.fixture
+def rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this processor scans with at least three steps of two texts pack."""
+    monkeypatch.setattr(packed_weights, "IS_AMD", True)
+    monkeypatch.setattr(packed_weights, "LARGE_BYTES", 4 * H * P * 2)
+    monkeypatch.setattr(packed_weights, "RULE", {torch.float32: (2, 3), torch.bfloat16: (2, 3)})
+
+
+@pytest.mark.usefixtures("rule")
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_scan_packs_large_weights_if_it_has_enough_steps(has_gradient: bool, products: list[int]) -> None:
+    layer = layer_of(torch.float32)
+
+    def packed_products(lengths: list[int]) -> list[int]:
+        del products[:]
+        with torch.set_grad_enabled(has_gradient):
+            outputs, *_ = run(layer, arguments_of(layer), mask_of(lengths))
+        if has_gradient:
+            outputs.sum().backward()
+        return products
+
+    # W_h is large, W_p is not; forward, and backward in reverse, for each direction.
+    once = [3, 2, 2] * 2 + [2, 2, 3] * 2 * has_gradient
+    assert packed_products([6, 3, 1, 0]) == once
+    assert packed_products([6, 2, 1, 0]) == []
+    assert packed_products([1, 1, 1, 1]) == []
+    with way_of_products("plain"):
+        assert packed_products([6, 6, 6, 6]) == []
+    assert all(packed_weights._find(weight) is None for weight in layer.parameters())
+
+
+@pytest.mark.usefixtures("rule")
+@needs_bfloat16
+def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs(products: list[int]) -> None:
+    layer = layer_of(torch.bfloat16)
+    arguments, mask = arguments_of(layer), mask_of([1, 1, 1, 1])
+    run(layer, arguments, mask)
+    assert not products
+    with torch.no_grad():
+        first, again = run(layer, arguments, mask), run(layer, arguments, mask)
+    assert products == [4] * 4
+    large = [lstm.recurrent_linear.weight for lstm in layer.lstms]
+    assert [weight for weight in layer.parameters() if packed_weights._find(weight)] == large
+    assert_outputs_close(first, again, 0)
+    with torch.no_grad():
+        large[0].mul_(2)
+        run(layer, arguments, mask)
+    assert all(packed_weights._find(weight) for weight in large)
 
 
 def test_doubles_copies_and_small_layers_have_no_packed_weights(
@@ -138,16 +202,16 @@ def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gc.collect()
-    before = len(packed_weights._packed)
+    before = len(packed_weights._kept)
     layer = packed_layer()
-    assert len(packed_weights._packed) == before + 4
+    assert len(packed_weights._kept) == before + 4
     del layer
     gc.collect()
-    assert len(packed_weights._packed) == before
+    assert len(packed_weights._kept) == before
     monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: False)
     monkeypatch.setattr(packed_weights, "_faster_at", {})
     packed_layer()
-    assert len(packed_weights._packed) == before
+    assert len(packed_weights._kept) == before
 
 
 def test_a_count_between_two_measured_ones_is_taken_for_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,16 +226,17 @@ def test_a_count_between_two_measured_ones_is_taken_for_the_smaller(monkeypatch:
 
 def test_measuring_compares_the_two_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    seconds = iter([0.8, 1.0, 5.0, 1.1, 3.0, 2.0, 0.95, 3.0, 0.95, 1.0, 5.0, 1.1, 3.0, 2.0, 0.95, 3.0])
+    seconds = iter([[5.0, 0.8, 3.0], [1.0, 1.1, 9.0], [5.0, 0.95, 3.0], [1.0, 1.1, 9.0]])
     monkeypatch.setattr(packed_weights, "_faster_at", {})
     monkeypatch.setattr(packed_weights, "COUNTS", (1, 2))
     monkeypatch.setattr(packed_weights, "IS_AMD", False)
 
-    def timed(product: Callable[[], object]) -> float:
+    def timed(product: Callable[[], object], **how_often: int) -> list[float]:
         product()
+        assert how_often == {"number": 1, "repeat": packed_weights.ROUNDS}
         return next(seconds)
 
-    monkeypatch.setattr(packed_weights, "_seconds", timed)
+    monkeypatch.setattr(packed_weights, "repeat", timed)
     assert PackedWeight(torch.ones(5, 3))._faster_at == (True, False)
 
 
@@ -192,13 +257,12 @@ def test_a_model_packs_all_its_layers_and_saves_the_same(tmp_path: Any, products
 def test_weights_of_inference_mode_are_not_packed() -> None:
     with torch.inference_mode():
         weight = torch.ones(5, 3)
-    before = len(packed_weights._packed)
+    before = len(packed_weights._kept)
     pack([weight])
-    assert len(packed_weights._packed) == before
+    assert len(packed_weights._kept) == before
 
 
-def test_a_rule_takes_the_place_of_the_measurement_on_amd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_weights, "IS_AMD", True)
-    monkeypatch.setattr(PackedWeight, "_measure", None)
+@pytest.mark.usefixtures("rule")
+def test_a_rule_takes_the_place_of_the_measurement() -> None:
     weight = PackedWeight(torch.ones(6, 5))
-    assert [weight.is_faster(count) for count in range(1, B + 1)] == [count >= 4 for count in range(1, B + 1)]
+    assert [weight.is_faster(count) for count in range(1, B + 1)] == [count >= 2 for count in range(1, B + 1)]
