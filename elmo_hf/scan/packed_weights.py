@@ -1,11 +1,12 @@
 """Weights in the layout of oneDNN's own products (`column_products.py`), in which a few columns may take half the time.
 
-Whether they do depends on the processor and the count of columns:
+Whether they do depends on the processor and the count of columns. On AMD's processors a rule says it, as measured by
+us; on others both ways are measured once for each shape, and the faster one is taken for each count.
 
-    AMD         A rule, as measured. In float32, and for gradients, a scan of enough steps makes the layout and drops it
-                at its end. In bfloat16 the first scan without gradient makes it, and it is kept.
-    others      `pack` measures both ways once for each shape, takes the faster one for each count, and keeps the layout
-                of each weight that is ever faster.
+    bfloat16    The first scan without gradient makes the layout, and it is kept if it is ever faster.
+    float32     On AMD's processors a scan of enough steps makes the layout, forward and backward, and drops it at its
+                end; so it does for gradients in bfloat16. On others only `pack` makes it and keeps it: an order of
+                summation that depends on a measurement is left to the caller's choice.
 
 All that is kept takes as much memory again as W_h and W_p of large layers, at most. It serves while the weight it was
 made from lives and is unchanged: its address, torch's count of changes in place, and one number of each row, since
@@ -14,6 +15,7 @@ fused optimisers and changes of `weight.data` are not counted. Nothing of it is 
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import partial
 from timeit import repeat
 from typing import Any
 
@@ -28,8 +30,8 @@ from .parameters import Weights, stack
 RULE = {torch.float32: (8, 16), torch.bfloat16: (1, 8)}
 LARGE_BYTES = 1 << 21  # the rule is for weights of at least this size
 # Counts of columns that are decided; each stands for those up to the next one.
-COUNTS = (1, 2, 4, 8, 16, 32, 64)
-ROUNDS = 4
+COUNTS = (1, 4, 8, 16, 64)
+ROUNDS = 3
 ADVANTAGE = 0.9  # the packed product must take at most this part of the other's time
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
 _faster_at: dict[tuple, tuple[bool, ...]] = {}  # of each kind of weight, for each of COUNTS
@@ -39,18 +41,13 @@ class PackedWeight:
     """A weight W `(m, n)` that multiplies columns by itself."""
 
     def __init__(self, weight: Tensor) -> None:
-        """Copies `weight`, for which `can_pack`, into the layout, and decides when its products are faster."""
+        """Copies `weight`, for which `can_pack`, into the layout."""
         self._weight, self.shape = weight.detach().unsqueeze(0), (1, *weight.shape)
-        self._blocks = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
-        kind = (weight.shape, weight.dtype, torch.get_num_threads(), requested_way.get())
-        if kind not in _faster_at:
-            least = 1 if requested_way.get() == "packed" else RULE[weight.dtype][0] if IS_AMD else None
-            _faster_at[kind] = tuple(self._measure(count) if least is None else count >= least for count in COUNTS)
-        self._faster_at = _faster_at[kind]
+        self._blocks, self._faster_at = _reordered(weight), faster_at(weight)
 
-    def is_faster(self, columns: int | None = None) -> bool:
-        """Whether the packed product is the faster one for so many columns, or for any count."""
-        return any(self._faster_at) if columns is None else self._faster_at[bisect_right(COUNTS, columns) - 1]
+    def is_faster(self, columns: int) -> bool:
+        """Whether the packed product is the faster one for so many columns."""
+        return self._faster_at[bisect_right(COUNTS, columns) - 1]
 
     def wants_rows(self, columns: int) -> bool:
         """Whether it is fastest if each of so many columns is stored as a row."""
@@ -58,24 +55,42 @@ class PackedWeight:
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
         """Writes W times `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""
-        if not self.is_faster(out.shape[2]):
+        if self.is_faster(out.shape[2]):
+            put(_times(vectors[0].t().contiguous(), self._blocks).t(), out[0], adds)
+        else:
             multiply(self._weight, vectors, out, adds)
-            return
-        put(self._times(vectors[0].t().contiguous()).t(), out[0], adds)
 
-    def _times(self, rows: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(rows, self._blocks, None, "none", [], "")
 
-    def _measure(self, count: int) -> bool:
-        _, height, width = self.shape
+def faster_at(weight: Tensor) -> tuple[bool, ...]:
+    """For each of `COUNTS`, whether the packed product of weights `(m, n)` of this kind is the faster one."""
+    way = requested_way.get()
+    kind = (weight.shape, weight.dtype, torch.get_num_threads(), way)
+    if kind not in _faster_at:
+        least = 1 if way == "packed" else RULE[weight.dtype][0] if IS_AMD else None
+        _faster_at[kind] = tuple(count >= least for count in COUNTS) if least else _measured(weight.detach())
+    return _faster_at[kind]
+
+
+def _measured(weight: Tensor) -> tuple[bool, ...]:
+    blocks, faster = _reordered(weight), []
+    for count in COUNTS:
         vectors, out = (
-            columns_in(self._weight.new_zeros(size * count), 1, size, count, wants_rows(self._weight, count))
-            for size in (width, height)
+            columns_in(weight.new_zeros(size * count), 1, size, count, wants_rows(weight, count))
+            for size in reversed(weight.shape)
         )
         rows = vectors[0].t().contiguous()
-        products = (lambda: self._times(rows), lambda: multiply(self._weight, vectors, out))
+        products = (partial(_times, rows, blocks), partial(multiply, weight.unsqueeze(0), vectors, out))
         packed, other = (min(repeat(product, number=1, repeat=ROUNDS)) for product in products)
-        return packed < ADVANTAGE * other
+        faster.append(packed < ADVANTAGE * other)
+    return tuple(faster)
+
+
+def _reordered(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
+
+
+def _times(rows: Tensor, blocks: Tensor) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(rows, blocks, None, "none", [], "")
 
 
 _kept = WeakTensorKeyDictionary()  # from a weight to its `PackedWeight`, and what tells of changes
@@ -93,10 +108,8 @@ def pack(weights: Iterable[Tensor]) -> None:
     """Packs and keeps the weights for which that is ever faster."""
     for weight in weights:
         # Changes of tensors made in inference mode are not counted.
-        if can_pack(weight) and not weight.is_inference() and _find(weight) is None:
-            packed = PackedWeight(weight)
-            if packed.is_faster():
-                _kept[weight] = packed, _version(weight), _sample(weight).clone()
+        if can_pack(weight) and not weight.is_inference() and _find(weight) is None and any(faster_at(weight)):
+            _kept[weight] = PackedWeight(weight), weight.data_ptr(), weight._version, _sample(weight).clone()
 
 
 def stack_packed(weights: list[Weights], columns: Sequence[int], has_gradient: bool) -> Weights:
@@ -109,8 +122,8 @@ def stack_packed(weights: list[Weights], columns: Sequence[int], has_gradient: b
         weight = getattr(weights[0], name)
         found = _find(weight) if requested_way.get() is None else None
         # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
-        is_kept = not has_gradient and isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16
-        if found is None and is_kept and _has_rule(weight):
+        is_lasting = not has_gradient and isinstance(weight, nn.Parameter)
+        if found is None and is_lasting and weight.dtype == torch.bfloat16 and _is_large(weight):
             pack([weight])
             found = _find(weight)
         packed[name] = found or packed_for(getattr(joint, name), columns)
@@ -122,27 +135,24 @@ def packed_for(weight: Any, columns: Sequence[int]) -> Any:
     if not can_pack(weight) or len(weight) > 1:
         return weight
     least, steps = RULE[weight.dtype]
-    pays = _has_rule(weight) and sum(count >= least for count in columns) >= steps
+    pays = IS_AMD and _is_large(weight) and sum(count >= least for count in columns) >= steps
     return PackedWeight(weight[0]) if pays or requested_way.get() == "packed" else weight
 
 
-def _has_rule(weight: Tensor) -> bool:
-    return IS_AMD and requested_way.get() is None and can_pack(weight) and weight.nbytes >= LARGE_BYTES
+def _is_large(weight: Tensor) -> bool:
+    """Whether it is worth packing where no way is requested."""
+    return requested_way.get() is None and weight.nbytes >= LARGE_BYTES
 
 
 def _find(weight: Any) -> PackedWeight | None:
     kept = _kept.get(weight) if isinstance(weight, Tensor) else None
     if kept is None:
         return None
-    packed, version, sample = kept
-    if version == _version(weight) and torch.equal(sample, _sample(weight)):
+    packed, address, version, sample = kept
+    if (address, version) == (weight.data_ptr(), weight._version) and torch.equal(sample, _sample(weight)):
         return packed
     _kept.pop(weight, None)  # another thread may have been first
     return None
-
-
-def _version(weight: Tensor) -> tuple[int, int]:
-    return weight.data_ptr(), weight._version
 
 
 def _sample(weight: Tensor) -> Tensor:

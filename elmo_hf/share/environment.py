@@ -8,7 +8,7 @@ import torch
 
 from ..model.configuration_elmo import ElmoConfig
 from ..scan.column_products import default_way
-from ..scan.packed_weights import COUNTS, PackedWeight, can_pack
+from ..scan.packed_weights import COUNTS, can_pack, faster_at
 from ..scan.triton_scan import is_available
 
 CPU_FACTS = Path("/proc/cpuinfo")
@@ -45,6 +45,5 @@ def _packed(dtype: torch.dtype) -> str:
     weight = torch.ones(4 * config.cell_size, config.projection_size, dtype=dtype)
     if not can_pack(weight):
         return "not in this torch, or not on this processor"
-    packed = PackedWeight(weight)
-    faster = [str(count) for count in COUNTS if packed.is_faster(count)]
+    faster = [str(count) for count, is_faster in zip(COUNTS, faster_at(weight), strict=True) if is_faster]
     return f"faster for steps of {', '.join(faster)} texts" if faster else "never faster"

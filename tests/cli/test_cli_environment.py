@@ -7,7 +7,7 @@ import torch
 from commands import run
 
 from elmo_hf.scan import column_products
-from elmo_hf.scan.packed_weights import PackedWeight
+from elmo_hf.scan.packed_weights import COUNTS
 from elmo_hf.share import environment
 
 
@@ -49,7 +49,8 @@ def test_packed_weights_are_measured(counts: tuple[int, ...], said: str, monkeyp
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr("elmo_hf.scan.packed_weights._faster_at", {})
-    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count in counts)
+    measured = tuple(count in counts for count in COUNTS)
+    monkeypatch.setattr("elmo_hf.scan.packed_weights._measured", lambda weight: measured)
     monkeypatch.setattr("elmo_hf.scan.packed_weights.IS_AMD", False)
     assert values()["packed, float32"] == said
 

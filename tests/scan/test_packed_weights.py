@@ -16,7 +16,7 @@ from elmo_hf.model import bilm
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.scan import packed, packed_weights
 from elmo_hf.scan.column_products import multiplies_bfloat16, way_of_products
-from elmo_hf.scan.packed_weights import COUNTS, PackedWeight, pack
+from elmo_hf.scan.packed_weights import COUNTS, PackedWeight, faster_at, pack
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 needs_bfloat16 = pytest.mark.skipif(not multiplies_bfloat16(), reason="the processor does not know bfloat16")
@@ -28,17 +28,20 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts of columns of the packed products, which are taken as the faster ones for an even count."""
     counts: list[int] = []
 
-    def times(self: PackedWeight, rows: Tensor) -> Tensor:
+    def times(rows: Tensor, blocks: Tensor) -> Tensor:
         counts.append(len(rows))
-        return torch.ops.mkldnn._linear_pointwise(rows, self._blocks, None, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise(rows, blocks, None, "none", [], "")
+
+    def measured(weight: Tensor) -> tuple[bool, ...]:
+        return tuple(count % 2 == 0 for count in packed_weights.COUNTS)
 
     for name in ("packed", "bilm"):
         monkeypatch.setattr({"packed": packed, "bilm": bilm}[name], "JOINT_BYTES", 0)
     monkeypatch.setattr(packed_weights, "_faster_at", {})
     monkeypatch.setattr(packed_weights, "COUNTS", tuple(range(1, B + 1)))
     monkeypatch.setattr(packed_weights, "IS_AMD", False)
-    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count % 2 == 0)
-    monkeypatch.setattr(PackedWeight, "_times", times)
+    monkeypatch.setattr(packed_weights, "_measured", measured)
+    monkeypatch.setattr(packed_weights, "_times", times)
     return counts
 
 
@@ -168,7 +171,11 @@ def test_a_scan_packs_large_weights_if_it_has_enough_steps(has_gradient: bool, p
 
 @pytest.mark.usefixtures("rule")
 @needs_bfloat16
-def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs(products: list[int]) -> None:
+@pytest.mark.parametrize("is_amd", [False, True])
+def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs(
+    is_amd: bool, products: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_weights, "IS_AMD", is_amd)
     layer = layer_of(torch.bfloat16)
     arguments, mask = arguments_of(layer), mask_of([1, 1, 1, 1])
     run(layer, arguments, mask)
@@ -208,7 +215,7 @@ def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
     del layer
     gc.collect()
     assert len(packed_weights._kept) == before
-    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: False)
+    monkeypatch.setattr(packed_weights, "_measured", lambda weight: (False,) * B)
     monkeypatch.setattr(packed_weights, "_faster_at", {})
     packed_layer()
     assert len(packed_weights._kept) == before
@@ -216,7 +223,7 @@ def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
 
 def test_a_count_between_two_measured_ones_is_taken_for_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_weights, "COUNTS", COUNTS)
-    monkeypatch.setattr(PackedWeight, "_measure", lambda self, count: count in (2, 16))
+    monkeypatch.setattr(packed_weights, "_measured", lambda weight: tuple(count in (2, 16) for count in COUNTS))
     packed_weight = PackedWeight(torch.ones(5, 3))
     faster = [count for count in range(1, 99) if packed_weight.is_faster(count)]
     assert faster == [2, 3, *range(16, 32)]
@@ -237,7 +244,7 @@ def test_measuring_compares_the_two_products(monkeypatch: pytest.MonkeyPatch) ->
         return next(seconds)
 
     monkeypatch.setattr(packed_weights, "repeat", timed)
-    assert PackedWeight(torch.ones(5, 3))._faster_at == (True, False)
+    assert faster_at(nn.Parameter(torch.ones(5, 3))) == (True, False)
 
 
 def test_a_model_packs_all_its_layers_and_saves_the_same(tmp_path: Any, products: list[int]) -> None:
