@@ -223,12 +223,12 @@ def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
 
 def test_a_count_between_two_measured_ones_is_taken_for_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_weights, "COUNTS", COUNTS)
-    monkeypatch.setattr(packed_weights, "_measured", lambda weight: tuple(count in (2, 16) for count in COUNTS))
+    monkeypatch.setattr(packed_weights, "_measured", lambda weight: tuple(count in (4, 16) for count in COUNTS))
     packed_weight = PackedWeight(torch.ones(5, 3))
     faster = [count for count in range(1, 99) if packed_weight.is_faster(count)]
-    assert faster == [2, 3, *range(16, 32)]
-    assert packed_weight.wants_rows(4)  # the other product stores few columns as rows
-    assert not packed_weight.wants_rows(32)
+    assert faster == [*range(4, 8), *range(16, 64)]
+    assert packed_weight.wants_rows(3)  # the other product stores few columns as rows
+    assert not packed_weight.wants_rows(64)
 
 
 def test_measuring_compares_the_two_products(monkeypatch: pytest.MonkeyPatch) -> None:
