@@ -103,6 +103,7 @@ CHANGES: dict[str, Callable[[Tensor], object]] = {
     "another tensor": lambda weight: setattr(weight, "data", 2 * weight.data),
     "in place, not counted": lambda weight: weight.data.mul_(2),
     "one row": lambda weight: weight.data[-1].add_(1),
+    "one number, counted": lambda weight: weight[0, 1].add_(1),
     "fused optimiser": step_of_a_fused_optimiser,
 }
 
@@ -148,7 +149,9 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("rule")
 @pytest.mark.parametrize("has_gradient", [False, True])
-def test_a_scan_packs_large_weights_if_it_has_enough_steps(has_gradient: bool, products: list[int]) -> None:
+def test_a_scan_packs_large_weights_if_it_has_enough_steps(
+    has_gradient: bool, products: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     layer = layer_of(torch.float32)
 
     def packed_products(lengths: list[int]) -> list[int]:
@@ -166,6 +169,8 @@ def test_a_scan_packs_large_weights_if_it_has_enough_steps(has_gradient: bool, p
     assert packed_products([1, 1, 1, 1]) == []
     with way_of_products("plain"):
         assert packed_products([6, 6, 6, 6]) == []
+    monkeypatch.setattr(packed_weights, "IS_AMD", False)
+    assert packed_products([6, 6, 6, 6]) == []
     assert all(packed_weights._find(weight) is None for weight in layer.parameters())
 
 
@@ -192,6 +197,18 @@ def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs(
     assert all(packed_weights._find(weight) for weight in large)
 
 
+@pytest.mark.usefixtures("rule")
+@needs_bfloat16
+@torch.no_grad()
+def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps(products: list[int]) -> None:
+    layer = layer_of(torch.float32)
+    for lengths, expected in (([1, 1, 1, 1], []), ([3, 3, 2, 0], [3, 3, 2] * 2)):
+        with torch.autocast("cpu", torch.bfloat16):
+            run(layer, arguments_of(layer), mask_of(lengths))
+        assert sorted(products) == sorted(expected)
+        assert len(packed_weights._kept) == 0
+
+
 def test_doubles_copies_and_small_layers_have_no_packed_weights(
     products: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,8 +217,13 @@ def test_doubles_copies_and_small_layers_have_no_packed_weights(
     layer.pack()
     with torch.no_grad():
         run(layer, arguments_of(layer), mask_of(LENGTHS["padded"]))
-    monkeypatch.setattr(bilm, "JOINT_BYTES", 1 << 30)
-    assert_reference(packed_layer())
+    layer = packed_layer()
+    with way_of_products("plain"):
+        run(layer, arguments_of(layer), mask_of(LENGTHS["padded"]))
+    for module in (bilm, packed):
+        monkeypatch.setattr(module, "JOINT_BYTES", 1 << 30)
+    with way_of_products("packed"):
+        assert_reference(packed_layer())
     assert not products
 
 
@@ -217,7 +239,8 @@ def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
     assert len(packed_weights._kept) == before
     monkeypatch.setattr(packed_weights, "_measured", lambda weight: (False,) * B)
     monkeypatch.setattr(packed_weights, "_faster_at", {})
-    packed_layer()
+    layer = layer_of(torch.float32)
+    layer.pack()
     assert len(packed_weights._kept) == before
 
 
@@ -245,6 +268,19 @@ def test_measuring_compares_the_two_products(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(packed_weights, "repeat", timed)
     assert faster_at(nn.Parameter(torch.ones(5, 3))) == (True, False)
+
+
+def test_each_kind_of_weight_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[tuple[int, ...]] = []
+    monkeypatch.setattr(packed_weights, "_measured", lambda weight: measured.append(weight.shape) or (False,) * B)
+    for shape in ((5, 3), (3, 5), (5, 3)):
+        assert faster_at(torch.ones(shape)) == (False,) * B
+    with way_of_products("packed"):
+        assert faster_at(torch.ones(5, 3)) == (True,) * B
+    assert not any(faster_at(torch.ones(5, 3)))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 99)
+    faster_at(torch.ones(3, 5))
+    assert measured == [(5, 3), (3, 5), (3, 5)]
 
 
 def test_a_model_packs_all_its_layers_and_saves_the_same(tmp_path: Any, products: list[int]) -> None:
