@@ -6,9 +6,9 @@ of `shards.py`.
 
 A run that continues an interrupted one computes only the missing windows. Of R processes, process r computes every R-th
 missing window, starting with the r-th. A window does not depend on R, so OUT has the same bits for any R, on the same
-kind of machine with as many threads each. An interrupted run may continue with another R. A second run with the same
-OUT is refused while the first one lives. The input is read again for the vectors, and again for OUT; it must not have
-changed.
+kind of machine with as many threads each, but for the last ones where a measurement decides how bfloat16 is multiplied
+(`scan/packed_weights.py`). An interrupted run may continue with another R. A second run with the same OUT is refused
+while the first one lives. The input is read again for the vectors, and again for OUT; it must not have changed.
 """
 
 import shutil

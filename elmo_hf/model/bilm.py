@@ -101,7 +101,9 @@ class BiLMLayer(GradientCheckpointingLayer):
         """Packs W_h and W_p, if each direction runs by itself: `packed_weights.py`."""
         if self.can_scan_fast() and self.forward_lstm.recurrent_linear.weight.nbytes > JOINT_BYTES:
             linears = [linear for lstm in self.lstms for linear in (lstm.recurrent_linear, lstm.projection)]
-            pack(linear.weight for linear in linears if linear is not None)
+            for linear in linears:
+                if linear is not None:
+                    pack(linear.weight)
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm

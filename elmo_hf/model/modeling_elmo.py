@@ -166,7 +166,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
             mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def pack(self) -> None:
-        """Keeps large weights a second time, in another layout, where a measurement finds that faster on this CPU.
+        """Keeps large weights a second time, in another layout, if that is faster on this CPU.
 
         Call it again after changing weights; until then changed ones are used as they are.
         """

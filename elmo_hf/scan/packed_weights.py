@@ -1,11 +1,11 @@
 """Weights in the layout of oneDNN's own products (`column_products.py`), in which a few columns may take half the time.
 
-Whether they do depends on the processor and the count of columns. On AMD's processors a rule says it, as measured by
-us; on others both ways are measured once for each shape, and the faster one is taken for each count.
+Whether they do depends on the processor and the count of columns. On AMD's processors a rule decides, from our
+measurements; on others both ways are measured once for each shape, and the faster one is taken for each count.
 
-    bfloat16    The first scan without gradient makes the layout, and it is kept if it is ever faster.
+    bfloat16    The first scan without gradient makes the layout; it is kept if it is faster for some count.
     float32     On AMD's processors a scan of enough steps makes the layout, forward and backward, and drops it at its
-                end; so it does for gradients in bfloat16. On others only `pack` makes it and keeps it: an order of
+                end; bfloat16 with gradient does the same. On others only `pack` makes it and keeps it: an order of
                 summation that depends on a measurement is left to the caller's choice.
 
 All that is kept takes as much memory again as W_h and W_p of large layers, at most. It serves while the weight it was
@@ -14,7 +14,7 @@ fused optimisers and changes of `weight.data` are not counted. Nothing of it is 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from timeit import repeat
 from typing import Any
@@ -26,10 +26,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, put, requested_way, wants_rows
 from .parameters import Weights, stack
 
-# The rule: in steps of at least so many columns the layout is faster, and so many of them pay for making it.
+# The rule: steps of at least so many columns are faster packed; so many such steps repay making the layout.
 RULE = {torch.float32: (8, 16), torch.bfloat16: (1, 8)}
 LARGE_BYTES = 1 << 21  # the rule is for weights of at least this size
-# Counts of columns that are decided; each stands for those up to the next one.
+# Counts of columns that stand for themselves and those up to the next one.
 COUNTS = (1, 4, 8, 16, 64)
 ROUNDS = 3
 ADVANTAGE = 0.9  # the packed product must take at most this part of the other's time
@@ -100,16 +100,21 @@ def can_pack(weight: Any) -> bool:
     """Whether torch has the layout for `weight`: on a CPU, float32, or bfloat16 where the processor knows it."""
     if not isinstance(weight, Tensor) or type(weight.data) is not Tensor or weight.device.type != "cpu":
         return False
+    if torch.jit.is_tracing():  # torch's tracer does not know the layout
+        return False
     is_served = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and multiplies_bfloat16())
     return is_served and torch.backends.mkldnn.is_available()
 
 
-def pack(weights: Iterable[Tensor]) -> None:
-    """Packs and keeps the weights for which that is ever faster."""
-    for weight in weights:
-        # Changes of tensors made in inference mode are not counted.
-        if can_pack(weight) and not weight.is_inference() and _find(weight) is None and any(faster_at(weight)):
-            _kept[weight] = PackedWeight(weight), weight.data_ptr(), weight._version, _sample(weight).clone()
+def pack(weight: Tensor) -> PackedWeight | None:
+    """Packs a weight and keeps that, if it is faster for some count; returns what is kept."""
+    kept = _find(weight)
+    # Changes of tensors made in inference mode are not counted.
+    if kept is None and can_pack(weight) and not weight.is_inference() and any(faster_at(weight)):
+        before = weight.data_ptr(), weight._version, _sample(weight)
+        kept = PackedWeight(weight)
+        _kept[weight] = kept, *before
+    return kept
 
 
 def stack_packed(weights: list[Weights], columns: Sequence[int], has_gradient: bool) -> Weights:
@@ -119,14 +124,13 @@ def stack_packed(weights: list[Weights], columns: Sequence[int], has_gradient: b
         return joint
     packed: dict[str, Any] = {}
     for name in ("recurrent", "projection"):
-        weight = getattr(weights[0], name)
-        found = _find(weight) if requested_way.get() is None else None
+        weight, kept = getattr(weights[0], name), None
         # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
-        is_lasting = not has_gradient and isinstance(weight, nn.Parameter)
-        if found is None and is_lasting and weight.dtype == torch.bfloat16 and _is_large(weight):
-            pack([weight])
-            found = _find(weight)
-        packed[name] = found or packed_for(getattr(joint, name), columns)
+        is_lasting = isinstance(weight, nn.Parameter) and not has_gradient
+        if requested_way.get() is None and can_pack(weight):
+            keeps = is_lasting and weight.dtype == torch.bfloat16 and weight.nbytes >= LARGE_BYTES
+            kept = pack(weight) if keeps else _find(weight)
+        packed[name] = kept or packed_for(getattr(joint, name), columns)
     return joint._replace(**packed)
 
 
@@ -135,17 +139,13 @@ def packed_for(weight: Any, columns: Sequence[int]) -> Any:
     if not can_pack(weight) or len(weight) > 1:
         return weight
     least, steps = RULE[weight.dtype]
-    pays = IS_AMD and _is_large(weight) and sum(count >= least for count in columns) >= steps
+    has_rule = IS_AMD and requested_way.get() is None and weight.nbytes >= LARGE_BYTES
+    pays = has_rule and sum(count >= least for count in columns) >= steps
     return PackedWeight(weight[0]) if pays or requested_way.get() == "packed" else weight
 
 
-def _is_large(weight: Tensor) -> bool:
-    """Whether it is worth packing where no way is requested."""
-    return requested_way.get() is None and weight.nbytes >= LARGE_BYTES
-
-
-def _find(weight: Any) -> PackedWeight | None:
-    kept = _kept.get(weight) if isinstance(weight, Tensor) else None
+def _find(weight: Tensor) -> PackedWeight | None:
+    kept = _kept.get(weight)
     if kept is None:
         return None
     packed, address, version, sample = kept
@@ -157,4 +157,5 @@ def _find(weight: Any) -> PackedWeight | None:
 
 def _sample(weight: Tensor) -> Tensor:
     """One number of each row, from all columns in turn."""
-    return weight.detach().flatten()[:: weight.shape[1] + 1]
+    rows = torch.arange(len(weight), device=weight.device)
+    return weight.detach()[rows, rows % weight.shape[1]]

@@ -16,6 +16,7 @@ from elmo_hf.model import bilm
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.scan import packed, packed_weights
 from elmo_hf.scan.column_products import multiplies_bfloat16, way_of_products
+from elmo_hf.scan.layer import BatchLayout
 from elmo_hf.scan.packed_weights import COUNTS, PackedWeight, faster_at, pack
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -102,7 +103,8 @@ CHANGES: dict[str, Callable[[Tensor], object]] = {
     "in place": lambda weight: weight.mul_(2),
     "another tensor": lambda weight: setattr(weight, "data", 2 * weight.data),
     "in place, not counted": lambda weight: weight.data.mul_(2),
-    "one row": lambda weight: weight.data[-1].add_(1),
+    "one row": lambda weight: weight.data[weight.shape[1]].add_(1),
+    "all columns but one": lambda weight: weight.data[:, 1:].add_(1),
     "one number, counted": lambda weight: weight[0, 1].add_(1),
     "fused optimiser": step_of_a_fused_optimiser,
 }
@@ -209,6 +211,20 @@ def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps(products: li
         assert len(packed_weights._kept) == 0
 
 
+@pytest.mark.usefixtures("rule")
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=needs_bfloat16)], ids=str)
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@torch.no_grad()
+def test_a_traced_layer_is_not_packed(dtype: torch.dtype, products: list[int]) -> None:
+    layer = layer_of(dtype).requires_grad_(False)
+    arguments, layout = arguments_of(layer), BatchLayout(mask_of([T] * B), None, 2)
+    layer.pack()
+    del products[:]
+    traced = torch.jit.trace(lambda *tensors: layer(tensors[0], layout, *tensors[1:]), arguments, check_trace=False)
+    assert not products
+    assert_outputs_close(traced(*arguments), layer(arguments[0], layout, *arguments[1:]), 0.02)
+
+
 def test_doubles_copies_and_small_layers_have_no_packed_weights(
     products: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,7 +317,7 @@ def test_weights_of_inference_mode_are_not_packed() -> None:
     with torch.inference_mode():
         weight = torch.ones(5, 3)
     before = len(packed_weights._kept)
-    pack([weight])
+    assert pack(weight) is None
     assert len(packed_weights._kept) == before
 
 
