@@ -1,16 +1,16 @@
 """Weights in the layout of oneDNN's own products (`column_products.py`), in which a few columns may take half the time.
 
-Whether they do depends on the processor and the count of columns. On AMD's processors a rule decides, from our
-measurements; on others both ways are measured once for each shape, and the faster one is taken for each count.
+Whether that is so depends on the processor and the count of columns. On AMD's processors a rule decides, which comes
+from measurements; on others both ways are measured once for each shape, and the faster one is taken for each count.
 
     bfloat16    The first scan without gradient makes the layout; it is kept if it is faster for some count.
     float32     On AMD's processors a scan of enough steps makes the layout, forward and backward, and drops it at its
                 end; bfloat16 with gradient does the same. On others only `pack` makes it and keeps it: an order of
                 summation that depends on a measurement is left to the caller's choice.
 
-All that is kept takes as much memory again as W_h and W_p of large layers, at most. It serves while the weight it was
-made from lives and is unchanged: its address, torch's count of changes in place, and one number of each row, since
-fused optimisers and changes of `weight.data` are not counted. Nothing of it is saved or copied.
+What is kept takes at most as much memory again as W_h and W_p of large layers. It serves while the weight it was made
+from lives and seems unchanged: the same address, the same count of changes in place, and the same number in each row,
+because torch does not count what fused optimisers and `weight.data` change. None of it is saved or copied.
 """
 
 from bisect import bisect_right
@@ -98,16 +98,15 @@ _kept = WeakTensorKeyDictionary()  # from a weight to its `PackedWeight`, and wh
 
 def can_pack(weight: Any) -> bool:
     """Whether torch has the layout for `weight`: on a CPU, float32, or bfloat16 where the processor knows it."""
-    if not isinstance(weight, Tensor) or type(weight.data) is not Tensor or weight.device.type != "cpu":
-        return False
-    if torch.jit.is_tracing():  # torch's tracer does not know the layout
+    is_plain = isinstance(weight, Tensor) and type(weight.data) is Tensor and weight.device.type == "cpu"
+    if not is_plain or torch.jit.is_tracing():  # torch's tracer does not know the layout
         return False
     is_served = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and multiplies_bfloat16())
     return is_served and torch.backends.mkldnn.is_available()
 
 
 def pack(weight: Tensor) -> PackedWeight | None:
-    """Packs a weight and keeps that, if it is faster for some count; returns what is kept."""
+    """Packs a weight and keeps the result, if it is faster for some count; returns what is kept."""
     kept = _find(weight)
     # Changes of tensors made in inference mode are not counted.
     if kept is None and can_pack(weight) and not weight.is_inference() and any(faster_at(weight)):
