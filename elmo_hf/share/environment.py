@@ -45,5 +45,9 @@ def _packed(dtype: torch.dtype) -> str:
     weight = torch.ones(4 * config.cell_size, config.projection_size, dtype=dtype)
     if not can_pack(weight):
         return "not in this torch, or not on this processor"
-    faster = [str(count) for count, is_faster in zip(COUNTS, faster_at(weight), strict=True) if is_faster]
-    return f"faster for steps of {', '.join(faster)} texts" if faster else "never faster"
+    faster = faster_at(weight)  # a count stands for those up to the next one
+    turns = [count for count, before, now in zip(COUNTS, (False, *faster), faster, strict=False) if before != now]
+    spans = [f"{first} to {after - 1}" for first, after in zip(turns[::2], turns[1::2], strict=False)]
+    if faster[-1]:
+        spans.append(f"{turns[-1]} or more")
+    return f"faster for steps of {' and '.join(spans)} texts" if spans else "never faster"

@@ -43,7 +43,13 @@ def test_ways_of_multiplying(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"), [((4, 16), "faster for steps of 4, 16 texts"), ((), "never faster")], ids=["some", "none"]
+    ("counts", "said"),
+    [
+        ((4, 16), "faster for steps of 4 to 7 and 16 to 63 texts"),
+        ((4, 8, 64), "faster for steps of 4 to 15 and 64 or more texts"),
+        ((1, 4, 8, 16, 64), "faster for steps of 1 or more texts"),
+        ((), "never faster"),
+    ],
 )
 def test_packed_weights_are_measured(counts: tuple[int, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.backends.mkldnn.is_available():
