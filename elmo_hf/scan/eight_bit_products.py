@@ -1,23 +1,23 @@
 """Weights in eight bits: y = s (q v), integers q from -128 to 127 and a scale s a row, as torchao has them.
 
-With few columns torch's kernel reads q, a byte a weight. With more, q becomes bfloat16 once for all steps of a scan, or
+With few columns torch's kernel reads q, a byte a weight. With more, blocks of q that fit the cache become bfloat16, or
 float32 if the processor does not multiply in bfloat16; both hold q exactly. Sums are float32; v and q v are rounded to
 bfloat16 either way, so a text has the same vectors in every batch, but for sums that another order rounds otherwise.
 """
 
-import functools
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .column_products import IS_AMD, multiplies_bfloat16
+from .column_products import IS_AMD, multiplies_bfloat16, put
 from .path import is_hooked
 
 KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
 KERNEL_ALIGNMENT = 64  # bytes; from other addresses its reads can end the process
 # Up to so many columns the kernel is the fastest, as measured, if the processor multiplies in bfloat16, and if not.
 KERNEL_COLUMNS = {True: 12 if IS_AMD else 4, False: 16}
+BLOCK_NUMBERS = 1 << 21  # about so many become floats at once: 4 MiB of bfloat16
 
 
 class EightBitWeight:
@@ -32,11 +32,6 @@ class EightBitWeight:
         """The same weight for vectors in another dtype."""
         return self if dtype == self.dtype else EightBitWeight(self.values, self.scales, dtype)
 
-    @functools.cached_property
-    def wide(self) -> Tensor:
-        """The integers as floats, kept as long as this object: for one scan."""
-        return self.values.to(torch.bfloat16 if multiplies_bfloat16() else torch.float32)
-
     def wants_rows(self, columns: int) -> bool:
         """Whether the kernel takes so many columns."""
         return columns <= KERNEL_COLUMNS[multiplies_bfloat16()] and self.shape[2] % KERNEL_NUMBERS == 0
@@ -47,11 +42,15 @@ class EightBitWeight:
         if self.wants_rows(len(rows)):  # it would round our scales
             product = torch._weight_int8pack_mm(rows, self.values, rows.new_ones(self.shape[1])).t()
         else:
-            product = torch.mm(self.wide, rows.to(self.wide.dtype).t()).bfloat16()
-        if adds:
-            out[0] += product * self.scales
-        else:
-            torch.mul(product, self.scales, out=out[0])
+            product = self._by_blocks(rows)
+        put(product * self.scales, out[0], adds)
+
+    def _by_blocks(self, rows: Tensor) -> Tensor:
+        """Multiplies q by columns, given as rows `(b, n)`: `(m, b)`."""
+        dtype = torch.bfloat16 if multiplies_bfloat16() else torch.float32
+        columns, blocks = rows.to(dtype).t(), self.values.split(1 + BLOCK_NUMBERS // self.shape[2])
+        floats = torch.empty_like(blocks[0], dtype=dtype)  # memory for each block in turn
+        return torch.cat([torch.mm(floats[: len(block)].copy_(block), columns).bfloat16() for block in blocks])
 
 
 def weight_of(linear: nn.Module) -> Any:

@@ -1,4 +1,4 @@
-"""Products with weights in eight bits, by the kernel and by wide copies, against exact ones."""
+"""Products with weights in eight bits, by the kernel and by blocks of floats, against exact ones."""
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
     size: int, columns: int, has_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eight_bit_products, "multiplies_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr(eight_bit_products, "BLOCK_NUMBERS", 4 * 32)  # (32, 17): blocks of 5, 5 and 2 rows
     values = torch.randint(-128, 128, (M, size), dtype=torch.int8)
     weight = EightBitWeight(values, torch.rand(M, 1), torch.float32)
     vectors = torch.randn(1, size, columns)
