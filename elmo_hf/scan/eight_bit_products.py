@@ -16,7 +16,7 @@ from .path import is_hooked
 KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
 KERNEL_ALIGNMENT = 64  # bytes; from other addresses its reads can end the process
 # Up to so many columns the kernel is the fastest, as measured, if the processor multiplies in bfloat16, and if not.
-KERNEL_COLUMNS = {True: 12 if IS_AMD else 4, False: 16}
+KERNEL_COLUMNS = {True: 12 if IS_AMD else 4, False: 48 if IS_AMD else 16}
 BLOCK_NUMBERS = 1 << 21  # about so many become floats at once: 4 MiB of bfloat16
 
 

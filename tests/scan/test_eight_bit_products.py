@@ -11,12 +11,12 @@ M = 12
 
 
 @pytest.mark.parametrize("has_bfloat16", [True, False])
-@pytest.mark.parametrize(("size", "columns"), [(64, 1), (64, 3), (64, 5), (32, 17), (9, 2)])
+@pytest.mark.parametrize(("size", "columns"), [(64, 1), (64, 3), (64, 5), (32, 49), (9, 2)])
 def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
     size: int, columns: int, has_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eight_bit_products, "multiplies_bfloat16", lambda: has_bfloat16)
-    monkeypatch.setattr(eight_bit_products, "BLOCK_NUMBERS", 4 * 32)  # (32, 17): blocks of 5, 5 and 2 rows
+    monkeypatch.setattr(eight_bit_products, "BLOCK_NUMBERS", 4 * 32)  # (32, 49): blocks of 5, 5 and 2 rows
     values = torch.randint(-128, 128, (M, size), dtype=torch.int8)
     weight = EightBitWeight(values, torch.rand(M, 1), torch.float32)
     vectors = torch.randn(1, size, columns)
@@ -44,10 +44,10 @@ def test_a_column_has_the_same_product_beside_others() -> None:
 def test_weights_may_stand_anywhere_in_a_file(offset: int) -> None:
     """The kernel ends the process where it reads four columns or more of weights at such an address."""
     torchao = pytest.importorskip("torchao.quantization")
-    linear, inputs = torch.nn.Linear(64, M), torch.randn(17, 64)
+    linear, inputs = torch.nn.Linear(64, M), torch.randn(49, 64)
     torchao.quantize_(linear, torchao.Int8WeightOnlyConfig())
     weight = linear.weight
-    expected = [apply_linear(linear, inputs[:count]) for count in range(1, 18)]
+    expected = [apply_linear(linear, inputs[:count]) for count in range(1, 50)]
     values, buffer = weight.qdata, torch.zeros(weight.qdata.nbytes + offset, dtype=torch.int8)
     weight.qdata = buffer[offset:].view_as(values).copy_(values)
     for count, outputs in enumerate(expected, start=1):
