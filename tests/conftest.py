@@ -6,7 +6,7 @@ import pytest
 
 # Before torch is imported, so nothing of the package is imported above: tests run on both cores, one thread each
 # (`pytest -n 2`).
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 

@@ -53,17 +53,20 @@ class Folder:
     def sizes(self) -> dict[str, int]:
         """The bytes of each file, those of its folders too, by its name in the folder; none if there is no folder.
 
+        Files whose names begin with a dot are left out: those that another process is writing may be gone any moment.
+
         Raises:
             ValueError: if a store cannot be reached.
         """
         if self.disk is not None:
-            files = [path for path in [*self.disk.glob("*"), *self.disk.glob("_*/*")] if path.is_file()]
+            files = [path for path in [*self.disk.glob("[!.]*"), *self.disk.glob("_*/[!.]*")] if path.is_file()]
             return {path.relative_to(self.disk).as_posix(): path.stat().st_size for path in files}
         with _reached(self.name):
             store, root = _store(self.name)
             store.invalidate_cache()
             found = store.find(root, detail=True)
-        return {path[len(root) :].lstrip("/"): facts["size"] for path, facts in found.items()}
+        sizes = {path[len(root) :].lstrip("/"): facts["size"] for path, facts in found.items()}
+        return {name: size for name, size in sizes.items() if not PurePosixPath(name).name.startswith(".")}
 
     def read(self, names: list[str]) -> list[bytes]:
         """The contents of files, in the order of their names."""
@@ -107,7 +110,7 @@ class Folder:
         """
         if self.disk is not None and os.path.lexists(self.disk) and not self.disk.is_dir():
             raise FileExistsError(f"{self.name} is a file, or a link that leads nowhere; give a folder.")
-        names = [name for name in self.sizes() if not name.startswith(".")]
+        names = self.sizes()
         if names and JOB not in names and not any(name.startswith("_index/") for name in names):
             raise FileExistsError(f"{self.name} holds other files, such as {min(names)}; give a new folder.")
 

@@ -212,6 +212,19 @@ def test_a_folder_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.M
     assert folder.sizes() == {"part": 1}
 
 
+def test_a_file_that_another_process_is_writing_is_not_listed(tmp_path: Path, memory: Any) -> None:
+    """It may be gone before its size is asked for."""
+    folder = Folder(str(tmp_path))
+    with folder.new("part-1") as shard, folder.new("_index/part-1.json") as entry:
+        shard.write_bytes(b"x")
+        entry.write_bytes(b"xy")
+        folder.refuse_foreign()
+        assert folder.sizes() == {}
+    assert folder.sizes() == {"part-1": 1, "_index/part-1.json": 2}
+    memory.pipe("out/.hidden", b"x")
+    assert Folder("memory://out").sizes() == {}
+
+
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
         with Folder(str(tmp_path)).new("_index/a") as path:
