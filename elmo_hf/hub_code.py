@@ -50,20 +50,14 @@ TABLE = {
         "scan.path",
         "scan.registered",
         "scan.operator",
-        "scan.column_products",
-        "scan.eight_bit_products",
         "scan.parameters",
+        "scan.products",
+        "scan.kernels",
         "scan.reading_order",
-        "scan.packed_weights",
         "scan.packed_steps",
         "scan.packed_gradient",
         "scan.packed",
-        "scan.triton_kernels",
-        "scan.triton_steps",
-        "scan.step_graphs",
-        "scan.triton_scan",
         "scan.layer",
-        "scan.layer_operator",
     ),
     "modeling_elmo": (
         "model.pipeline_elmo",
@@ -235,7 +229,8 @@ def _targets(node: ast.stmt) -> Iterator[str]:
         yield node.name
     elif isinstance(node, (ast.Assign, ast.AnnAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+        names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
     elif isinstance(node, ast.Try):
         for inner in [*node.body, *node.orelse]:
             yield from _targets(inner)

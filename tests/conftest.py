@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Imports the fixtures, and torch with them, but not where `-n 2` leaves all tests to two other processes."""
-    from elmo_hf.scan.column_products import IS_AMD
+    from elmo_hf.scan.products import IS_AMD
 
     if IS_AMD:  # otherwise Intel's library adds in an order that depends on where a tensor lies in memory
         os.environ.setdefault("MKL_CBWR", "AVX2")

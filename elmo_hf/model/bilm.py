@@ -16,14 +16,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..scan.eight_bit_products import is_eight_bit
+from ..scan.kernels import kernels
 from ..scan.layer import BatchLayout, scan_layer
-from ..scan.layer_operator import scan_layer_in_graph
-from ..scan.packed import JOINT_BYTES
-from ..scan.packed_weights import pack
+from ..scan.operator import is_exporting
 from ..scan.parameters import Limits, Scanned
 from ..scan.path import is_hooked, may_take
-from ..scan.registered import calls_operators, is_exporting
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP
 
@@ -79,39 +76,41 @@ class BiLMLayer(GradientCheckpointingLayer):
     def forward(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Maps inputs `(B, T, DP)`, hidden `(B, DP)` and cell `(B, DH)` to outputs and last state, shaped the same."""
         layout = layout.on(inputs.device)
-        scan = self._scan_fast if inputs.numel() > 0 and self.can_scan_fast() else self._scan_each
+        scan = self._scan_each if is_exporting() else self._scan
         outputs, hidden, cell = scan(inputs, layout, hidden, cell)
         return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
+
+    @torch.compiler.disable  # a compiled graph breaks here: the fast scan depends on the lengths of the texts
+    def _scan(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
+        scan = self._scan_fast if inputs.numel() > 0 and self.can_scan_fast() else self._scan_each
+        return scan(inputs, layout, hidden, cell)
 
     def can_scan_fast(self) -> bool:
         """Whether the fast scans compute what the modules compute: nothing replaced or wrapped them.
 
-        Adapters, hooks, offloading, and quantisation but that of `eight_bit_products.py` take the reference scan.
+        Adapters, hooks and offloading take the reference scan, and quantised weights that the kernels cannot read.
         """
         modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
-            not is_exporting()
-            and (may_take("packed") or may_take("triton"))
+            (may_take("packed") or may_take("triton"))
             and all(type(module) in (LSTMP, nn.Linear) and not is_hooked(module) for module in modules)
-            # torchao keeps the modules and replaces their tensors.
-            and all(type(weight.data) is Tensor or is_eight_bit(weight) for weight in self.parameters())
+            and all(map(kernels().serves, self.parameters()))
         )
 
     def pack(self) -> None:
-        """Packs W_h and W_p, if each direction runs by itself: `packed_weights.py`."""
-        if self.can_scan_fast() and self.forward_lstm.recurrent_linear.weight.nbytes > JOINT_BYTES:
+        """Keeps W_h and W_p in a faster layout, if there is one and each direction runs by itself."""
+        if self.can_scan_fast() and kernels().at_once([lstm.weights() for lstm in self.lstms]) == 1:
             linears = [linear for lstm in self.lstms for linear in (lstm.recurrent_linear, lstm.projection)]
             for linear in linears:
                 if linear is not None:
-                    pack(linear.weight)
+                    kernels().pack(linear.weight)
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
         weights = [lstm.weights() for lstm in self.lstms]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
-        scan = scan_layer_in_graph if calls_operators() else scan_layer
-        return scan(inputs, layout, hidden.to(dtype), cell, weights, limits)
+        return scan_layer(inputs, layout, hidden.to(dtype), cell, weights, limits)
 
     def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Each direction by itself, by `LSTMP.forward`."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from ..scan.eight_bit_products import weight_of
+from ..scan.kernels import kernels
 from ..scan.operator import State, Stepped, scan_words, uses_operator
 from ..scan.parameters import Scanned, Weights
 from .configuration_elmo import ElmoConfig
@@ -126,7 +126,7 @@ class LSTMP(nn.Module):
 
     def weights(self) -> Weights:
         """The parameters for the fast scans, whose bias includes the forget bias."""
-        linear = self.input_linear
+        linear, weight_of = self.input_linear, kernels().weight_of
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
         return Weights(

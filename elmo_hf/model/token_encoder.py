@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from ..scan.eight_bit_products import apply_linear
+from ..scan.kernels import apply_linear
 from .configuration_elmo import ElmoConfig
 
 # Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.

@@ -3,7 +3,7 @@
     (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
 
 In eager mode it is a Python loop. `torch.export` would unroll that loop and make one graph for each length T; torch's
-scan operator holds the step once. Compiled graphs have it too, where nothing of `registered.py` hides the loop.
+scan operator holds the step once. Compiled graphs have it too, where a layer does not take the fast scan.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,11 @@ from torch import Tensor
 
 try:
     from torch._higher_order_ops.scan import scan as torch_scan
-except ImportError:  # a torch without it unrolls the loop when it compiles
+except ImportError:  # a torch without it unrolls the loop
     torch_scan = None  # type: ignore[assignment]
 
+# A torch that does not know does not tell export from compilation.
+is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 State = tuple[Tensor, ...]
 # For annotations of nested functions, where torch.compile cannot read `tuple[State, Tensor]`.
 Stepped = tuple[State, Tensor]

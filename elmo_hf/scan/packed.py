@@ -16,7 +16,7 @@ Backward, with e_t the gradient of the output at t and 1[.] that of a clip (1 in
 The gradient of each weight is one product after the steps. Where the state is reset, h_{t-1} and c_{t-1} are 0.
 
 Words are columns: z of a step is (4H, b_t), and W h is a product of large weights with few columns
-(`column_products.py`). In half precision the products are half precision, gates and cells float32.
+(`products.py`). In half precision the products are half precision, gates and cells float32.
 
 Memory for the gradient: 6H + 3P numbers per word, direction and layer (gates, cells, and vectors of width P), and
 about 12H more during the backward pass. Without gradient only the output grows with the length of the text.
@@ -32,16 +32,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .eight_bit_products import EightBitWeight
+from .kernels import Kernels
 from .packed_gradient import product, run_packed_back, transposed
 from .packed_steps import Trace, run_packed, wide
-from .packed_weights import stack_packed
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .reading_order import ReadingOrder
-
-# Up to this many bytes of W_h both directions take each step together, which saves calls. Above, one direction runs
-# after the other, so that its weights stay in the cache from step to step.
-JOINT_BYTES = 1 << 22
 
 
 class LayerTrace(NamedTuple):
@@ -51,13 +46,13 @@ class LayerTrace(NamedTuple):
     cells: Tensor  # (2, D, H M): a_t, and c_{t-1}; at least float32
     vectors: Tensor  # (3, D, M, P): x_t, h_t and p_t
 
-    def part(self, directions: slice) -> Trace:
-        """What the steps of some directions fill."""
-        memories = (self.gates[directions], *self.cells[:, directions], self.vectors[2, directions])
-        return Trace(*(memory.flatten() for memory in memories))
+    def part(self, directions: slice, few_columns: int) -> Trace:
+        """What the steps of some directions fill; fewer columns than `few_columns` lie as rows."""
+        gates, cells, projected = self.gates[directions], self.cells[:, directions], self.vectors[2, directions]
+        return Trace(gates.flatten(), cells[0].flatten(), cells[1].flatten(), projected.flatten(), few_columns)
 
 
-def new_trace(hidden: Tensor, cell: Tensor, weights: list[Weights], num_words: int) -> LayerTrace:
+def _new_trace(hidden: Tensor, cell: Tensor, weights: list[Weights], num_words: int) -> LayerTrace:
     """Memory for `num_words` words of a layer whose state has `hidden` and `cell`."""
     (gates, size), directions, dtype = weights[0].recurrent.shape, len(weights), wide(cell.dtype)
     return LayerTrace(
@@ -68,43 +63,51 @@ def new_trace(hidden: Tensor, cell: Tensor, weights: list[Weights], num_words: i
 
 
 def scan_packed(
-    inputs: Tensor, order: ReadingOrder, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
-) -> Scanned:
-    """Scans one layer; arguments and results are those of `scan_layer`."""
-    tensors = [tensor for parts in weights for tensor in parts]
-    if needs_gradient(inputs, hidden, cell, *tensors):
-        return _PackedScan.apply(order, limits, inputs, hidden, cell, *tensors)
-    return scan_words_only(inputs, order, hidden, cell, [parts.to(hidden.dtype) for parts in weights], limits, None)
-
-
-class _PackedScan(torch.autograd.Function):
-    """A layer with its gradient; can be differentiated once."""
-
-    @staticmethod
-    def forward(ctx: Any, order: ReadingOrder, limits: Limits, *tensors: Any) -> Scanned:
-        inputs, hidden, cell, *parameters = tensors
-        weights = [parts.to(hidden.dtype) for parts in by_direction(parameters)]
-        trace = new_trace(hidden, cell, weights, order.places.shape[1])
-        ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
-        ctx.order, ctx.limits, ctx.dtype = order, limits, parameters[0].dtype
-        return scan_words_only(inputs, order, hidden, cell, weights, limits, trace)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
-        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
-        trace, weights = LayerTrace(gates, cells, vectors), by_direction(parameters)
-        options = ctx.limits, ctx.needs_input_grad[2], ctx.dtype
-        return None, None, *gradients(d_results, ctx.order, trace, hidden, weights, *options)
-
-
-def scan_words_only(
     inputs: Tensor,
     order: ReadingOrder,
     hidden: Tensor,
     cell: Tensor,
     weights: list[Weights],
     limits: Limits,
+    kernels: Kernels,
+) -> Scanned:
+    """Scans one layer; arguments and results are those of `scan_layer`."""
+    tensors = [tensor for parts in weights for tensor in parts]
+    if needs_gradient(inputs, hidden, cell, *tensors):
+        return _PackedScan.apply(order, limits, kernels, inputs, hidden, cell, *tensors)
+    weights = [parts.to(hidden.dtype) for parts in weights]
+    return _scan_words(inputs, order, hidden, cell, weights, limits, kernels, None)
+
+
+class _PackedScan(torch.autograd.Function):
+    """A layer with its gradient; can be differentiated once."""
+
+    @staticmethod
+    def forward(ctx: Any, order: ReadingOrder, limits: Limits, kernels: Kernels, *tensors: Any) -> Scanned:
+        inputs, hidden, cell, *parameters = tensors
+        weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
+        trace = _new_trace(hidden, cell, weights, order.places.shape[1])
+        ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
+        ctx.order, ctx.limits, ctx.kernels, ctx.dtype = order, limits, kernels, parameters[0].dtype
+        return _scan_words(inputs, order, hidden, cell, weights, limits, kernels, trace)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
+        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
+        trace, weights = LayerTrace(gates, cells, vectors), _by_direction(parameters)
+        options = ctx.limits, ctx.kernels, ctx.needs_input_grad[3], ctx.dtype
+        return None, None, None, *_gradients(d_results, ctx.order, trace, hidden, weights, *options)
+
+
+def _scan_words(
+    inputs: Tensor,
+    order: ReadingOrder,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: list[Weights],
+    limits: Limits,
+    kernels: Kernels,
     trace: LayerTrace | None,
 ) -> Scanned:
     """Scans as `scan_packed` does, outside autograd, and fills `trace`, if given."""
@@ -115,10 +118,11 @@ def scan_words_only(
         words, outputs, _ = trace.vectors[:, :, :num_words]
     _pack(inputs, order, words)
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
-    for part, part_order in _parts(weights, order):
+    for part, part_order in _parts(weights, order, kernels):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        joint = stack_packed(weights[part], order.columns, trace is not None)
-        last.append(run_packed(*tensors, joint, limits, trace and trace.part(part)))
+        joint = kernels.join(weights[part], order.columns, trace is not None)
+        part_trace = None if trace is None else trace.part(part, kernels.few_columns)
+        last.append(run_packed(*tensors, joint, limits, kernels.block_words, part_trace))
     states = [torch.cat(parts) for parts in zip(*last, strict=True)]
     if order.keeps_at_end is not None:
         states = [state * order.keeps_at_end.unsqueeze(1) for state in states]
@@ -126,13 +130,14 @@ def scan_words_only(
     return _unpack(outputs, order, inputs), hidden, cell
 
 
-def gradients(
+def _gradients(
     d_results: Sequence[Tensor],
     order: ReadingOrder,
     trace: LayerTrace,
     hidden: Tensor,
     weights: list[Weights],
     limits: Limits,
+    kernels: Kernels,
     needs_inputs: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor | None, ...]:
@@ -148,10 +153,20 @@ def gradients(
     previous = _previous(outputs, _pack_state(hidden, order), order)
     d_inputs: list[Tensor] = []
     d_weights: list[Tensor | None] = []
-    for part, part_order in _parts(weights, order):
-        joint = stack(weights[part])
-        incoming = (d_words[part], d_packed_hidden[part], d_packed_cell[part])
-        of_steps = run_packed_back(trace.part(part), part_order, *incoming, joint.recurrent, joint.projection, limits)
+    for part, part_order in _parts(weights, order, kernels):
+        _, _, recurrent, projection = stack(weights[part])
+        recurrent_back = kernels.times(transposed(recurrent), order.columns)
+        projection_back = None if projection is None else kernels.times(transposed(projection), order.columns)
+        of_steps = run_packed_back(
+            trace.part(part, kernels.few_columns),
+            part_order,
+            d_words[part],
+            d_packed_hidden[part],
+            d_packed_cell[part],
+            recurrent_back,
+            projection_back,
+            limits,
+        )
         sources = (words[part], previous[part], weights[part])
         for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
             d_bias, d_recurrent = d_gates.sum(dim=1, dtype=dtype), product(d_gates, before, dtype)
@@ -167,17 +182,16 @@ def gradients(
     )
 
 
-def by_direction(tensors: Sequence[Any]) -> list[Weights]:
+def _by_direction(tensors: Sequence[Any]) -> list[Weights]:
     """The weights of one or two directions, one after the other, with or without projections."""
     count = 3 if len(tensors) % 3 == 0 else 4
     parts = [tensors[start : start + count] for start in range(0, len(tensors), count)]
     return [Weights(*each, *[None] * (4 - count)) for each in parts]
 
 
-def _parts(weights: list[Weights], order: ReadingOrder) -> Iterator[tuple[slice, ReadingOrder]]:
+def _parts(weights: list[Weights], order: ReadingOrder, kernels: Kernels) -> Iterator[tuple[slice, ReadingOrder]]:
     """The directions that take each step together, and their reading order."""
-    is_other = any(isinstance(each, EightBitWeight) for parts in weights for each in parts)
-    at_once = 1 if is_other or weights[0].recurrent.nbytes > JOINT_BYTES else len(weights)
+    at_once = kernels.at_once(weights)
     for start in range(0, len(weights), at_once):
         part = slice(start, start + at_once)
         yield part, order if order.keeps is None else order._replace(keeps=order.keeps[part])

@@ -11,12 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .column_products import OtherWeight, columns_in, multiply, num_blocks, stored_as_rows, wants_rows
-from .parameters import Limits, Weights
+from .parameters import Limits
+from .products import BlockProducts, WeightProducts, columns_in
 from .reading_order import ReadingOrder
-
-# Words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
-BLOCK_WORDS = 128
 
 
 class Trace(NamedTuple):
@@ -26,6 +23,7 @@ class Trace(NamedTuple):
     cells: Tensor  # (D H N,), a_t, before clipping
     previous_cells: Tensor  # (D H N,), c_{t-1}, zero where the state is reset
     projected: Tensor  # (D P N,), p_t, before clipping
+    few_columns: int  # with fewer texts at a step, each column lies as a row
 
 
 def run_packed(
@@ -34,8 +32,9 @@ def run_packed(
     order: ReadingOrder,
     hidden: Tensor,
     cell: Tensor,
-    weights: Weights,
+    weights: WeightProducts,
     limits: Limits,
+    block_words: int,
     trace: Trace | None,
 ) -> tuple[Tensor, Tensor]:
     """Runs all steps over inputs `(D, N, P)`, each direction in its reading order.
@@ -46,7 +45,10 @@ def run_packed(
     """
     last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
     state_dtype, cell = cell.dtype, last_cell
-    gate_inputs, place = _GateInputs(weights, inputs, order.columns), _PackedWorkspace(hidden, cell, weights.recurrent)
+    gate_inputs, place = (
+        _GateInputs(weights, inputs, order.columns, block_words),
+        _PackedWorkspace(hidden, cell, weights.recurrent),
+    )
     runs = [(count, len(list(same))) for count, same in groupby(order.columns)]
     stop = 0
     for run, (count, steps) in enumerate(runs):
@@ -59,9 +61,10 @@ def run_packed(
             if order.keeps is not None:
                 used_hidden, used_cell = (used * order.keeps[:, None, here] for used in (used_hidden, used_cell))
             if trace is not None:
-                _part(trace.previous_cells, here, *used_cell.shape[:2]).copy_(used_cell)
+                as_rows = count < trace.few_columns
+                _part(trace.previous_cells, here, place.directions, place.width, as_rows).copy_(used_cell)
             gate_inputs.put(here, place.products)
-            multiply(weights.recurrent, used_hidden, place.products, adds=True)
+            weights.recurrent.multiply(used_hidden, place.products, adds=True)
             if place.gates is not place.products:
                 place.gates.copy_(place.products)
             place.input_and_forget_gate.sigmoid_()
@@ -74,7 +77,7 @@ def run_packed(
                 torch.mul(place.tanh_cell, place.output_gate, out=place.raw_hidden)
             else:
                 torch.mul(place.tanh_cell, place.output_gate, out=place.memory)
-                multiply(weights.projection, place.memory, place.raw_hidden)
+                weights.projection.multiply(place.memory, place.raw_hidden)
             hidden = used_hidden = _clipped(place.raw_hidden, limits.projection, place.hidden)
             outputs[:, here] = hidden.transpose(1, 2)
         remaining = runs[run + 1][0] if run + 1 < len(runs) else 0
@@ -91,12 +94,12 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 class _GateInputs:
     """W_x x_t + b of each step, with the products of many words computed at once."""
 
-    def __init__(self, weights: Weights, inputs: Tensor, columns: list[int]) -> None:
+    def __init__(self, weights: WeightProducts, inputs: Tensor, columns: list[int], block_words: int) -> None:
         directions, num_words, _ = inputs.shape
         self.weight, self.inputs, self.ends = weights.inputs, inputs, list(accumulate(columns))
-        self.num_words = min(max([BLOCK_WORDS, *columns]), 2 * num_words)
+        self.num_words = min(max([block_words, *columns]), 2 * num_words)
         self.memory = inputs.new_empty(weights.bias.numel() * self.num_words)
-        self.bias = weights.bias.view(directions, num_blocks(self.weight, 2), -1, 1)
+        self.bias = weights.bias.view(directions, self.weight.num_blocks(2), -1, 1)
         self.start = self.stop = 0
 
     def put(self, here: slice, out: Tensor) -> None:
@@ -109,13 +112,13 @@ class _GateInputs:
     def _compute(self, here: slice) -> None:
         """Makes `products`, `(D, blocks, 4H / blocks, words)`, for this step and some after it."""
         directions, blocks, height, _ = self.bias.shape
-        as_rows = stored_as_rows(here.stop - here.start)
+        as_rows = self.weight.wants_rows(here.stop - here.start)
         most = max(here.stop, here.start + self.num_words // (2 if as_rows else 1))
         self.start, self.stop = here.start, self.ends[bisect_right(self.ends, most) - 1]
         words = self.inputs[:, self.start : self.stop].transpose(1, 2)
         count = words.shape[2]
-        products = columns_in(self.memory, directions, blocks * height, count, stored_as_rows(count))
-        multiply(self.weight, words, products)
+        products = columns_in(self.memory, directions, blocks * height, count, self.weight.wants_rows(count))
+        self.weight.multiply(words, products)
         self.products = products.view(directions, blocks, height, -1)
         if as_rows and 2 * products.numel() <= self.memory.numel():
             # Steps with few columns would make scattered reads, so the numbers of a word are gathered in each block.
@@ -131,7 +134,7 @@ class _PackedWorkspace:
     cells of even and odd runs alternate. Gates and cells are at least float32.
     """
 
-    def __init__(self, hidden: Tensor, cell: Tensor, recurrent: Tensor | OtherWeight) -> None:
+    def __init__(self, hidden: Tensor, cell: Tensor, recurrent: BlockProducts) -> None:
         self.recurrent = recurrent
         self.directions, self.size, self.width = len(hidden), hidden.shape[1], cell.shape[1]
         self.all_products = hidden.new_empty(4 * cell.numel())
@@ -142,7 +145,7 @@ class _PackedWorkspace:
     def move(self, run: int, count: int, trace: Trace | None, here: slice) -> None:
         """Sets the views for all steps of a run; or for the step `here`, if a trace keeps part of it."""
         directions, size, width = self.directions, self.size, self.width
-        as_rows = stored_as_rows(count) if trace is not None else wants_rows(self.recurrent, count)
+        as_rows = self.recurrent.wants_rows(count) if trace is None else count < trace.few_columns
         self.cell, self.tanh_cell, self.memory = (
             columns_in(memory, directions, width, count, as_rows)
             for memory in (self.all_cells[run % 2], self.all_tanh_cells, self.all_memories)
@@ -151,9 +154,9 @@ class _PackedWorkspace:
         self.products = self.gates = columns_in(self.all_products, directions, 4 * width, count, as_rows)
         self.raw_cell, self.raw_hidden = self.cell, self.hidden
         if trace is not None:
-            self.gates = _part(trace.gates, here, directions, 4 * width)
-            self.raw_cell = _part(trace.cells, here, directions, width)
-            self.raw_hidden = _part(trace.projected, here, directions, size)
+            self.gates = _part(trace.gates, here, directions, 4 * width, as_rows)
+            self.raw_cell = _part(trace.cells, here, directions, width, as_rows)
+            self.raw_hidden = _part(trace.projected, here, directions, size, as_rows)
             if self.gates.dtype == self.products.dtype:
                 self.products = self.gates
         elif self.all_gates is not None:
@@ -162,10 +165,10 @@ class _PackedWorkspace:
         self.input_gate, self.forget_gate, self.candidate, self.output_gate = self.gates.split(width, dim=1)
 
 
-def _part(memory: Tensor, words: slice, directions: int, height: int) -> Tensor:
+def _part(memory: Tensor, words: slice, directions: int, height: int, as_rows: bool) -> Tensor:
     """The part of a step, `(D, height, b_t)`, of what the trace keeps of all words."""
     count = words.stop - words.start
-    return columns_in(memory[words.start * directions * height :], directions, height, count, stored_as_rows(count))
+    return columns_in(memory[words.start * directions * height :], directions, height, count, as_rows)
 
 
 def _clipped(raw: Tensor, limit: float | None, out: Tensor) -> Tensor:

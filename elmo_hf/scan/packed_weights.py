@@ -1,157 +1,132 @@
-"""Weights in the layout of oneDNN's own products (`column_products.py`), in which a few columns may take half the time.
+"""Weights in the layout of oneDNN's own products, in which a few columns may take half the time.
 
 Whether that is so depends on the processor and the count of columns. On AMD's processors a rule decides, which comes
-from measurements; on others both ways are measured once for each shape, and the faster one is taken for each count.
+from measurements; on others both products are measured once for each shape, and the faster one is taken for each count.
 
     bfloat16    The first scan without gradient makes the layout; it is kept if it is faster for some count.
     float32     On AMD's processors a scan of enough steps makes the layout, forward and backward, and drops it at its
                 end; bfloat16 with gradient does the same. On others only `pack` makes it and keeps it: an order of
                 summation that depends on a measurement is left to the caller's choice.
 
-What is kept takes at most as much memory again as W_h and W_p of large layers. It serves while the weight it was made
-from lives and seems unchanged: the same address, the same count of changes in place, and the same number in each row,
-because torch does not count what fused optimisers and `weight.data` change. None of it is saved or copied.
+What is kept takes at most as much memory again as W_h and W_p of large layers. It is used only while the weight that it
+was made from exists and seems unchanged: the same address, the same count of changes in place, and the same number in
+each row, because torch does not count what fused optimisers and `weight.data` change. None of it is saved or copied.
 """
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from timeit import repeat
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .column_products import IS_AMD, columns_in, multiplies_bfloat16, multiply, put, requested_way, wants_rows
-from .parameters import Weights, stack
+from .products import BlockProducts, columns_in, put
 
-# The rule: steps of at least so many columns are faster packed; so many such steps repay making the layout.
+# Steps of at least so many columns are faster packed; so many such steps repay making the layout.
 RULE = {torch.float32: (8, 16), torch.bfloat16: (1, 8)}
-LARGE_BYTES = 1 << 21  # the rule is for weights of at least this size
 # Counts of columns that stand for themselves and those up to the next one.
 COUNTS = (1, 4, 8, 16, 64)
 ROUNDS = 3
 ADVANTAGE = 0.9  # the packed product must take at most this part of the other's time
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
-_faster_at: dict[tuple, tuple[bool, ...]] = {}  # of each kind of weight, for each of COUNTS
 
 
-class PackedWeight:
-    """A weight W `(m, n)` that multiplies columns by itself."""
+class PackedProducts(BlockProducts):
+    """A weight W `(1, m, n)` that multiplies some counts of columns in oneDNN's layout, the others as `other` does."""
 
-    def __init__(self, weight: Tensor) -> None:
-        """Copies `weight`, for which `can_pack`, into the layout."""
-        self._weight, self.shape = weight.detach().unsqueeze(0), (1, *weight.shape)
-        self._blocks, self._faster_at = _reordered(weight), faster_at(weight)
+    def __init__(self, other: BlockProducts, is_faster: Callable[[int], bool]) -> None:
+        """Copies the weight of `other` into the layout; `is_faster` answers for a count of columns."""
+        super().__init__(other.weight.detach(), other.block_bytes, other.few_columns)
+        self.other, self.is_faster, self._packed = other, is_faster, reordered(self.weight[0])
 
-    def is_faster(self, columns: int) -> bool:
-        """Whether the packed product is the faster one for so many columns."""
-        return self._faster_at[bisect_right(COUNTS, columns) - 1]
+    def num_blocks(self, columns: int) -> int:
+        """The count of blocks of the other products."""
+        return self.other.num_blocks(columns)
 
     def wants_rows(self, columns: int) -> bool:
-        """Whether it is fastest if each of so many columns is stored as a row."""
-        return self.is_faster(columns) or wants_rows(self._weight, columns)
+        """Whether products are fastest if each of so many columns is stored as a row."""
+        return self.is_faster(columns) or self.other.wants_rows(columns)
 
-    def multiply(self, vectors: Tensor, out: Tensor, adds: bool) -> None:
+    def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
         """Writes W times `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""
         if self.is_faster(out.shape[2]):
-            put(_times(vectors[0].t().contiguous(), self._blocks).t(), out[0], adds)
+            put(times(vectors[0].t().contiguous(), self._packed).t(), out[0], adds)
         else:
-            multiply(self._weight, vectors, out, adds)
+            self.other.multiply(vectors, out, adds)
+
+    def times(self, vectors: Tensor) -> Tensor:
+        """W times `vectors` `(1, n, b)` as a new tensor."""
+        out = vectors.new_empty(1, vectors.shape[2], self.weight.shape[1]).transpose(1, 2)
+        self.multiply(vectors, out)
+        return out
 
 
-def faster_at(weight: Tensor) -> tuple[bool, ...]:
-    """For each of `COUNTS`, whether the packed product of weights `(m, n)` of this kind is the faster one."""
-    way = requested_way.get()
-    kind = (weight.shape, weight.dtype, torch.get_num_threads(), way)
-    if kind not in _faster_at:
-        least = 1 if way == "packed" else RULE[weight.dtype][0] if IS_AMD else None
-        _faster_at[kind] = tuple(count >= least for count in COUNTS) if least else _measured(weight.detach())
-    return _faster_at[kind]
-
-
-def _measured(weight: Tensor) -> tuple[bool, ...]:
-    blocks, faster = _reordered(weight), []
-    for count in COUNTS:
-        vectors, out = (
-            columns_in(weight.new_zeros(size * count), 1, size, count, wants_rows(weight, count))
-            for size in reversed(weight.shape)
-        )
-        rows = vectors[0].t().contiguous()
-        products = (partial(_times, rows, blocks), partial(multiply, weight.unsqueeze(0), vectors, out))
-        packed, other = (min(repeat(product, number=1, repeat=ROUNDS)) for product in products)
-        faster.append(packed < ADVANTAGE * other)
-    return tuple(faster)
-
-
-def _reordered(weight: Tensor) -> Tensor:
+def reordered(weight: Tensor) -> Tensor:
+    """A weight `(m, n)` in oneDNN's layout."""
     return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
 
 
-def _times(rows: Tensor, blocks: Tensor) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(rows, blocks, None, "none", [], "")
+def times(rows: Tensor, packed: Tensor) -> Tensor:
+    """`rows` `(b, n)` times the transpose of a packed weight `(m, n)`."""
+    return torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
 
 
-_kept = WeakTensorKeyDictionary()  # from a weight to its `PackedWeight`, and what tells of changes
+def measured(
+    other: BlockProducts, counts: Sequence[int], seconds: Callable[..., list[float]] = repeat
+) -> tuple[bool, ...]:
+    """For each of `counts` of columns, whether the packed product is faster; `seconds` repeats and times a call."""
+    weight, faster = other.weight[0].detach(), []
+    packed = reordered(weight)
+    for count in counts:
+        vectors, out = (
+            columns_in(weight.new_zeros(size * count), 1, size, count, other.wants_rows(count))
+            for size in reversed(weight.shape)
+        )
+        rows = vectors[0].t().contiguous()
+        calls = (partial(times, rows, packed), partial(other.multiply, vectors, out))
+        packed_time, other_time = (min(seconds(call, number=1, repeat=ROUNDS)) for call in calls)
+        faster.append(packed_time < ADVANTAGE * other_time)
+    return tuple(faster)
 
 
-def can_pack(weight: Any) -> bool:
-    """Whether torch has the layout for `weight`: on a CPU, float32, or bfloat16 where the processor knows it."""
+def can_pack(weight: Any, multiplies_bfloat16: bool) -> bool:
+    """Whether torch has the layout for `weight`: on a CPU, float32, or bfloat16 if the processor multiplies it."""
     is_plain = isinstance(weight, Tensor) and type(weight.data) is Tensor and weight.device.type == "cpu"
     if not is_plain or torch.jit.is_tracing():  # torch's tracer does not know the layout
         return False
-    is_served = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and multiplies_bfloat16())
+    is_served = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and multiplies_bfloat16)
     return is_served and torch.backends.mkldnn.is_available()
 
 
-def pack(weight: Tensor) -> PackedWeight | None:
-    """Packs a weight and keeps the result, if it is faster for some count; returns what is kept."""
-    kept = _find(weight)
-    # Changes of tensors made in inference mode are not counted.
-    if kept is None and can_pack(weight) and not weight.is_inference() and any(faster_at(weight)):
-        before = weight.data_ptr(), weight._version, _sample(weight)
-        kept = PackedWeight(weight)
-        _kept[weight] = kept, *before
-    return kept
+class KeptWeights:
+    """Packed products by the parameter that they were made from."""
 
+    def __init__(self) -> None:
+        """Keeps nothing yet."""
+        self._kept = WeakTensorKeyDictionary()  # also what tells of changes
 
-def stack_packed(weights: list[Weights], columns: Sequence[int], has_gradient: bool) -> Weights:
-    """Joins the parameters of several directions as `stack` does; packs those of one, for steps of so many columns."""
-    joint = stack(weights)
-    if len(weights) > 1:
-        return joint
-    packed: dict[str, Any] = {}
-    for name in ("recurrent", "projection"):
-        weight, kept = getattr(weights[0], name), None
-        # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
-        is_lasting = isinstance(weight, nn.Parameter) and not has_gradient
-        if requested_way.get() is None and can_pack(weight):
-            keeps = is_lasting and weight.dtype == torch.bfloat16 and weight.nbytes >= LARGE_BYTES
-            kept = pack(weight) if keeps else _find(weight)
-        packed[name] = kept or packed_for(getattr(joint, name), columns)
-    return joint._replace(**packed)
+    def __len__(self) -> int:
+        return len(self._kept)
 
-
-def packed_for(weight: Any, columns: Sequence[int]) -> Any:
-    """`weight` `(D, m, n)`, packed if that pays in a scan whose steps have so many columns."""
-    if not can_pack(weight) or len(weight) > 1:
-        return weight
-    least, steps = RULE[weight.dtype]
-    has_rule = IS_AMD and requested_way.get() is None and weight.nbytes >= LARGE_BYTES
-    pays = has_rule and sum(count >= least for count in columns) >= steps
-    return PackedWeight(weight[0]) if pays or requested_way.get() == "packed" else weight
-
-
-def _find(weight: Tensor) -> PackedWeight | None:
-    kept = _kept.get(weight)
-    if kept is None:
+    def find(self, weight: Tensor) -> PackedProducts | None:
+        """What is kept of a weight that has not changed."""
+        kept = self._kept.get(weight)
+        if kept is None:
+            return None
+        packed, address, version, sample = kept
+        if (address, version) == (weight.data_ptr(), weight._version) and torch.equal(sample, _sample(weight)):
+            return packed
+        self._kept.pop(weight, None)  # another thread may have been first
         return None
-    packed, address, version, sample = kept
-    if (address, version) == (weight.data_ptr(), weight._version) and torch.equal(sample, _sample(weight)):
+
+    def keep(self, weight: Tensor, make: Callable[[], PackedProducts]) -> PackedProducts:
+        """Keeps what `make` returns for a weight; a change while it runs is seen later."""
+        seen = weight.data_ptr(), weight._version, _sample(weight)
+        packed = make()
+        self._kept[weight] = packed, *seen
         return packed
-    _kept.pop(weight, None)  # another thread may have been first
-    return None
 
 
 def _sample(weight: Tensor) -> Tensor:

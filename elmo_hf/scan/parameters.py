@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .eight_bit_products import EightBitWeight
-
 Scanned = tuple[Tensor, Tensor, Tensor]  # outputs, then hidden and cell after the last word
 
 
@@ -35,13 +33,13 @@ def stack(weights: list[Weights]) -> Weights:
     """Joins the parameters of several directions; those of a single direction are not copied."""
 
     def join(parts: tuple[Any, ...]) -> Any:
-        if parts[0] is None or isinstance(parts[0], EightBitWeight):
-            return parts[0]
+        if not isinstance(parts[0], Tensor):
+            return parts[0]  # None, or products of one direction
         return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
     return Weights(*map(join, zip(*weights, strict=True)))
 
 
 def needs_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd is on and any of the tensors wants a gradient."""
+    """Whether autograd is on and any of the tensors requires a gradient."""
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)

@@ -2,13 +2,13 @@
 
     reference   `LSTMP.forward`, word by word, the equations
     packed      `packed.py`, words only, all directions in step
-    triton      `triton_scan.py`, on GPUs
+    triton      on GPUs, in the package `elmo_hf` alone; elsewhere the same as packed
 
 If something replaced a layer's modules, the layer takes the reference whatever was requested.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
@@ -19,28 +19,19 @@ _requested: ContextVar[str | None] = ContextVar("scan_path", default=None)
 
 
 @contextmanager
-def requesting(variable: ContextVar[str | None], name: str, value: str, known: tuple[str, ...]) -> Iterator[None]:
-    """Sets a variable for the `with` block, in this thread; raises ValueError if the value is not a known one."""
-    if value not in known:
-        raise ValueError(f"`{name}` must be one of {', '.join(known)}, found {value!r}.")
-    token = variable.set(value)
+def scan_path(path: str) -> Iterator[None]:
+    """Requests a path for the `with` block, in this thread; raises ValueError if it is not one of `PATHS`."""
+    if path not in PATHS:
+        raise ValueError(f"`path` must be one of {', '.join(PATHS)}, found {path!r}.")
+    token = _requested.set(path)
     try:
         yield
     finally:
-        variable.reset(token)
+        _requested.reset(token)
 
 
-def scan_path(path: str) -> AbstractContextManager[None]:
-    """Requests a path for the `with` block, in this thread; raises ValueError if it is not one of `PATHS`."""
-    return requesting(_requested, "path", path, PATHS)
-
-
-@torch.compiler.assume_constant_result
 def may_take(path: str) -> bool:
-    """Whether no path but `path` is requested; a compiled graph keeps the answer it got.
-
-    Under `torch.func` only the reference works.
-    """
+    """Whether no path but `path` is requested; under `torch.func` only the reference works."""
     return _requested.get() in (None, path) and not torch._C._are_functorch_transforms_active()
 
 

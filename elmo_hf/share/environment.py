@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 
 from ..model.configuration_elmo import ElmoConfig
-from ..scan.column_products import default_way
-from ..scan.packed_weights import COUNTS, can_pack, faster_at
+from ..scan.processor_kernels import ProcessorKernels
 from ..scan.triton_scan import is_available
 
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
-def describe() -> list[tuple[str, str]]:
+def describe(kernels: ProcessorKernels | None = None) -> list[tuple[str, str]]:
     """Names and values: versions, processor, threads, GPU, and the products that large layers take (`scan/`)."""
+    kernels = kernels or ProcessorKernels()
     packages = ("elmo-hf", "torch", "transformers", "tokenizers")
     rows = [(package, metadata.version(package)) for package in packages]
     rows += [
@@ -28,7 +28,7 @@ def describe() -> list[tuple[str, str]]:
         rows.append(("scan on the GPU", "triton" if is_available(torch.device("cuda"), torch.float32) else "packed"))
     for dtype in (torch.float32, torch.bfloat16):
         name = str(dtype).removeprefix("torch.")
-        rows += [(f"products, {name}", default_way(dtype)), (f"packed, {name}", _packed(dtype))]
+        rows += [(f"products, {name}", kernels.way_of(dtype)), (f"packed, {name}", _packed(dtype, kernels))]
     return rows
 
 
@@ -39,14 +39,16 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _packed(dtype: torch.dtype) -> str:
+def _packed(dtype: torch.dtype, kernels: ProcessorKernels) -> str:
     """For which counts of texts a step of the original's size is faster with packed weights."""
     config = ElmoConfig()
     weight = torch.ones(4 * config.cell_size, config.projection_size, dtype=dtype)
-    if not can_pack(weight):
+    if not kernels.can_pack(weight):
         return "not in this torch, or not on this processor"
-    faster = faster_at(weight)  # a count stands for those up to the next one
-    turns = [count for count, before, now in zip(COUNTS, (False, *faster), faster, strict=False) if before != now]
+    faster = kernels.faster_at(weight)  # a count stands for those up to the next one
+    turns = [
+        count for count, before, now in zip(kernels.counts, (False, *faster), faster, strict=False) if before != now
+    ]
     spans = [f"{first} to {after - 1}" for first, after in zip(turns[::2], turns[1::2], strict=False)]
     if faster[-1]:
         spans.append(f"{turns[-1]} or more")

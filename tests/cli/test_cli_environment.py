@@ -6,8 +6,7 @@ import pytest
 import torch
 from commands import run
 
-from elmo_hf.scan import column_products
-from elmo_hf.scan.packed_weights import COUNTS
+from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.share import environment
 
 
@@ -33,13 +32,13 @@ def test_facts_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not values()["processor"].startswith("Fast")
 
 
-@pytest.mark.parametrize("way", ["blocks", "amd"])
-def test_ways_of_multiplying(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_products, "IS_AMD", way == "amd")
-    monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda: True)
-    assert (values()["products, float32"], values()["products, bfloat16"]) == (way, "plain")
-    monkeypatch.setattr(column_products, "multiplies_bfloat16", lambda: False)
-    assert values()["products, bfloat16"] == way
+@pytest.mark.parametrize("is_amd", [False, True])
+def test_ways_of_multiplying(is_amd: bool) -> None:
+    way = "amd" if is_amd else "blocks"
+    for multiplies, of_bfloat16 in ((True, "plain"), (False, way)):
+        kernels = ProcessorKernels(is_amd=is_amd, multiplies=multiplies, measure=lambda *_: (False,) * 5)
+        found = dict(environment.describe(kernels))
+        assert (found["products, float32"], found["products, bfloat16"]) == (way, of_bfloat16)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +50,11 @@ def test_ways_of_multiplying(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ((), "never faster"),
     ],
 )
-def test_packed_weights_are_measured(counts: tuple[int, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_weights_are_measured(counts: tuple[int, ...], said: str) -> None:
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this torch has no oneDNN")
-    monkeypatch.setattr("elmo_hf.scan.packed_weights._faster_at", {})
-    measured = tuple(count in counts for count in COUNTS)
-    monkeypatch.setattr("elmo_hf.scan.packed_weights._measured", lambda weight: measured)
-    monkeypatch.setattr("elmo_hf.scan.packed_weights.IS_AMD", False)
-    assert values()["packed, float32"] == said
+    kernels = ProcessorKernels(is_amd=False, measure=lambda _, columns: [each in counts for each in columns])
+    assert dict(environment.describe(kernels))["packed, float32"] == said
 
 
 def test_a_torch_without_onednn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

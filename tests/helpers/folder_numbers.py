@@ -7,7 +7,6 @@ computes is kept in RESULT; it is saved once more in AGAIN, loaded from there, a
 """
 
 import json
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -41,12 +40,9 @@ def load(folder: Path, architecture: str) -> tuple[Any, Any]:
 
 
 def scan_path_of(model: Any) -> Any:
-    """`scan_path` of the code that the model runs, which uses Triton where it is interpreted, and only there."""
+    """`scan_path` of the code that the model runs."""
     home = type(model).__module__
-    is_ours = home.startswith("elmo_hf.")
-    names = ("elmo_hf.scan.path", "elmo_hf.scan.triton_scan") if is_ours else (f"{home.rpartition('.')[0]}.scan_elmo",)
-    path, triton = names[0], names[-1]
-    assert import_module(triton).is_available(torch.device("cpu"), torch.float32) == ("TRITON_INTERPRET" in os.environ)
+    path = "elmo_hf.scan.path" if home.startswith("elmo_hf.") else f"{home.rpartition('.')[0]}.scan_elmo"
     return import_module(path).scan_path
 
 
@@ -138,7 +134,7 @@ def main() -> None:
         keep(f"{name}.bfloat16", outputs(load(folder, asked["architecture"])[0].to(torch.bfloat16), inputs, **options))
         arrays[f"{name}.pipelines"] = np.array(piped(folder, model, tokenizer, asked["has_pairs"]))
         if asked.get("graphs"):
-            compiled = torch.compile(model, backend="eager", fullgraph=True)
+            compiled = torch.compile(model, backend="eager")
             keep(f"{name}.compiled", outputs(compiled, inputs))
             program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False})
             keep(f"{name}.exported", tensors(program.module()(**inputs, return_dict=False)))

@@ -5,13 +5,13 @@ in one whose kernels are compiled.
 """
 
 import os
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from fake_graphs import FakeGraphs
 from scan_layers import LENGTHS, SHAPES, TEXTS, Tensors, layer_of, mask_of, run, with_gradients
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
@@ -20,7 +20,6 @@ from elmo_hf.model.lstmp import clip
 from elmo_hf.scan import triton_kernels, triton_scan
 from elmo_hf.scan.parameters import Limits, Weights
 from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.step_graphs import StepGraphs
 
 
 def _call(function: InterpretedFunction, *args: Any, **options: Any) -> Any:
@@ -43,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encount
 
 
 class Problem:
-    """Arguments of a scan, all of which want a gradient."""
+    """Arguments of a scan, all of which require a gradient."""
 
     def __init__(
         self, length: int = T, batch: int = B, size: int = P, width: int = H, is_projected: bool = True, seed: int = 0
@@ -236,41 +235,14 @@ def test_under_autocast_a_layer_has_products_of_low_precision_and_results_of_ful
         assert (one - other).norm() < 0.1 * other.norm()
 
 
-@pytest.mark.parametrize("rows", [16, 48, 1024])
-def test_blocks_without_gradients_are_the_whole(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_scan, "BLOCK_ROWS", rows)
-    monkeypatch.setattr(triton_scan, "BATCH_ROWS", 16)
-    monkeypatch.setattr(triton_scan, "_workspaces", type(triton_scan._workspaces)())
+@pytest.mark.parametrize("rows", [1, 2 * B, 1024])
+def test_blocks_without_gradients_are_the_whole(rows: int) -> None:
     problem = Problem(length=5)
     expected = problem.run(triton_scan.scan_triton)
     with torch.no_grad():
-        actual = problem.run(triton_scan.scan_triton)
+        actual = problem.run(partial(triton_scan.scan_triton, block_rows=rows))
     assert not any(tensor.requires_grad for tensor in actual)
     assert_close(actual, expected, 1e-6)
-
-
-def test_blocks_are_powers_of_two_one_after_the_other() -> None:
-    assert list(triton_scan._blocks(13, 5)) == [slice(0, 4), slice(4, 8), slice(8, 12), slice(12, 13)]
-    assert list(triton_scan._blocks(7, 100)) == [slice(0, 4), slice(4, 6), slice(6, 7)]
-
-
-def test_what_other_calls_left_in_memory_changes_nothing() -> None:
-    small, large = Problem(batch=2), Problem(batch=15, length=4, seed=1)
-    large.inputs.data[:, :, 3:] = torch.nan
-    with torch.inference_mode():
-        first = small.run(triton_scan.scan_triton)
-        large.run(triton_scan.scan_triton)
-        again = small.run(triton_scan.scan_triton)
-    assert_close(again, first, 0)
-    assert_close(first, small.run(plain_scan))
-
-
-def test_batches_beyond_the_memorys_room_get_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_scan, "BLOCK_ROWS", 8)
-    monkeypatch.setattr(triton_scan, "BATCH_ROWS", 4)
-    problem = Problem(batch=18, length=2)
-    with torch.no_grad():
-        assert_close(problem.run(triton_scan.scan_triton), problem.run(plain_scan))
 
 
 def test_a_state_goes_on_where_it_stopped() -> None:
@@ -368,28 +340,6 @@ def test_tanh_is_right_to_a_few_units_of_its_last_place() -> None:
     outputs = torch.empty_like(inputs)
     tanh[(1,)](inputs, outputs, BLOCK=8192)
     torch.testing.assert_close(outputs.double(), inputs.double().tanh(), atol=0, rtol=1e-6)
-
-
-@pytest.mark.skipif(DEVICE.type == "cuda", reason="graphs are real there")
-def test_replayed_blocks_give_the_numbers_of_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is recorded with the arguments that it had, so all that it reads must be where it was at its capture."""
-    graphs, run_steps = FakeGraphs(monkeypatch), triton_scan.run_steps
-
-    def launch(*args: Any, **options: Any) -> None:
-        graphs.launch(lambda: run_steps(*args, **options))
-
-    monkeypatch.setattr(triton_scan, "run_steps", launch)
-    monkeypatch.setattr(triton_scan, "StepGraphs", lambda device: StepGraphs(torch.device("cuda")))
-    monkeypatch.setattr(triton_scan, "_workspaces", type(triton_scan._workspaces)())
-    weights = Problem().weights
-    for seed in range(4):
-        problem = Problem(length=3, batch=B + seed, seed=seed)
-        problem.weights = weights
-        with torch.inference_mode(seed % 2 == 0), torch.no_grad():
-            actual = problem.run(triton_scan.scan_triton)
-        assert_close(actual, problem.run(plain_scan))
-    # Blocks of 2 steps and of 1: plain at first, once more before their capture, and replayed since.
-    assert (graphs.num_done, graphs.num_captured) == (4, 2)
 
 
 def test_layers_of_other_dtypes_take_the_portable_scan() -> None:

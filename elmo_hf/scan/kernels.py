@@ -1,0 +1,117 @@
+"""What a scan computes with, and may differ from processor to processor.
+
+The class here needs torch alone and travels with a saved model. The package `elmo_hf` makes an object of a subclass the
+default, with Triton's kernels, weights in eight bits and other layouts of weights (`processor_kernels.py`). All compute
+the same numbers up to the order of float sums; eight bits are rounded.
+
+Glossary: D directions, b columns.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from .parameters import Limits, Scanned, Weights, stack
+from .products import FEW_COLUMNS, BlockProducts, WeightProducts
+
+
+class Kernels:
+    """How a layer is computed, by torch alone."""
+
+    default: ClassVar["Kernels"]
+
+    def __init__(
+        self,
+        joint_bytes: int = 1 << 22,
+        block_bytes: int = 1 << 19,
+        block_words: int = 128,
+        few_columns: int = FEW_COLUMNS,
+    ) -> None:
+        """Takes the sizes that decide how products are computed; no result depends on them, up to rounding.
+
+        Args:
+            joint_bytes: up to so many bytes of W_h both directions take each step together, which saves calls. Above,
+                one direction runs after the other, so that its weights stay in the cache from step to step.
+            block_bytes: of weights in one block of a product: half of the smallest second-level cache of today's
+                servers.
+            block_words: words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a
+                direction.
+            few_columns: with fewer, each column is stored as a row.
+        """
+        self.joint_bytes, self.block_bytes = joint_bytes, block_bytes
+        self.block_words, self.few_columns = block_words, few_columns
+
+    def serves(self, weight: nn.Parameter) -> bool:
+        """Whether the scans can take a module's weight; quantisation replaces its tensor."""
+        return type(weight.data) is Tensor
+
+    def weight_of(self, linear: Any) -> Any:
+        """A linear's weight for a scan."""
+        return linear.weight
+
+    def apply(self, linear: Any, inputs: Tensor) -> Tensor:
+        """`linear(inputs)` for inputs `(N, n)`."""
+        return linear(inputs)
+
+    def pack(self, weight: Tensor) -> None:
+        """Keeps a weight in a faster layout, if there is one."""
+
+    def scan_with_padding(
+        self,
+        inputs: Tensor,
+        mask: Tensor,
+        resets: Sequence[Tensor] | None,
+        hidden: Tensor,
+        cell: Tensor,
+        weights: list[Weights],
+        limits: Limits,
+    ) -> Scanned | None:
+        """Scans one layer as `scan_layer` does, if these kernels have a scan that need not know where padding is."""
+        return None
+
+    def at_once(self, weights: list[Weights]) -> int:
+        """How many directions take each step together."""
+        return 1 if weights[0].recurrent.nbytes > self.joint_bytes else len(weights)
+
+    def join(self, weights: list[Weights], columns: Sequence[int], keeps_trace: bool) -> WeightProducts:
+        """The weights of directions that step together as products, for steps of so many columns."""
+        inputs, bias, recurrent, projection = stack(weights)
+        of_projection = None if projection is None else self.products(projection)
+        return WeightProducts(self.products(inputs), bias, self.products(recurrent), of_projection)
+
+    def products(self, weight: Tensor) -> BlockProducts:
+        """A weight `(D, m, n)` as products."""
+        return BlockProducts(weight, self.block_bytes, self.few_columns)
+
+    def times(self, weight: Tensor, columns: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        """The product of a weight `(D, m, n)` with vectors `(D, n, b)`, in a scan of so many columns a step."""
+        return functools.partial(torch.bmm, weight)
+
+
+Kernels.default = Kernels()
+_requested_kernels: ContextVar[Kernels | None] = ContextVar("kernels", default=None)
+
+
+def kernels() -> Kernels:
+    """The kernels that layers take now."""
+    return _requested_kernels.get() or Kernels.default
+
+
+@contextmanager
+def using(requested: Kernels) -> Iterator[None]:
+    """Requests kernels for the `with` block, in this thread."""
+    token = _requested_kernels.set(requested)
+    try:
+        yield
+    finally:
+        _requested_kernels.reset(token)
+
+
+def apply_linear(linear: nn.Module, inputs: Tensor) -> Tensor:
+    """`linear(inputs)` for inputs `(N, n)`, by these kernels where no graph is being built."""
+    return linear(inputs) if torch.compiler.is_compiling() else kernels().apply(linear, inputs)

@@ -1,0 +1,60 @@
+"""Products of large weights with few columns as single processors do them best; `products.py` has the idea.
+
+blocks    `BlockProducts`
+amd       blocks too, but W v if W has more rows than columns: what Intel's library does best on AMD's processors
+plain     one product, a single column as two: for bfloat16, if the processor multiplies it
+"""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from .products import BlockProducts, put
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions for products of bfloat16."""
+    # A torch without the question counts as a processor without the instructions.
+    return any(getattr(torch.cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
+
+
+class AmdProducts(BlockProducts):
+    """Blocks on AMD's processors."""
+
+    def num_blocks(self, columns: int) -> int:
+        """As many blocks as with `BlockProducts`; here they spread a single column over the cores, too."""
+        return self.blocks_of_rows(columns)
+
+    def multiply_rows(self, in_blocks: Tensor, rows: Tensor, out: Tensor, adds: bool) -> None:
+        """Multiplies as `BlockProducts` does, in the order that is faster for this shape."""
+        if out.shape[1] > rows.shape[2]:
+            put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
+        else:
+            super().multiply_rows(in_blocks, rows, out, adds)
+
+
+class PlainProducts(BlockProducts):
+    """One product for each direction."""
+
+    def num_blocks(self, columns: int) -> int:
+        """One."""
+        return 1
+
+    def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
+        """Multiplies as `BlockProducts` does."""
+        columns, weight = out.shape[2], self.weight[0]
+        if len(self.weight) > 1:
+            super().multiply(vectors, out, adds)
+        elif self.wants_rows(columns):
+            # Tiles take as long for two columns as for one, and longer for rows.
+            product = torch.mm(weight, vectors[0].repeat(1, 2) if columns == 1 else vectors[0])
+            put(product[:, :columns], out[0], adds)
+        elif adds:
+            torch.addmm(out[0], weight, vectors[0], out=out[0])
+        else:
+            torch.mm(weight, vectors[0], out=out[0])
+
+
+WAYS: dict[str, type[BlockProducts]] = {"blocks": BlockProducts, "amd": AmdProducts, "plain": PlainProducts}

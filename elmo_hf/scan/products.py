@@ -1,0 +1,101 @@
+"""Products of a large weight with few columns, at the speed of memory.
+
+    y = W v       W (m, n), v (n, b): a step of an LSTM for b texts
+
+With b in the tens, every weight is read from memory for a few multiplications. So W is multiplied in blocks of rows
+that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is copied. With very
+few columns it is faster to store each one as a row: v^T W^T.
+
+Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
+FEW_COLUMNS = 16 if IS_AMD else 8  # with fewer, each column is stored as a row
+
+
+class BlockProducts:
+    """A weight `(D, m, n)` that multiplies columns."""
+
+    def __init__(self, weight: Tensor, block_bytes: int, few_columns: int) -> None:
+        """Takes the bytes of a block, and the count of columns below which each column is stored as a row."""
+        self.weight, self.block_bytes, self.few_columns = weight, block_bytes, few_columns
+
+    def num_blocks(self, columns: int) -> int:
+        """The count of blocks: each has at least as many rows as there are columns; a single column needs no cache."""
+        return self.blocks_of_rows(columns) if columns > 1 else 1
+
+    def blocks_of_rows(self, columns: int) -> int:
+        """The largest power of two whose blocks have `block_bytes` and as many rows as there are columns."""
+        blocks, (directions, height, _), num_bytes = 1, self.weight.shape, self.weight.nbytes
+        if directions == 1 and self.weight.device.type == "cpu":
+            while (
+                height % (2 * blocks) == 0
+                and height >= 2 * blocks * columns
+                and num_bytes >= 2 * blocks * self.block_bytes
+            ):
+                blocks *= 2
+        return blocks
+
+    def wants_rows(self, columns: int) -> bool:
+        """Whether products are fastest if each of so many columns is stored as a row."""
+        return columns < self.few_columns
+
+    def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
+        """Writes W times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it there."""
+        weight, (directions, height, columns) = self.weight, out.shape
+        blocks, as_rows = self.num_blocks(columns), self.wants_rows(columns)
+        if directions == columns == blocks == 1:
+            if adds:
+                torch.addmm(out[0], weight[0], vectors[0], out=out[0])
+            else:
+                torch.mm(weight[0], vectors[0], out=out[0])
+            return
+        if blocks > 1 and as_rows:
+            rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
+            self.multiply_rows(weight.view(blocks, height // blocks, -1), rows, out, adds)
+            return
+        if blocks > 1:
+            weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
+            vectors = vectors.contiguous().expand(blocks, -1, -1)
+        first, second = weight, vectors
+        if as_rows:
+            first, second, out = vectors.transpose(1, 2), weight.transpose(1, 2), out.transpose(1, 2)
+        if adds:
+            torch.baddbmm(out, first, second, out=out)
+        else:
+            torch.bmm(first, second, out=out)
+
+    def multiply_rows(self, in_blocks: Tensor, rows: Tensor, out: Tensor, adds: bool) -> None:
+        """Multiplies blocks `(blocks, m / blocks, n)` by columns given as rows `(blocks, b, n)`, all blocks' equal."""
+        product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
+        put(product, out.transpose(1, 2).view(rows.shape[1], len(in_blocks), -1), adds)
+
+
+class WeightProducts(NamedTuple):
+    """`Weights` of D directions whose matrices multiply columns."""
+
+    inputs: BlockProducts
+    bias: Tensor
+    recurrent: BlockProducts
+    projection: BlockProducts | None
+
+
+def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_rows: bool) -> Tensor:
+    """A view `(D, height, columns)` of the beginning of `memory`."""
+    of_columns = memory[: directions * height * columns]
+    if as_rows:
+        return of_columns.view(directions, columns, height).transpose(1, 2)
+    return of_columns.view(directions, height, columns)
+
+
+def put(product: Tensor, out: Tensor, adds: bool) -> None:
+    """Writes a product to `out`; with `adds`, adds it there."""
+    if adds:
+        out += product
+    else:
+        out.copy_(product)

@@ -1,0 +1,87 @@
+"""Products of large weights with few columns, in all their ways, against one plain product."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmo_hf.scan.processor_kernels import ProcessorKernels, way_of_products
+from elmo_hf.scan.processor_products import AmdProducts, PlainProducts
+from elmo_hf.scan.products import BlockProducts, columns_in
+
+M, N = 12, 5
+THREE_ROWS = 3 * N * 8  # bytes of a block in float64
+Make = Callable[[Tensor], BlockProducts]
+WAYS: dict[str, Make] = {
+    "one block": lambda weight: BlockProducts(weight, 1 << 19, 8),
+    "blocks of columns": lambda weight: BlockProducts(weight, THREE_ROWS, 2),
+    "blocks of rows": lambda weight: BlockProducts(weight, THREE_ROWS, 99),
+    "weight first": lambda weight: AmdProducts(weight, THREE_ROWS, 99),
+    "plain": lambda weight: PlainProducts(weight, THREE_ROWS, 2),
+    "plain, rows": lambda weight: PlainProducts(weight, THREE_ROWS, 99),
+}
+of_every_way = pytest.mark.parametrize("make", WAYS.values(), ids=list(WAYS))
+
+
+def drawn(directions: int, columns: int, height: int = M) -> tuple[Tensor, Tensor]:
+    shapes = (directions, height, N), (directions, N, columns)
+    weight, vectors = (torch.randn(shape, dtype=torch.float64) for shape in shapes)
+    return weight, vectors
+
+
+@of_every_way
+@pytest.mark.parametrize("height", [M, 4])  # more rows than columns, and fewer
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("columns", [1, 2, 3, 7])
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_products_are_the_plain_ones_written_or_added(
+    make: Make, height: int, directions: int, columns: int, as_rows: bool
+) -> None:
+    weight, vectors = drawn(directions, columns, height)
+    # What is written over is not read: some devices multiply it by zero, and not a number stays one.
+    memory = torch.full((directions * height * columns + 1,), torch.nan, dtype=torch.float64)
+    out, products = columns_in(memory, directions, height, columns, as_rows), make(weight)
+    products.multiply(vectors, out)
+    torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
+    products.multiply(vectors, out, adds=True)
+    torch.testing.assert_close(out, 2 * weight @ vectors, rtol=0, atol=1e-13)
+    assert memory[-1].isnan()
+
+
+def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:
+    gates, projection = torch.ones(1, 16384, 512), torch.ones(1, 512, 4096)
+    for kind, of_one in ((BlockProducts, 1), (AmdProducts, 64)):
+        blocks = {weight: kind(weight, 1 << 19, 8).num_blocks for weight in (gates, projection)}
+        assert [blocks[gates](columns) for columns in (1, 2, 256, 257)] == [of_one, 64, 64, 32]
+        assert [blocks[projection](columns) for columns in (2, 32, 64, 500)] == [16, 16, 8, 1]
+        assert kind(torch.ones(1, 28, 1 << 20), 1 << 19, 8).num_blocks(2) == 4
+        assert kind(torch.ones(2, 16384, 512), 1 << 19, 8).num_blocks(2) == 1
+    assert PlainProducts(gates, 1 << 19, 8).num_blocks(2) == 1
+
+
+def test_columns_take_the_beginning_of_the_memory() -> None:
+    memory = torch.arange(100)
+    assert columns_in(memory, 2, 3, 4, as_rows=False).tolist() == memory[:24].view(2, 3, 4).tolist()
+    assert columns_in(memory, 2, 3, 4, as_rows=True).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
+
+
+@of_every_way
+def test_few_columns_lie_as_rows(make: Make) -> None:
+    products = make(torch.ones(1, M, N))
+    most = products.few_columns
+    assert [products.wants_rows(columns) for columns in (1, most - 1, most)] == [most > 1, True, False]
+
+
+@pytest.mark.parametrize(("is_amd", "other"), [(False, "blocks"), (True, "amd")])
+@pytest.mark.parametrize("multiplies", [False, True])
+def test_the_way_is_that_of_the_processor(is_amd: bool, other: str, multiplies: bool) -> None:
+    kernels = ProcessorKernels(is_amd=is_amd, multiplies=multiplies)
+    assert kernels.way_of(torch.float32) == other
+    assert kernels.way_of(torch.bfloat16) == ("plain" if multiplies else other)
+    assert ProcessorKernels("blocks", is_amd=is_amd, multiplies=multiplies).way_of(torch.bfloat16) == "blocks"
+
+
+def test_an_unknown_way_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`way`.*found 'fast'"), way_of_products("fast"):
+        pass
