@@ -2,8 +2,9 @@
 
     python benchmarks/gpu.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
-First the values are compared, in float32; nothing is timed if they differ. Then the contestants take turns, and medians are printed. Every contestant computes in the number format of
-its table row; a row's share is relative to the rate of a large product in that format.
+First the values are compared, in float32; nothing is timed if they differ. Then the contestants take turns, and medians
+are printed. Every contestant computes in the number format of its table row; a row's share is relative to the rate of a
+large product in that format.
 
 Only figures from a GPU mean anything. `--device cpu --small` checks that everything runs, with the packed scan.
 """
