@@ -70,7 +70,7 @@ TABLE = {
         "model.pooling",
         "model.scalar_mix",
         "model.token_encoder",
-        "model.word_cache",
+        "model.distinct_words",
         "model.lstmp",
         "model.bilm",
         "model.long_texts",
