@@ -11,11 +11,11 @@ def require(extra: str, *packages: str) -> None:
         *packages: their names, the same for import and for pip.
 
     Raises:
-        ImportError: naming those that are missing, with a command that installs them from an index and in a clone.
+        ImportError: naming those that are missing, with commands that install them.
     """
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise ImportError(
-            f"this needs {', '.join(missing)}, not installed here: pip install {' '.join(missing)}, or the whole "
-            f"extra: pip install 'elmo-hf[{extra}]' (in a clone, '.[{extra}]')"
+            f"this needs {', '.join(missing)}, not installed here: pip install {' '.join(missing)}, or in a "
+            f"clone of elmo-hf the whole extra: pip install '.[{extra}]'"
         )

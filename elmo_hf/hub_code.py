@@ -21,12 +21,9 @@ two modules of a row define the same top-level name. `generated_files` refuses a
 import ast
 import functools
 import importlib.metadata
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from transformers.dynamic_module_utils import get_relative_imports
 
 from .files import new_file
 
@@ -64,7 +61,7 @@ TABLE = {
         "model.pooling",
         "model.scalar_mix",
         "model.token_encoder",
-        "model.word_cache",
+        "model.distinct_words",
         "model.lstmp",
         "model.bilm",
         "model.long_texts",
@@ -93,51 +90,15 @@ HEADER = """\
 """
 
 
-def write_code(folder: Path | str) -> list[str]:
-    """Writes the generated files into a folder, and removes the code that an older version saved there.
-
-    Code of an older version is what `auto_map` in the folder's config and tokenizer config names, and what those files
-    import from beside them; any other file stays.
-
-    Returns:
-        the names of the files that were removed.
-    """
+def write_code(folder: Path | str) -> None:
+    """Writes the generated files into a folder; any other file stays."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = generated_files()
-    old = code_files(folder) - set(files)
-    for name, text in files.items():
+    for name, text in generated_files().items():
         path = folder / name
         if not path.is_file() or path.read_bytes() != text.encode():
             with new_file(path) as partial:
                 partial.write_text(text, encoding="utf-8")
-    for name in old:
-        (folder / name).unlink()
-    return sorted(old)
-
-
-def code_files(folder: Path) -> set[str]:
-    """Names of the code files in a folder that its configs name, and of those that these import from beside them."""
-    present = {path.name for path in folder.glob("*.py")}
-    waiting, found = set(), set()
-    for config in ("config.json", "tokenizer_config.json"):
-        if (folder / config).is_file():
-            waiting |= named_modules((folder / config).read_bytes()) & present
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        waiting |= {f"{module}.py" for module in get_relative_imports(folder / name)} & present - found
-    return found
-
-
-def named_modules(config: bytes) -> set[str]:
-    """Names of the code files in a config file's `auto_map`, such as `modeling_elmo.py`; none in a damaged file."""
-    try:
-        references = json.loads(config).get("auto_map", {}).values()
-    except (ValueError, AttributeError, RecursionError):
-        return set()
-    names = [name for each in references for name in (each if isinstance(each, list) else [each])]
-    return {f"{name.split('.')[0]}.py" for name in names if isinstance(name, str)}
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import numpy as np
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
 except ImportError as error:
-    raise ImportError("this needs scikit-learn, not installed here: pip install 'elmo-hf[sklearn]'") from error
+    raise ImportError("this needs scikit-learn, not installed here: pip install scikit-learn") from error
 
 from .batches import outputs_in_batches
 from .loading import load_shared

@@ -1,4 +1,4 @@
-"""`load_state_dict` of AllenNLP's ELMo under the names that AllenNLP gave, that we give, and that we gave before."""
+"""`load_state_dict` of AllenNLP's ELMo under the names that AllenNLP gave, and that we give."""
 
 import json
 import tarfile
@@ -38,28 +38,14 @@ def load(state: Mapping[str, Tensor]) -> dict[str, Any]:
     return run_legacy(A_TRAINED_MODEL, options_file=options, weight_file=weights, sentences=sentences, state=state)
 
 
-def former(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The names that version 0.1.0 gave."""
-    renamed = {}
-    for name, tensor in state.items():
-        name = name.replace("_token_embedder.encoder.", "_elmo_lstm.model.token_encoder.")
-        renamed[name.replace("_elmo_lstm.bilm.", "_elmo_lstm.model.bilm.")] = tensor
-    for index in range(3):
-        mix = f"scalar_mix_{index}"
-        renamed[f"{mix}.logits"] = torch.cat([renamed.pop(f"{mix}.scalar_parameters.{layer}") for layer in range(3)])
-        renamed[f"{mix}.scale"] = renamed.pop(f"{mix}.gamma").squeeze(0)
-    renamed["_elmo_lstm._elmo_lstm.model.scalar_mixes.0.logits"] = torch.zeros(3)
-    return renamed
-
-
-def test_load_state_dict_takes_allennlps_names_and_our_own_of_now_and_before() -> None:
+def test_load_state_dict_takes_allennlps_names_and_our_own() -> None:
     theirs = {
         name.removeprefix(PREFIX): tensor
         for name, tensor in golden_state("base_2l_relu").items()
         if name.startswith(PREFIX)
     }
     elmo = load(theirs)["elmo"]
-    for state in (theirs, elmo.state_dict(), former(elmo.state_dict())):
+    for state in (theirs, elmo.state_dict()):
         names = load(state)
         assert (names["loaded"].missing_keys, names["loaded"].unexpected_keys) == ([], [])
         for vectors, expected in zip(names["vectors"], BASE.expected["mix"], strict=True):

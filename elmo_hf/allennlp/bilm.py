@@ -19,8 +19,8 @@ from elmo_hf.conversion.files import read_options
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
+from ..model.distinct_words import distinct_rows
 from ..model.inputs import check_range, checked_ids
-from ..model.word_cache import distinct_rows
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .boundaries import add_sentence_boundaries
 from .files import find_files, load_bilm

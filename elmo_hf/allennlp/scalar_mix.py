@@ -4,7 +4,6 @@ It differs from `model/scalar_mix.py` in names and in what is given: numbers bef
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +42,6 @@ class ScalarMix(nn.Module):
             nn.Parameter(torch.tensor([float(number)]), requires_grad=trainable) for number in numbers
         )
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
-        self.register_load_state_dict_pre_hook(_rename_former)
 
     def forward(self, tensors: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """Mixes K tensors of one shape; with layer norm, `(B, T, N)` under `mask` `(B, T)`.
@@ -60,12 +58,3 @@ class ScalarMix(nn.Module):
         weights = torch.cat(list(self.scalar_parameters)).softmax(dim=0).to(tensors[0].dtype)
         mixed = sum(weight * tensor for weight, tensor in zip(weights, tensors, strict=True))
         return self.gamma * mixed
-
-
-def _rename_former(_: nn.Module, state: dict[str, Any], prefix: str, *__: Any) -> None:
-    """Takes the names of version 0.1.0: `logits` `(K,)` and `scale` `()`."""
-    if f"{prefix}logits" in state:
-        for index, number in enumerate(state.pop(f"{prefix}logits")):
-            state[f"{prefix}scalar_parameters.{index}"] = number.reshape(1)
-    if f"{prefix}scale" in state:
-        state[f"{prefix}gamma"] = state.pop(f"{prefix}scale").reshape(1)

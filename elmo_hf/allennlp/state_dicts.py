@@ -1,8 +1,7 @@
-"""State dicts of the biLM under other names: AllenNLP's own, and those of version 0.1.0 of this package.
+"""State dicts of the biLM under AllenNLP's own names.
 
-AllenNLP's `_token_embedder.char_conv_0.*`, and version 0.1.0's `_elmo_lstm.model.token_encoder.convolutions.0.*`, are
-`_token_embedder.encoder.convolutions.0.*` now; AllenNLP's `_elmo_lstm.forward_layer_0.*`, and version 0.1.0's
-`_elmo_lstm.model.bilm.*`, are `_elmo_lstm.bilm.*`.
+AllenNLP's `_token_embedder.char_conv_0.*` are `_token_embedder.encoder.convolutions.0.*` here, its
+`_elmo_lstm.forward_layer_0.*` are `_elmo_lstm.bilm.layers.0.forward_lstm.*`.
 """
 
 from typing import Any
@@ -14,30 +13,24 @@ from elmo_hf.conversion.rules import import_arrays
 
 from ..model.configuration_elmo import ElmoConfig
 
-FORMER = "_elmo_lstm.model."
-
 
 def rename_bilm(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A hook of `load_state_dict`: gives the entries of `_ElmoBiLm` its present names.
+    """A hook of `load_state_dict`: gives the entries of `_ElmoBiLm` its own names.
 
     Raises:
         ConversionError: if AllenNLP's arrays are incomplete, or those of another architecture.
     """
-    for name in [name for name in state if name.startswith(prefix + FORMER)]:
-        value = state.pop(name)
-        if ".scalar_mixes." not in name:
-            state[prefix + _present(name.removeprefix(prefix + FORMER))] = value
     if prefix + CHARACTERS.removeprefix(BILM) in state:
         config = bilm._token_embedder._config
         rules = [rule for rule in trained_rules(config) if rule.source.startswith(BILM)]
         theirs = [name for name in state if name.startswith((f"{prefix}_token_embedder.", f"{prefix}_elmo_lstm."))]
         arrays = {BILM + name.removeprefix(prefix): state.pop(name).detach().cpu().numpy() for name in theirs}
         for name, array in import_arrays(rules, arrays, "the state dict").items():
-            state[prefix + _present(name)] = _without_forget_bias(name, torch.from_numpy(array), config)
+            state[prefix + _own_name(name)] = _without_forget_bias(name, torch.from_numpy(array), config)
 
 
-def _present(name: str) -> str:
-    """The present name of a parameter of `ElmoModel`."""
+def _own_name(name: str) -> str:
+    """The name that `_ElmoBiLm` has for a parameter of `ElmoModel`."""
     part, _, rest = name.partition(".")
     return f"_token_embedder.encoder.{rest}" if part == "token_encoder" else f"_elmo_lstm.bilm.{rest}"
 

@@ -32,7 +32,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.bilm import BiLMState
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..model.inputs import IGNORED, check_shapes
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .corpus import Corpus
@@ -211,7 +211,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def predict_words(self, *args: Any, **kwargs: Any) -> list[Any]:
         """The words that fit a gap: `elmo_hf.predict_words(model, tokenizer, words, ...)`; needs the package."""
         if importlib.util.find_spec("elmo_hf") is None:
-            raise ImportError("`predict_words` is not among the code of a saved folder: pip install elmo-hf.")
+            raise ImportError(f"`predict_words` needs {ELMO_HF}.")
         return importlib.import_module("elmo_hf").predict_words(self, *args, **kwargs)
 
     @property

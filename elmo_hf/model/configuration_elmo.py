@@ -46,6 +46,9 @@ from .saved_json import read_json
 
 logger = logging.get_logger(__name__)
 
+# What a user of a saved folder lacks, and where to get it: for errors and cards.
+ELMO_HF = "the package elmo-hf (`pip install .` in a clone of its repository)"
+
 # Input ids of characters: bytes are 1 to 256.
 PADDING_ID = 0
 BEGIN_SENTENCE_ID = 257

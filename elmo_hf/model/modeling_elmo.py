@@ -25,6 +25,7 @@ from ..scan.path import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
 from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
+from .distinct_words import distinct_rows
 from .inputs import check_has_weights, check_range, check_shapes, checked_ids, require_tensor
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
@@ -33,7 +34,6 @@ from .scalar_mix import LinearMix, ScalarMix
 from .sentence_files import write_sentence_files
 from .token_encoder import CharacterCNN, WordEmbedding
 from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
-from .word_cache import WordCache, distinct_rows
 
 # Arguments of `save_pretrained` that are about pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
@@ -238,7 +238,6 @@ class ElmoModel(ElmoPreTrainedModel):
         else:
             self.linear_mixes = nn.ModuleList(LinearMix(config) for _ in range(config.num_output_representations))
         self.dropout = nn.Dropout(config.representation_dropout)
-        self.word_cache = WordCache()
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -322,18 +321,6 @@ class ElmoModel(ElmoPreTrainedModel):
         mask = self.word_mask(input_ids, attention_mask)
         return self._embed_ids(input_ids, mask), mask
 
-    def cache_words(self, input_ids: Tensor | None) -> None:
-        """Forgets kept words, then computes the words of `input_ids` (unless None) once for later calls.
-
-        `word_cache.py` says when those use them. In float32 a word takes 4P + 8C bytes, 2.4 kB in the original model.
-        """
-        self.word_cache.clear()
-        if input_ids is not None:
-            input_ids = checked_ids(input_ids, self.config)
-            words = input_ids[self._positions_with_ids(input_ids)]
-            check_range(words, self.config)
-            self.word_cache.fill(words, self.token_encoder)
-
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """`(B, T)`, True on words and boundaries: the caller's mask, or else positions with an id above 0."""
         return _word_mask(attention_mask, self._positions_with_ids(checked_ids(input_ids, self.config)))
@@ -396,7 +383,7 @@ class ElmoModel(ElmoPreTrainedModel):
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(input_ids[mask])
         check_range(distinct, self.config)
-        distinct_vectors = self.word_cache.embed(distinct, self.token_encoder)
+        distinct_vectors = self.token_encoder(distinct)
         vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
         return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
 

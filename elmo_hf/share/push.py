@@ -15,16 +15,14 @@ from typing import Any
 
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
-from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..hub_code import generated_files, named_modules
+from ..hub_code import generated_files
 from ..loading import load_complete
 from ..model.config_fields import shorten
 from ..model.configuration_elmo import AUTO_MAP
 from ..model.saved_json import read_json
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .destination import check_name_and_token
-from .former_code import FORMER_FILES, update_code
 from .saved_card import CARD, pin_card, pinned_revision
 
 # The classes that each config may name.
@@ -53,8 +51,7 @@ class Pushed:
 def push_folder(folder: Path, name: str, *, private: bool = False) -> Pushed:
     """Makes the content of a folder a commit of a Hub repository, which is created if needed, and its card another.
 
-    Code of an earlier version is replaced in the folder first, and its files are deleted from the repository. The
-    card in the folder gets the name and the commit of the repository.
+    The card in the folder gets the name and the commit of the repository.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
@@ -68,7 +65,6 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> Pushed:
     """
     check_name_and_token(name)
     check_folder(folder)
-    update_code(folder)
     try:
         HfApi().create_repo(name, private=private or None, exist_ok=True)
         return _upload(folder, name)
@@ -94,7 +90,6 @@ def _upload(folder: Path, name: str) -> Pushed:
         folder_path=folder,
         commit_message="Upload ELMo model",
         ignore_patterns=[*IGNORED, CARD],
-        delete_patterns=sorted(FORMER_FILES - {path.name for path in folder.iterdir()}),
     )
     pinned = pinned_revision(card.read_text(encoding="utf-8"), name)
     revision = pinned if pinned and commit.oid == before else commit.oid
@@ -119,8 +114,7 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"there is no folder {folder}.")
     load_complete(folder)
     _check_code_names(folder)
-    missing = [name for name in ("tokenizer_config.json", CARD) if not (folder / name).is_file()]
-    missing += sorted(_absent_code(folder))
+    missing = [name for name in ("tokenizer_config.json", CARD, *generated_files()) if not (folder / name).is_file()]
     if missing == [CARD]:
         raise ValueError(
             f"{folder} lacks {CARD}, the model card. Write it: `elmo-hf card {folder} --license NAME --language CODE`."
@@ -134,12 +128,11 @@ def check_folder(folder: Path) -> None:
 
 
 def _check_code_names(folder: Path) -> None:
-    """Raises ValueError if a config names code that no version of this package wrote."""
-    files = FORMER_FILES | generated_files().keys()
+    """Raises ValueError if a config names code that this package does not write."""
     for path in (folder / name for name in CLASSES if (folder / name).is_file()):
         for field, reference in _references(read_json(path)):
             module, _, found = reference.partition(".") if isinstance(reference, str) else ("", "", "")
-            if f"{module}.py" not in files or found not in CLASSES[path.name]:
+            if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
                 raise ValueError(
                     f"{path}: `{field}` may name only classes that `save_pretrained` writes, such as "
                     f"{AUTO_MAP['AutoModel']}, found {shorten(reference)}."
@@ -156,19 +149,6 @@ def _references(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             for reference in each if isinstance(each, list) else [each]:
                 if reference is not None or field == "custom_pipelines":
                     yield field, reference
-
-
-def _absent_code(folder: Path) -> set[str]:
-    """The code files that are missing: each that a config names, or the first one that it imports."""
-    absent = set()
-    for config in ("config.json", "tokenizer_config.json"):
-        if (folder / config).is_file():
-            for name in named_modules((folder / config).read_bytes()):
-                try:
-                    get_relative_import_files(folder / name)  # reads them all
-                except FileNotFoundError as error:
-                    absent.add(Path(error.filename).name)
-    return absent
 
 
 def _broken_off(name: str, error: Exception) -> ConnectionError:

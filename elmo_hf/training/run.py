@@ -261,7 +261,6 @@ def _compare(output: Path, description: dict[str, Any]) -> None:
         raise ValueError(
             f"{output} holds checkpoints, but no record of how their run was started ({error}); choose another folder."
         ) from error
-    started["config"] = {"bidirectional": "True"} | started["config"]  # earlier versions had no other models
     differences = [
         f"{part}.{name} was {started[part].get(name)}, now {description[part].get(name)}"
         for part in description

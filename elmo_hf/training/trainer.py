@@ -289,19 +289,18 @@ class ElmoPretrainer(ElmoTrainer):
         if checkpoint is None:
             return
         name = "rng_state.pth" if self.args.world_size == 1 else f"rng_state_{self.args.process_index}.pth"
-        generators, path = Path(checkpoint, name), self._own_file(checkpoint, "bilm_state")
-        for file in (path, generators):
+        generators = Path(checkpoint, name)
+        state_file, losses = (self._own_file(checkpoint, name) for name in ("bilm_state", "losses"))
+        for file in (generators, state_file, losses):
             if not file.is_file():
                 raise ValueError(f"{file} is missing; resume a run with the number of processes that started it.")
         with refusing(generators):
             super()._load_rng_state(checkpoint)
-        with refusing(path):
-            state = load_file(path)
+        with refusing(state_file):
+            state = load_file(state_file)
             self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
-        path = self._own_file(checkpoint, "losses")
-        if path.is_file():  # an earlier version wrote none
-            with refusing(path):
-                self._losses.load(path, self.args.device)
+        with refusing(losses):
+            self._losses.load(losses, self.args.device)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
         check_files(Path(resume_from_checkpoint))

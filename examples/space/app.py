@@ -17,7 +17,7 @@ import drawing
 try:
     import gradio as gr
 except ModuleNotFoundError:
-    sys.exit("Error: the demo needs gradio: pip install 'elmo-hf[space]' (in a clone, '.[space]').")
+    sys.exit("Error: the demo needs gradio: in a clone of elmo-hf, pip install '.[space]'.")
 
 TEXT = "They left the town at noon.\nHe turned to the left."
 EXAMPLES = [

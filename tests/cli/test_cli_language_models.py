@@ -377,6 +377,6 @@ def test_a_missing_package_is_named_with_what_installs_it(
     monkeypatch.setitem(sys.modules, package, None)
     options = ("--vocabulary", "words.txt") if verb == "pretrain" else ()
     result = run(verb, source, "-o", tmp_path / "out", *options)
-    hint = f"pip install {package}, or the whole extra: pip install 'elmo-hf[train]' (in a clone, '.[train]')"
+    hint = f"pip install {package}, or in a clone of elmo-hf the whole extra: pip install '.[train]'"
     assert_fails(result, 1, f"this needs {package}, not installed here: {hint}")
     assert list(tmp_path.iterdir()) == []

@@ -190,7 +190,7 @@ def test_the_command_needs_ray_and_a_folder(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("elmo_hf.extras.find_spec", lambda name: None if name == "ray" else find(name))
     result = CliRunner().invoke(app, [*command, f"{tmp_path}/out/"])
     assert result.exit_code == 1
-    assert re.search(r"^Error: this needs ray, .* the whole extra: pip install 'elmo-hf\[ray\]'", result.output)
+    assert re.search(r"^Error: this needs ray, .* the whole extra: pip install '\.\[ray\]'", result.output)
     assert not (tmp_path / "out").exists()
 
 

@@ -16,6 +16,7 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
 from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
+from elmo_hf.model.configuration_elmo import ELMO_HF
 
 SENTENCE = "the unseen ___ left , at ___ .".split()
 REAL_WORDS = WORDS[3:]
@@ -102,7 +103,7 @@ def test_the_method_of_a_saved_folder_needs_the_package(tmp_path: Path, monkeypa
     expected = predict_words(model, tokenizer, SENTENCE, 2, top_k=3)
     assert saved.predict_words(tokenizer, SENTENCE, 2, top_k=3) == expected
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    message = "`predict_words` is not among the code of a saved folder: pip install elmo-hf."
+    message = f"`predict_words` needs {ELMO_HF}."
     with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
         saved.predict_words(tokenizer, SENTENCE)
 

@@ -250,7 +250,7 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for package in ("onnx", "onnxscript"):
         monkeypatch.setitem(sys.modules, package, None)
     result = CliRunner().invoke(app, ["export", "tiny", str(tmp_path / "elmo.onnx")])
-    hint = "pip install onnx onnxscript, or the whole extra: pip install 'elmo-hf[export]' (in a clone, '.[export]')"
+    hint = "pip install onnx onnxscript, or in a clone of elmo-hf the whole extra: pip install '.[export]'"
     assert_fails(result, f"this needs onnx, onnxscript, not installed here: {hint}")
 
 

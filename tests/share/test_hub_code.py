@@ -1,8 +1,7 @@
-"""The generator of the code that saved folders carry: what it writes, what it refuses, what it removes."""
+"""The generator of the code that saved folders carry: what it writes, and what it refuses."""
 
 import ast
 import importlib.metadata
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elmo_hf import ElmoConfig, ElmoTokenizer, hub_code
-from elmo_hf.hub_code import TABLE, generated_files, write_code
+from elmo_hf.hub_code import TABLE, generated_files
 
 FILES = {f"{file}.py" for file in TABLE}
 
@@ -95,31 +94,8 @@ def test_config_and_tokenizer_alone_bring_the_code_along(tmp_path: Path) -> None
         assert {path.name for path in folder.glob("*.py")} == FILES
 
 
-def test_only_code_that_the_folders_own_configs_name_is_removed(tmp_path: Path) -> None:
-    references = {"AutoModel": "old_model.Elmo", "AutoTokenizer": ["old_tokenizer.Tokenizer", None], "Other": "gone.X"}
-    (tmp_path / "config.json").write_text(json.dumps({"auto_map": references}))
-    for name, text in {"old_model": "from .helper import a\n", "helper": "", "old_tokenizer": "", "mine": ""}.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    assert write_code(tmp_path) == ["helper.py", "old_model.py", "old_tokenizer.py"]
-    assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
-
-
-@pytest.mark.parametrize(
-    "config", [b"{", b"[1]", b"\xff", b'{"auto_map": 3}', b'{"auto_map": {"AutoModel": [3, null]}}']
-)
-def test_a_damaged_config_does_not_keep_a_folder_from_being_saved(config: bytes, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes(config)
-    (tmp_path / "mine.py").write_text("")
+def test_other_files_of_a_folder_stay(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("# of the user\n")
     ElmoConfig().save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
-    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == ElmoConfig().to_dict()
-
-
-def test_an_auto_map_reaches_no_file_outside_the_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (tmp_path / "outside.py").write_text("")
-    (folder / "old.py").write_text("from ..outside import a\nfrom .absent import b\n")
-    (folder / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "old.Elmo", "Other": "../outside.X"}}))
-    assert write_code(folder) == ["old.py"]
-    assert (tmp_path / "outside.py").exists()
+    assert (tmp_path / "mine.py").read_text() == "# of the user\n"

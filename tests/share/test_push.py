@@ -5,22 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
-import loopback_hub
 import pytest
-from checkpoints import FIXTURES
 from huggingface_hub import HfApi, constants
-from loopback_hub import TOKEN, Fault, Handler, LoopbackHub
+from loopback_hub import TOKEN, Fault, LoopbackHub
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from elmo_hf.cli import app
-from elmo_hf.hub_code import generated_files
-from elmo_hf.model.configuration_elmo import AUTO_MAP
-from elmo_hf.model.sentence_files import SENTENCE_FILES
-from elmo_hf.share.former_code import FORMER_FILES, update_code
 from elmo_hf.share.push import push_folder
 
 
@@ -34,36 +27,6 @@ def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> LoopbackHub:
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between two tries
     return hub
-
-
-@pytest.fixture
-def deletions(online: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The files that each commit deletes, which the loopback Hub by itself ignores."""
-    lists = []
-
-    def commit(handler: Handler, body: bytes, name: str, revision: str) -> loopback_hub.Answer:
-        items = list(map(json.loads, body.splitlines()))
-        lists.append([item["value"]["path"] for item in items if item["key"] == "deletedFile"])
-        repository = online.repositories[name]
-        files = repository.commits[repository.resolve(revision)]
-        kept = {path: file for path, file in files.items() if path not in lists[-1]}
-        repository.commit(revision, kept)
-        return Handler.commit(handler, body, name, revision)
-
-    routes = [(*route[:2], commit if route[2] is Handler.commit else route[2]) for route in loopback_hub.ROUTES]
-    monkeypatch.setattr(loopback_hub, "ROUTES", routes)
-    return lists
-
-
-@pytest.fixture
-def former_folder(tmp_path: Path) -> Path:
-    """A folder with the 37 code files of before, a card, and a file of the user's."""
-    folder = tmp_path / "former"
-    with zipfile.ZipFile(FIXTURES / "saved_by_0.1.0.zip") as archive:
-        archive.extractall(folder)
-    for name in ("README.md", "mine.py"):
-        (folder / name).write_text("", encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
@@ -327,75 +290,11 @@ def test_name_and_token_are_checked_without_torch_and_transformers() -> None:
     assert run.stdout == "set()\n"
 
 
-def test_code_of_an_earlier_version_is_replaced_in_the_folder_and_in_the_repository(
-    online: LoopbackHub, deletions: list[list[str]], former_folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert {path.name for path in former_folder.glob("*.py")} == FORMER_FILES | {
-        "configuration_elmo.py",
-        "tokenization_elmo.py",
-        "modeling_elmo.py",
-        "mine.py",
-    }
-    repository = online.repositories["org/elmo"] = loopback_hub.Repository(is_private=False)
-    before = {path.name: path.read_bytes() for path in former_folder.iterdir()}
-    repository.commit("main", {name: loopback_hub.StoredFile(text, is_lfs=False) for name, text in before.items()})
-    online.faults = [Fault("POST", "/commit/", None)]
-    assert_refused(push(former_folder, "org/elmo"), "pushing to org/elmo at .* broke off: ")
-    assert online.files("org/elmo") == before
-    assert f"{former_folder} held code of an earlier version of elmo-hf, which was replaced." in caplog.messages
-    assert push(former_folder, "org/elmo").exit_code == 0
-    assert list(map(set, deletions)) == [FORMER_FILES]
-    local = {path.name: path.read_bytes() for path in former_folder.iterdir()}
-    assert SENTENCE_FILES.keys() <= local.keys()
-    assert online.files("org/elmo") == local
-    code = {name: content.decode() for name, content in local.items() if name.endswith(".py")}
-    assert code == {**generated_files(), "mine.py": ""}
-    config = json.loads(local["config.json"])
-    assert (config["auto_map"], config["custom_pipelines"]) == (
-        AUTO_MAP,
-        {"feature-extraction": {"impl": "modeling_elmo.ElmoFeatureExtractionPipeline", "pt": ["AutoModel"]}},
-    )
-    changed = {key: config[key] for key in ("auto_map", "custom_pipelines")}
-    assert config == json.loads(before["config.json"]) | changed
-    assert local["tokenizer_config.json"] == before["tokenizer_config.json"]
-    assert json.loads(local["tokenizer_config.json"])["auto_map"] == {
-        "AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]
-    }
-
-
-@pytest.mark.parametrize(
-    ("version", "is_replaced"), [("0.0.9", True), ("0.1.0", False), ("99.0", False), (None, False)]
-)
-def test_generated_files_are_replaced_only_if_an_earlier_version_wrote_them(
-    version: str | None, is_replaced: bool, tiny_folder: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "folder"
-    shutil.copytree(tiny_folder, folder)
-    for name, text in generated_files().items():
-        edited = text.replace("of elmo-hf 0.1.0,", f"of elmo-hf {version}," if version else "by hand,")
-        (folder / name).write_text(f"{edited}\n# An edit.\n", encoding="utf-8")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert update_code(folder) is is_replaced
-    after = {path.name: path.read_bytes() for path in folder.iterdir()}
-    if is_replaced:
-        before |= {name: text.encode() for name, text in generated_files().items()}
-        assert json.loads(before.pop("config.json")) == json.loads(after.pop("config.json"))
-    assert after == before
-
-
-def test_code_that_a_user_added_to_former_code_keeps_the_folder_as_it_is(former_folder: Path) -> None:
-    with (former_folder / "crf.py").open("a", encoding="utf-8") as file:
-        file.write("\nfrom .mine import anything\n")
-    assert not update_code(former_folder)
-    assert (former_folder / "mine.py").exists()
-    assert (former_folder / "lstmp.py").exists()
-
-
 def test_an_organisation_decides_whether_a_repository_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, object] = {}
-    for name in ("check_name_and_token", "check_folder", "update_code"):
+    for name in ("check_name_and_token", "check_folder"):
         monkeypatch.setattr(f"elmo_hf.share.push.{name}", lambda _: None)
     monkeypatch.setattr("elmo_hf.share.push._upload", lambda folder, name: None)
     monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: asked.update(options))

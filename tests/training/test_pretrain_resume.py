@@ -124,15 +124,6 @@ def test_losses_of_steps_before_a_stop_are_in_the_next_log(
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
 
-def test_a_checkpoint_of_an_earlier_version_resumes_without_its_recent_losses(
-    stopped: Path, undisturbed: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "out" / "checkpoint-8" / "losses_0.safetensors").unlink()
-    run(tmp_path)
-    assert_same_model(tmp_path, undisturbed)
-
-
 def test_a_run_with_a_frozen_encoder_resumes(tmp_path: Path) -> None:
     settings = {"frozen_steps": 6, "save_steps": 2, "eval_steps": 2, "max_steps": 8}
     run(tmp_path / "whole", **settings)
