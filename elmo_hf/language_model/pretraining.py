@@ -37,7 +37,7 @@ from ..model.inputs import IGNORED, check_shapes
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .corpus import Corpus
 from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, evaluating, score_carried, score_from_zero
-from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
+from .softmax import Candidates, WordSoftmax
 
 STREAM_ARGUMENTS = ("forward_targets", "backward_targets", "forward_resets", "backward_resets")
 
@@ -95,8 +95,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 "Make a vocabulary with `elmo-hf vocab`, then load with `num_softmax_words=...`."
             )
         self.elmo = ElmoModel(config)
-        self.softmax: WordSoftmax | AdaptiveSoftmax
-        self.softmax = AdaptiveSoftmax(config) if config.softmax == "adaptive" else WordSoftmax(config)
+        self.softmax = WordSoftmax(config)
         self.post_init()
         self.set_trainable_parts()
 
@@ -259,7 +258,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             elif not is_sampled:
                 totals.append(softmax(*chosen[name], weight))
         if len(chosen) == len(hidden):
-            if is_sampled and isinstance(softmax, WordSoftmax):
+            if is_sampled:
                 states, words = ([pair[part] for pair in chosen.values()] for part in (0, 1))
                 totals = softmax.sampled(states, words, weight, candidates)
             losses = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]
