@@ -45,7 +45,6 @@ TABLE = {
     ),
     "scan_elmo": (
         "scan.path",
-        "scan.registered",
         "scan.operator",
         "scan.parameters",
         "scan.products",

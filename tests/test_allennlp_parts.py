@@ -351,7 +351,7 @@ def test_ids_by_hand_equal_those_of_batch_to_ids() -> None:
         (lambda: ScalarMix(1, True)([torch.ones(1, 1, 3)]), "layer norm needs `mask`, found None"),
         (
             lambda: _ElmoCharacterEncoder(**FILES)(torch.ones(2, 3, 24, dtype=torch.long)),
-            r"`inputs` must have shape \(batch, words, 50\), found \(2, 3, 24\)",
+            r"`input_ids` must be character ids of shape \(batch, words, 50\), found \(2, 3, 24\)",
         ),
     ],
     ids=["numbers", "tensors", "batch", "string", "mask", "characters"],

@@ -152,10 +152,6 @@ def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[
             "AllenNLP's and bilm-tf's format holds models that read bytes, or words from a table as wide as their "
             f"layers; this one has `alphabet` {config.alphabet!r}, `word_embedding_size` {config.word_embedding_size}."
         )
-    if with_softmax and config.softmax == "adaptive":
-        raise ConversionError(
-            "bilm-tf's format has no place for an adaptive softmax; save the model's `elmo` alone to export the biLM."
-        )
     has_characters = config.token_encoder == "char_cnn"
     table = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()) + (SOFTMAX_OPTIONS if with_softmax else ())
     options: dict[str, Any] = {}

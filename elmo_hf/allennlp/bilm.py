@@ -20,7 +20,7 @@ from elmo_hf.conversion.files import read_options
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.distinct_words import distinct_rows
-from ..model.inputs import check_range, checked_ids
+from ..model.inputs import checked_words
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .boundaries import add_sentence_boundaries
 from .files import find_files, load_bilm
@@ -79,15 +79,11 @@ class _ElmoCharacterEncoder(nn.Module):
         Raises:
             ValueError: if the ids have another shape, are no integers or out of range.
         """
-        ids, length = checked_ids(inputs, self._config), self._config.max_word_length
-        if ids.dim() != 3 or ids.shape[-1] != length:
-            raise ValueError(f"`inputs` must have shape (batch, words, {length}), found {tuple(ids.shape)}.")
-        ids, mask = add_sentence_boundaries(ids, (ids > 0).any(dim=-1), self._boundary_ids)
+        ids, mask = add_sentence_boundaries(*checked_words(inputs, None, self._config), self._boundary_ids)
         if torch.compiler.is_compiling():  # which words are equal depends on the data
             vectors = self.encoder(ids.flatten(0, 1)).unflatten(0, mask.shape).masked_fill(~mask.unsqueeze(-1), 0)
             return {"mask": mask, "token_embedding": vectors}
         distinct, which = distinct_rows(ids[mask])
-        check_range(distinct, self._config)
         of_words = self.encoder(distinct)
         vectors = of_words.new_zeros(*mask.shape, self.output_dim)
         return {"mask": mask, "token_embedding": vectors.masked_scatter(mask.unsqueeze(-1), of_words[which])}

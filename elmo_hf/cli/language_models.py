@@ -34,7 +34,7 @@ Corpora = Annotated[
 
 
 # How training computes the loss over all words.
-SoftmaxKind = Literal["full", "sampled", "adaptive"]
+SoftmaxKind = Literal["full", "sampled"]
 # What turns gradients into steps.
 Optimizer = Literal["adagrad", "adamw"]
 # More epochs, or steps, than any run has.

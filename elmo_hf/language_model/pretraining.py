@@ -33,11 +33,11 @@ from transformers.utils.generic import can_return_tuple
 
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
-from ..model.inputs import IGNORED, check_shapes
+from ..model.inputs import IGNORED, check_shape
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .corpus import Corpus
 from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, evaluating, score_carried, score_from_zero
-from .softmax import AdaptiveSoftmax, Candidates, WordSoftmax
+from .softmax import Candidates, WordSoftmax
 
 STREAM_ARGUMENTS = ("forward_targets", "backward_targets", "forward_resets", "backward_resets")
 
@@ -95,8 +95,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 "Make a vocabulary with `elmo-hf vocab`, then load with `num_softmax_words=...`."
             )
         self.elmo = ElmoModel(config)
-        self.softmax: WordSoftmax | AdaptiveSoftmax
-        self.softmax = AdaptiveSoftmax(config) if config.softmax == "adaptive" else WordSoftmax(config)
+        self.softmax = WordSoftmax(config)
         self.post_init()
         self.set_trainable_parts()
 
@@ -167,12 +166,14 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             _refuse(of_streams, "sentences")
             vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
             if labels is not None:
-                check_shapes({"labels": labels}, mask)
+                check_shape("labels", labels, mask)
                 targets = _neighbours(labels, mask)
         else:
             _refuse({"labels": labels, "attention_mask": attention_mask}, "streams")
             vectors, mask = self._embed_streams([ids for ids in (input_ids, backward_input_ids) if ids is not None])
-            check_shapes(of_streams, mask)
+            for name, value in of_streams.items():
+                if value is not None:
+                    check_shape(name, value, mask)
         dropout = self.config.lm_dropout if self.training else 0.0
         layers, next_state = self.elmo.bilm(vectors, mask, state, _all_resets(resets[:num_directions], mask), dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
@@ -259,7 +260,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             elif not is_sampled:
                 totals.append(softmax(*chosen[name], weight))
         if len(chosen) == len(hidden):
-            if is_sampled and isinstance(softmax, WordSoftmax):
+            if is_sampled:
                 states, words = ([pair[part] for pair in chosen.values()] for part in (0, 1))
                 totals = softmax.sampled(states, words, weight, candidates)
             losses = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]

@@ -12,8 +12,7 @@ corrected by the logarithm of its word's expected count among the draws (TensorF
     loss = logsumexp_{j in {target} u S}(u_j - log E(j)) - (u_target - log E(target))
          = log(1 + exp(logsumexp_{j in S}(u_j - log E(j)) - (u_target - log E(target))))
 
-A drawn word that is a prediction's own target is left out of that prediction's sum. The adaptive softmax groups words
-into clusters by frequency instead (Grave et al. 2017, torch's `AdaptiveLogSoftmaxWithLoss`).
+A drawn word that is a prediction's own target is left out of that prediction's sum.
 
 Glossary: N predictions, P projection, V words of the vocabulary, S sampled words. Class k is line k, from 0, of the
 vocabulary. Losses are in nats.
@@ -141,42 +140,6 @@ class WordSoftmax(nn.Module):
             for block, classes in zip(hidden.split(size), targets.split(size), strict=True)
         ]
         return -torch.cat(losses) if losses else hidden.new_zeros(0, dtype=torch.float32)
-
-
-class AdaptiveSoftmax(nn.Module):
-    """torch's adaptive softmax: rare words are in clusters with smaller vectors. Methods are those of `WordSoftmax`."""
-
-    def __init__(self, config: ElmoConfig) -> None:
-        """Makes a cluster for each interval of `softmax_cutoffs`."""
-        super().__init__()
-        assert config.num_softmax_words is not None
-        assert config.softmax_cutoffs is not None
-        self.clusters = nn.AdaptiveLogSoftmaxWithLoss(
-            config.projection_size, config.num_softmax_words, list(config.softmax_cutoffs), head_bias=True
-        )
-
-    def init_parameters(self) -> None:
-        """Draws random weights as `WordSoftmax` does, for the head and every cluster."""
-        for linear in (part for part in self.modules() if isinstance(part, nn.Linear)):
-            init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
-            if linear.bias is not None:
-                init.zeros_(linear.bias)
-
-    def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Sum of the exact cross-entropies."""
-        return -self.log_probs(hidden, targets).sum()
-
-    def logits(self, hidden: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(..., P)` to log-probabilities `(..., V)`: logits that are normalised already."""
-        return self.clusters.log_prob(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
-
-    def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32."""
-        if len(targets) == 0:
-            return hidden.new_zeros(0, dtype=torch.float32)
-        # torch's module joins clusters in the dtype of its input, which under autocast differs from theirs.
-        with torch.autocast(hidden.device.type, enabled=False):
-            return self.clusters(hidden.to(self.clusters.head.weight.dtype), targets).output.float()
 
 
 class _FullCrossEntropy(torch.autograd.Function):

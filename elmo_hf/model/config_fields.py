@@ -22,7 +22,7 @@ CHOICES = {
     "layer_mix": ("scalar", "linear"),
     "task_encoder": ("none", "lstm"),
     "pooling": ("mean", "max", "attention"),
-    "softmax": ("full", "sampled", "adaptive"),
+    "softmax": ("full", "sampled"),
 }
 # The least and the most of each whole number.
 WHOLE = {
@@ -58,8 +58,13 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "ElmoForSequenceClassification": (*_TASK, "pooling", "text_pairs"),
     "ElmoForTokenClassification": (*_TASK, "use_crf"),
     "ElmoForQuestionAnswering": _TASK,
-    "ElmoForPreTraining": ("num_softmax_words", "softmax", "num_softmax_samples", "softmax_cutoffs")
-    + ("share_embedding_softmax", "lm_dropout"),
+    "ElmoForPreTraining": (
+        "num_softmax_words",
+        "softmax",
+        "num_softmax_samples",
+        "share_embedding_softmax",
+        "lm_dropout",
+    ),
 }
 
 

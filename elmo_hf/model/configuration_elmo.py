@@ -13,7 +13,6 @@ linear projection exists (`char_projection`, `cell_projection`), where bilm-tf i
 assumes it; the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
 """
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import fields
@@ -125,10 +124,9 @@ class ElmoConfig(PreTrainedConfig):
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
         num_softmax_words: V, words of the language models, with `<S>`, `</S>` and `<UNK>`; None: no language models.
-        softmax: how training computes the loss over V words: `"full"`, `"sampled"` or `"adaptive"`; the last two need
-            words in order of falling frequency. Evaluation is always exact.
+        softmax: how training computes the loss over V words: `"full"` or `"sampled"`, which needs words
+            in order of falling frequency. Evaluation is always exact.
         num_softmax_samples: words drawn for each batch and direction by the sampled softmax.
-        softmax_cutoffs: rising ranks at which the clusters of the adaptive softmax begin.
         share_embedding_softmax: with word input, whether the word embedding is also the softmax's matrix.
         lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
         pad_token_id: always 0.
@@ -181,7 +179,6 @@ class ElmoConfig(PreTrainedConfig):
     num_softmax_words: int | None = None
     softmax: str = "full"
     num_softmax_samples: int = 8192
-    softmax_cutoffs: Sequence[int] | None = None
     share_embedding_softmax: bool = False
     lm_dropout: float = 0.1
     pad_token_id: int | None = 0
@@ -376,34 +373,14 @@ class ElmoConfig(PreTrainedConfig):
             is_legal = self.num_softmax_samples <= self.num_softmax_words
             require(self, "num_softmax_samples", is_legal, f"at most `num_softmax_words` = {self.num_softmax_words}")
         if self.share_embedding_softmax:
-            if self.token_encoder != "word_embedding" or self.softmax == "adaptive":
+            if self.token_encoder != "word_embedding":
                 raise ValueError(
-                    "`share_embedding_softmax` needs `token_encoder` 'word_embedding' and a `softmax` that is not "
-                    f"'adaptive', found {self.token_encoder!r} and {self.softmax!r}."
+                    f"`share_embedding_softmax` needs `token_encoder` 'word_embedding', found {self.token_encoder!r}."
                 )
             legal = "None with `share_embedding_softmax`, which needs a word table of width `projection_size`"
             require(self, "word_embedding_size", self.word_embedding_size is None, legal)
             legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
             require(self, "num_softmax_words", self.num_softmax_words in (None, self.vocab_size - 1), legal)
-        if self.softmax == "adaptive":
-            self._validate_cutoffs()
-
-    def _validate_cutoffs(self) -> None:
-        cutoffs = self.softmax_cutoffs if isinstance(self.softmax_cutoffs, Sequence) else []
-        limits = [0, *cutoffs, self.num_softmax_words or math.inf]
-        are_rising = all(is_whole(cutoff, 1) for cutoff in limits[1:-1]) and limits == sorted(set(limits))
-        if len(limits) < 3 or not are_rising:
-            raise ValueError(
-                "`softmax_cutoffs` of an adaptive softmax must be rising whole numbers between 0 and "
-                f"`num_softmax_words` = {self.num_softmax_words}, found {shorten(self.softmax_cutoffs)}."
-            )
-        if self.projection_size < 4 ** len(cutoffs):
-            raise ValueError(
-                f"`softmax_cutoffs` has {len(cutoffs)} ranks, which need a `projection_size` of at least "
-                f"{4 ** len(cutoffs)}, because each cluster's vectors are a quarter as wide as those before it; "
-                f"found {self.projection_size}."
-            )
-        self.softmax_cutoffs = list(cutoffs)
 
     def _validate_mixes(self) -> None:
         if self.scalar_mix_weights is not None:

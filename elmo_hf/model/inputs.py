@@ -1,17 +1,56 @@
-"""What a model's inputs may be; without these checks, errors would come from deep inside torch, or not at all.
+"""What a model's inputs may be, checked once, where they enter a model; behind that ids and masks are trusted.
 
-Checks that look at numbers run on CPUs only, because on a GPU Python would wait for them, and not in compiled graphs.
+Checks that look at numbers run on CPUs only, because on a GPU Python would wait for them, and not in graphs.
 
 Glossary: B batch, T words, N words of a batch, C characters per word.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .configuration_elmo import ElmoConfig
 
 # The label of words that the loss skips, as in torch.
 IGNORED = -100
+
+
+def checked_words(input_ids: Tensor, attention_mask: Tensor | None, config: ElmoConfig) -> tuple[Tensor, Tensor]:
+    """Ids `(B, T, ...)` as int64, and the mask `(B, T)` of words: the caller's, or else positions with an id above 0.
+
+    Raises:
+        ValueError: if the ids are not integers, of a type too small for the model's ids, or of a wrong shape; if the
+            mask has another shape; if the model has no entry for an id where the mask is True.
+    """
+    require_tensor("input_ids", input_ids)
+    is_other = input_ids.is_floating_point() or input_ids.is_complex() or input_ids.dtype == torch.bool
+    if is_other or torch.iinfo(input_ids.dtype).max < config.vocab_size - 1:
+        raise ValueError(
+            f"`input_ids` must be integers, of a type that holds the ids of this model, up to {config.vocab_size - 1}, "
+            f"found {input_ids.dtype}."
+        )
+    shape = config.id_shape
+    if input_ids.dim() != 2 + len(shape) or input_ids.shape[2:] != shape:
+        ids = f"character ids of shape (batch, words, {shape[0]})" if shape else "word ids of shape (batch, words)"
+        found = tuple(input_ids.shape)
+        raise ValueError(f"`input_ids` must be {ids}, found {found}; `ElmoTokenizer` makes them.")
+    input_ids = input_ids.long()
+    mask = checked_mask(attention_mask, any_of_word(input_ids > 0))
+    if input_ids.device.type == "cpu" and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+        _check_range(input_ids[mask], config)
+    return input_ids, mask
+
+
+def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
+    """`(B, T)`, True on words: the caller's mask, or else `default`; raises ValueError for another shape."""
+    if attention_mask is None:
+        return default
+    check_shape("attention_mask", attention_mask, default)
+    return attention_mask.to(default.device).bool()
+
+
+def any_of_word(is_found: Tensor) -> Tensor:
+    """`(B, T)`, whether `is_found`, of the shape of ids, is True for any id of a word."""
+    return is_found.any(dim=-1) if is_found.dim() == 3 else is_found
 
 
 def require_tensor(name: str, value: object) -> None:
@@ -20,54 +59,23 @@ def require_tensor(name: str, value: object) -> None:
         raise ValueError(f"`{name}` must be a tensor, found {type(value).__name__}; `torch.tensor` makes one.")
 
 
-def checked_ids(input_ids: Tensor, config: ElmoConfig) -> Tensor:
-    """Ids `(B, T, ...)` of any integer type as int64.
-
-    Raises:
-        ValueError: if they are no integers, of a type too small for the model's ids, or on the meta device.
-    """
-    require_tensor("input_ids", input_ids)
-    if input_ids.is_meta:
-        raise ValueError("`input_ids` are on the meta device, which holds no numbers; make them on a real one.")
-    if input_ids.is_floating_point() or input_ids.is_complex() or input_ids.dtype == torch.bool:
-        raise ValueError(f"`input_ids` must be integers, found {input_ids.dtype}.")
-    largest = torch.iinfo(input_ids.dtype).max
-    if largest < config.vocab_size - 1:
-        raise ValueError(
-            f"`input_ids` of this model go up to {config.vocab_size - 1}, found {input_ids.dtype}, which ends at "
-            f"{largest}."
-        )
-    return input_ids.long()
+def check_shape(name: str, value: Tensor, mask: Tensor) -> None:
+    """Raises ValueError if a value is not a tensor of the same shape as `mask` `(B, T)`."""
+    require_tensor(name, value)
+    if value.shape != mask.shape:
+        expected, found = tuple(mask.shape), tuple(value.shape)
+        raise ValueError(f"`{name}` must have shape (batch, words) = {expected}, found {found}.")
 
 
-def check_shapes(arguments: dict[str, Tensor | None], mask: Tensor) -> None:
-    """Raises ValueError if an argument is not a tensor of the same shape as `mask` `(B, T)`; None is left out."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    for name, value in given.items():
-        require_tensor(name, value)
-        if value.shape != mask.shape:
-            expected, found = tuple(mask.shape), tuple(value.shape)
-            raise ValueError(f"`{name}` must have shape (batch, words) = {expected}, found {found}.")
-
-
-def check_range(words: Tensor, config: ElmoConfig) -> None:
+def _check_range(words: Tensor, config: ElmoConfig) -> None:
     """Raises ValueError if the model has no entry for an id of the words `(N, C)`, `(N, C + 1)` or `(N,)`."""
-    if words.device.type != "cpu" or words.numel() == 0:
-        return
-    parts = [(words, config.vocab_size - 1)]
+    parts = [("", words, config.vocab_size - 1)]
     if config.num_input_words > 0:
-        parts.append((words[:, :-1], config.num_characters))
-    for part, most in parts:
+        parts.append(("of characters ", words[:, :-1], config.num_characters))
+    for what, part, most in parts if len(words) else ():
         smallest, largest = (int(end) for end in part.aminmax())
         if smallest < 0 or largest > most:
             found = smallest if smallest < 0 else largest
-            what = "" if part is words else "of characters "
             raise ValueError(
                 f"`input_ids` {what}must be from 0 to {most}, found {found}; is this the model's own tokenizer?"
             )
-
-
-def check_has_weights(embedding: nn.Embedding, model: nn.Module) -> None:
-    """Raises ValueError for a model on the meta device, unless hooks of accelerate bring the weights in time."""
-    if embedding.weight.is_meta and not any(hasattr(module, "_hf_hook") for module in model.modules()):
-        raise ValueError("the model is on the meta device, which holds no weights; load it with `from_pretrained`.")

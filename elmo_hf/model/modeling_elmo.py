@@ -26,7 +26,7 @@ from .bilm import BiLM, BiLMLayer, BiLMState
 from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
 from .distinct_words import distinct_rows
-from .inputs import check_has_weights, check_range, check_shapes, checked_ids, require_tensor
+from .inputs import any_of_word, checked_mask, checked_words, require_tensor
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .pooling import masked_max, masked_mean
@@ -282,15 +282,13 @@ class ElmoModel(ElmoPreTrainedModel):
                 on a CPU, an id is out of range.
         """
         if input_ids is not None and inputs_embeds is None:
-            input_ids = checked_ids(input_ids, self.config)
-            token_embeddings, mask = self.embed_words(input_ids, attention_mask)
-            is_text = mask & ~self.boundaries(input_ids)
+            ids, mask = checked_words(input_ids, attention_mask, self.config)
+            token_embeddings = self.embed_ids(ids, mask)
+            is_text = mask & ~self.boundaries(ids)
         elif inputs_embeds is not None and input_ids is None:
             require_tensor("inputs_embeds", inputs_embeds)
-            if not inputs_embeds.is_floating_point():
-                raise ValueError(f"`inputs_embeds` must be floating-point numbers, found {inputs_embeds.dtype}.")
             everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
-            mask = is_text = _word_mask(attention_mask, everywhere)
+            mask = is_text = checked_mask(attention_mask, everywhere)
             token_embeddings = self._embed_embeds(inputs_embeds, mask)
         else:
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
@@ -316,18 +314,19 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def embed_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The context-free word vectors `(B, T, P)` and the mask `(B, T)`; arguments and errors as in `forward`."""
-        check_has_weights(self.get_input_embeddings(), self)
-        input_ids = checked_ids(input_ids, self.config)
-        mask = self.word_mask(input_ids, attention_mask)
-        return self._embed_ids(input_ids, mask), mask
+        ids, mask = checked_words(input_ids, attention_mask, self.config)
+        return self.embed_ids(ids, mask), mask
 
-    def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """`(B, T)`, True on words and boundaries: the caller's mask, or else positions with an id above 0."""
-        return _word_mask(attention_mask, self._positions_with_ids(checked_ids(input_ids, self.config)))
-
-    def encode(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
-        """The L+1 layers `(B, T, 2P)` of texts that start from zeros; `mask` `(B, T)` is True on words."""
-        return self.bilm(*self.embed_words(input_ids, mask))[0]
+    def embed_ids(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)`, zero on padding, of ids and mask from `checked_words`; each distinct word once."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            # Which words are equal depends on the data, and a compiled shape must not.
+            vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return vectors.masked_fill(~mask.unsqueeze(-1), 0)
+        distinct, which = distinct_rows(ids[mask])
+        distinct_vectors = self.token_encoder(distinct)
+        vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
+        return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
 
     def mix(self, layers: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, ...]:
         """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""
@@ -356,58 +355,26 @@ class ElmoModel(ElmoPreTrainedModel):
         """The representations `(R, B, T, 2P)` of L+1 layers without padding."""
         return torch.stack(self.mix(layers, layers[0].new_ones(layers[0].shape[:2], dtype=torch.bool)))
 
-    def _positions_with_ids(self, input_ids: Tensor) -> Tensor:
-        """`(B, T)`, True where a word has any id above 0."""
-        shape = self.config.id_shape
-        if input_ids.dim() != 2 + len(shape) or input_ids.shape[2:] != shape:
-            ids = f"character ids of shape (batch, words, {shape[0]})" if shape else "word ids of shape (batch, words)"
-            raise ValueError(f"`input_ids` must be {ids}, found {_shape(input_ids)}; `ElmoTokenizer` makes them.")
-        return self._per_word(input_ids > 0)
-
     def boundaries(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True on `<S>` and `</S>`, whose ids occur in no other word."""
-        return self.begins(input_ids) | self._per_word(input_ids == self.config.eos_token_id)
+        return self.begins(input_ids) | any_of_word(input_ids == self.config.eos_token_id)
 
     def begins(self, input_ids: Tensor) -> Tensor:
         """`(B, T)`, True on `<S>`."""
-        return self._per_word(input_ids == self.config.bos_token_id)
-
-    def _per_word(self, is_found: Tensor) -> Tensor:
-        return is_found.any(dim=-1) if self.config.token_encoder == "char_cnn" else is_found
-
-    def _embed_ids(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Word vectors `(B, T, P)`, zero on padding; each distinct word is computed once."""
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
-            # Which words are equal depends on the data, and a compiled shape must not.
-            vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
-            return vectors.masked_fill(~mask.unsqueeze(-1), 0)
-        distinct, which = distinct_rows(input_ids[mask])
-        check_range(distinct, self.config)
-        distinct_vectors = self.token_encoder(distinct)
-        vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
-        return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
+        return any_of_word(input_ids == self.config.bos_token_id)
 
     def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding, from word vectors or embedded characters."""
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
-        is_characters = self.config.num_input_words == 0 and _shape(inputs_embeds)[2:] == character_shape
+        found = tuple(inputs_embeds.shape)
+        if not inputs_embeds.is_floating_point():
+            raise ValueError(f"`inputs_embeds` must be floating-point numbers, found {inputs_embeds.dtype}.")
+        is_characters = self.config.num_input_words == 0 and found[2:] == character_shape
         if is_characters and isinstance(self.token_encoder, CharacterCNN):
             inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
         if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
             raise ValueError(
                 f"`inputs_embeds` must have shape (batch, words, {self.config.projection_size}), or for characters "
-                f"(batch, words, {character_shape[0]}, {character_shape[1]}), found {_shape(inputs_embeds)}."
+                f"(batch, words, {character_shape[0]}, {character_shape[1]}), found {found}."
             )
         return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0)
-
-
-def _word_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
-    """`(B, T)`, True on words: the caller's mask, or else `default`."""
-    if attention_mask is None:
-        return default
-    check_shapes({"attention_mask": attention_mask}, default)
-    return attention_mask.to(default.device).bool()
-
-
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    return tuple(tensor.shape)

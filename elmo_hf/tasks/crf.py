@@ -25,7 +25,6 @@ from transformers import initialization as init
 
 from ..model.inputs import IGNORED
 from ..scan.operator import State, Stepped, scan_words
-from ..scan.registered import opaque
 
 # Used as log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
@@ -34,7 +33,10 @@ CONVERTER = "elmo_hf.tasks.label_schemes.to_iob2"
 
 
 class LinearChainCRF(nn.Module):
-    """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`."""
+    """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`.
+
+    Compiled graphs break at its methods, whose loops over words would be a graph for each length.
+    """
 
     def __init__(self, labels: list[str]) -> None:
         """Takes the names of the K labels."""
@@ -54,6 +56,7 @@ class LinearChainCRF(nn.Module):
         for parameter in self.parameters():
             init.zeros_(parameter)
 
+    @torch.compiler.disable
     def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Negative log-likelihood, summed over texts, in float32 at least.
 
@@ -82,17 +85,18 @@ class LinearChainCRF(nn.Module):
         alphas = _alphas(emissions, mask, transitions, start)
         return (alphas[:, -1] + end).logsumexp(dim=-1).masked_fill(~mask[:, 0], 0)
 
+    @torch.compiler.disable
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log p(y_t = k) `(N, W, K)`, arbitrary on padding."""
         emissions, transitions, start, end = self._scores(emissions)
         alphas = _alphas(emissions, mask, transitions, start)
         return (alphas + _betas(emissions, mask, transitions, end)).log_softmax(dim=-1)
 
+    @torch.no_grad()
+    @torch.compiler.disable
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to each text's best labels `(N, W)` (Viterbi), arbitrary on padding."""
-        # The best sequence has no gradient, but an operator would ask for one.
-        emissions, transitions, start, end = (scores.detach() for scores in self._scores(emissions))
-        return _best_labels(emissions, mask, transitions, start, end)
+        return _best_labels(*self._scores(emissions), mask)
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
@@ -103,8 +107,6 @@ class LinearChainCRF(nn.Module):
         return _wide(emissions), transitions, start, _wide(self.end)
 
     def _check_labels(self, labels: Tensor, is_known: Tensor) -> None:
-        if torch.compiler.is_compiling():
-            return  # a compiled graph cannot look at the data
         known = labels[is_known]
         if ((known < 0) | (known >= len(self.labels))).any():
             raise ValueError(f"labels must be 0 to {len(self.labels) - 1}, found {known.min()} to {known.max()}.")
@@ -121,8 +123,6 @@ class LinearChainCRF(nn.Module):
             )
 
 
-# The version, 1, is part of the operators' names: see `scan/registered.py`.
-@opaque("crf_alphas_1", lambda emissions, *others: emissions.new_empty(emissions.shape))
 def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor) -> Tensor:
     """Alphas `(N, W, K)`."""
 
@@ -132,10 +132,9 @@ def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor)
         return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha
 
     starts = start.expand_as(emissions[:, 0])
-    return scan_words(step, (starts, starts), _by_word(emissions, mask))[1].transpose(0, 1).contiguous()
+    return scan_words(step, (starts, starts), _by_word(emissions, mask))[1].transpose(0, 1)
 
 
-@opaque("crf_betas_1", lambda emissions, *others: emissions.new_empty(emissions.shape))
 def _betas(emissions: Tensor, mask: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
     """Betas `(N, W, K)`."""
 
@@ -145,11 +144,10 @@ def _betas(emissions: Tensor, mask: Tensor, transitions: Tensor, end: Tensor) ->
         return (torch.where(is_word, before, beta),), beta
 
     ends = end.expand_as(emissions[:, 0])
-    return scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)[1].transpose(0, 1).contiguous()
+    return scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)[1].transpose(0, 1)
 
 
-@opaque("crf_best_labels_1", lambda emissions, *others: emissions.new_empty(emissions.shape[:2], dtype=torch.long))
-def _best_labels(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
+def _best_labels(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, mask: Tensor) -> Tensor:
     """The labels `(N, W)` of the highest score."""
     stay = torch.arange(len(start), device=mask.device)
 
@@ -168,7 +166,7 @@ def _best_labels(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Te
     starts = start.expand_as(emissions[:, 0])
     (_, best), origins = scan_words(step, (starts, starts), words)
     last = (best + end).argmax(dim=-1, keepdim=True)
-    return scan_words(step_back, (last,), (origins,), reverse=True)[1].t().contiguous()
+    return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
 
 
 def foreign_labels(labels: list[str]) -> list[str]:

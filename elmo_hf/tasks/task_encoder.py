@@ -21,35 +21,11 @@ from transformers import initialization as init
 
 from ..model.configuration_elmo import ElmoConfig
 from ..scan.operator import State, Stepped, scan_words, uses_operator
-from ..scan.registered import opaque
 from .text_rows import reverse_words
 
 
-# The version, 1, is part of the operator's name: see `scan/registered.py`.
-@opaque("lstm_1", lambda inputs, *weights: inputs.new_empty(*inputs.shape[:2], weights[1].shape[1]))
-def run_lstm(
-    inputs: Tensor, input_weight: Tensor, recurrent_weight: Tensor, input_bias: Tensor, recurrent_bias: Tensor
-) -> Tensor:
-    """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
-    zeros = inputs.new_zeros(inputs.shape[0], recurrent_weight.shape[1])
-    if not uses_operator():
-        state, weights = [zeros.unsqueeze(0)] * 2, [input_weight, recurrent_weight, input_bias, recurrent_bias]
-        return torch.lstm(inputs, state, weights, True, 1, 0.0, False, False, True)[0].contiguous()
-
-    def step(state: State, word: State) -> Stepped:
-        hidden, cell = state
-        gates = word[0] + nn.functional.linear(hidden, recurrent_weight, recurrent_bias)
-        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
-        cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
-        hidden = output_gate.sigmoid() * cell.tanh()
-        return (hidden, cell), hidden
-
-    gate_inputs = nn.functional.linear(inputs, input_weight, input_bias).transpose(0, 1)
-    return scan_words(step, (zeros, zeros), (gate_inputs,))[1].transpose(0, 1)
-
-
 class LSTM(nn.RNNBase):
-    """One direction of `nn.LSTM`, with its parameters; `torch.compile` refuses that class itself."""
+    """One direction of `nn.LSTM`, with its parameters; compiled graphs break here."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         """Takes the input size and S."""
@@ -63,9 +39,25 @@ class LSTM(nn.RNNBase):
             else:
                 init.zeros_(parameter)
 
+    @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
-        """Maps `(N, W, input_size)` to `(N, W, S)`."""
-        return run_lstm(inputs, *(weight.to(inputs.dtype) for weight in self.all_weights[0]))
+        """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
+        weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
+        zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        if not uses_operator():
+            return torch.lstm(inputs, [zeros.unsqueeze(0)] * 2, weights, True, 1, 0.0, False, False, True)[0]
+        input_weight, recurrent_weight, input_bias, recurrent_bias = weights
+
+        def step(state: State, word: State) -> Stepped:
+            hidden, cell = state
+            gates = word[0] + nn.functional.linear(hidden, recurrent_weight, recurrent_bias)
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+            cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
+            hidden = output_gate.sigmoid() * cell.tanh()
+            return (hidden, cell), hidden
+
+        gate_inputs = nn.functional.linear(inputs, input_weight, input_bias).transpose(0, 1)
+        return scan_words(step, (zeros, zeros), (gate_inputs,))[1].transpose(0, 1)
 
 
 class BiLSTM(nn.Module):

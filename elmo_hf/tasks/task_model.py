@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import checked_ids, require_tensor
+from ..model.inputs import checked_words, require_tensor
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
@@ -87,19 +87,19 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     @torch.no_grad()
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
-        input_ids = checked_ids(input_ids, self.config)
-        mask = self.elmo.word_mask(input_ids, attention_mask)
-        return torch.stack(self.run_bilm(input_ids, mask, self._texts(input_ids, mask)), dim=2)
+        ids, mask = checked_words(input_ids, attention_mask, self.config)
+        return torch.stack(self._run_bilm(ids, mask, self._texts(ids, mask)), dim=2)
 
-    def run_bilm(self, input_ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
-        """The L+1 layers `(B, T, 2P)`; the biLM reads each text apart.
+    def _run_bilm(self, ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
+        """The L+1 layers `(B, T, 2P)`; the biLM reads each text apart, from a state of zeros.
 
         `mask` `(B, T)` is True on words and boundaries, each mask in `texts` on those of one text per row.
         """
         if len(texts) == 1:
-            return self.elmo.encode(input_ids, mask)
+            return self.elmo.bilm(self.elmo.embed_ids(ids, mask), mask)[0]
         rows = TextRows(texts)
-        return [rows.put_back(layer) for layer in self.elmo.encode(rows.take(input_ids), rows.mask)]
+        vectors = self.elmo.embed_ids(rows.take(ids), rows.mask)
+        return [rows.put_back(layer) for layer in self.elmo.bilm(vectors, rows.mask)[0]]
 
     def encode_texts(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
@@ -117,16 +117,15 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 "where words, texts and padding are. `ElmoModel` takes `inputs_embeds`; pass layers that the biLM has "
                 "already computed as `bilm_layers` with their `input_ids`."
             )
-        input_ids = checked_ids(input_ids, self.config)
-        mask = self.elmo.word_mask(input_ids, attention_mask)
-        texts = self._texts(input_ids, mask)
+        ids, mask = checked_words(input_ids, attention_mask, self.config)
+        texts = self._texts(ids, mask)
         if bilm_layers is None:
-            layers = self.run_bilm(input_ids, mask, texts)
+            layers = self._run_bilm(ids, mask, texts)
         else:
             self._check_bilm_layers(bilm_layers, mask)
             layers = list(bilm_layers.to(self.dtype).unbind(dim=2))
         representations = self.elmo.mix(layers, mask)
-        is_word = ~self.elmo.boundaries(input_ids)
+        is_word = ~self.elmo.boundaries(ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
             rows.take(self.token_vectors(others.get("word_vector_ids"), layers)),
@@ -160,9 +159,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         mixes = [mix for mix in self.scalar_mixes_of_all() if mix.logits.requires_grad]
         return self.config.scalar_mix_l2 * sum(mix.penalty() for mix in mixes)
 
-    def _texts(self, input_ids: Tensor, mask: Tensor) -> list[Tensor]:
+    def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
-        begins = self.elmo.begins(input_ids) & mask
+        begins = self.elmo.begins(ids) & mask
         if not torch.compiler.is_compiling():  # a compiled graph cannot look at the data
             found = begins.sum(dim=1)
             # Without boundaries a row is one text.

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import IGNORED, check_shapes
+from ..model.inputs import IGNORED, check_shape
 from ..model.pipeline_elmo import ElmoTokenClassificationPipeline
 from .crf import LinearChainCRF
 from .task_model import ElmoTaskModel
@@ -72,7 +72,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None
         if labels is not None:
-            check_shapes({"labels": labels}, texts.rows.masks[0])
+            check_shape("labels", labels, texts.rows.masks[0])
             loss = self._loss(emissions, texts.rows.take(labels), mask, kwargs.get("num_items_in_batch"))
         if self.crf is not None and not self.training and mask.shape[1] > 0:
             emissions = self._answers(self.crf, emissions, mask)

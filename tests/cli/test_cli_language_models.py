@@ -199,8 +199,6 @@ def test_a_pretrained_folder_embeds(pretrained: tuple[Path, Result], work: Path,
     ("fields", "options"),
     [
         ({}, ("--softmax", "sampled", "--samples", 5)),
-        ({"softmax": "adaptive", "softmax_cutoffs": [4, 9], "projection_size": 17}, ()),
-        ({"softmax_cutoffs": [5]}, ("--softmax", "adaptive")),
         ({"num_hidden_layers": 1, "use_skip_connections": False, "cell_size": 7}, ("--accumulate", 2)),
         ({}, ("--bf16",)),
         ({}, ("--epochs", 0.5, "--max-steps", -1, "--reset-probability", 1)),
@@ -301,16 +299,8 @@ FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt o
             1,
             "`num_softmax_samples` must be at most `num_softmax_words`",
         ),
-        (("--vocabulary", "words.txt", "--softmax", "adaptive"), 1, "`softmax_cutoffs` of an adaptive softmax must be"),
-        (
-            ("--vocabulary", "words.txt", "--config", "deep.json"),
-            1,
-            "`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, because each cluster's "
-            "vectors are a quarter as wide as those before it; found 15.",
-        ),
         (("--model", "nowhere"), 1, "there is no folder nowhere, and a Hub name looks like org/name."),
         (("--model", "word-model", "--vocabulary", "words.txt"), 1, "reads words by its own vocabulary"),
-        (("--model", "lm", "--softmax", "adaptive"), 1, "`softmax_cutoffs` of an adaptive softmax must be"),
     ],
     ids=str,
 )
@@ -329,7 +319,6 @@ def test_pretrain_says_what_is_wrong_and_writes_nothing(
     (work / "nested.json").write_text("[" * 100_000)
     (work / "typo.json").write_text('{"cell_sise": 3, "layers": 2, "cell_size": 4}')
     (work / "wrong.json").write_text('{"cell_size": 0}')
-    (work / "deep.json").write_text('{"softmax": "adaptive", "softmax_cutoffs": [4, 8], "projection_size": 15}')
     save_word_model(work / "word-model", work / "words.txt")
     assert_fails(pretrain(Path(), Path("out"), *options), code, message)
     assert not (work / "out").exists()

@@ -28,7 +28,7 @@ from language_models import (
     words_file,
 )
 
-from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion import convert
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
@@ -198,15 +198,6 @@ def test_shared_softmax_has_no_matrix_of_its_own(tmp_path: Path) -> None:
     both = write_checkpoint(tmp_path / "b", options, arrays | {"softmax/W": arrays["embedding"]})
     (tmp_path / "place").rmdir()
     assert_refused(replace(both, vocabulary=files.vocabulary), tmp_path, "unknown: `softmax/W` (32, 8)")
-
-
-def test_adaptive_softmax_has_no_place_in_the_format(tiny_config: ElmoConfig, tmp_path: Path) -> None:
-    fields = tiny_config.to_dict() | {"num_softmax_words": 40, "softmax": "adaptive", "softmax_cutoffs": [5]}
-    ElmoForPreTraining(ElmoConfig(**fields)).save_pretrained(tmp_path / "source")
-    message = "bilm-tf's format has no place for an adaptive softmax; save the model's `elmo` alone to export the biLM."
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        folder_to_allennlp(tmp_path / "source", tmp_path / "to")
-    assert not (tmp_path / "to").exists()
 
 
 def test_bilm_saved_out_of_a_language_model_exports_without_softmax(tiny_lm_folder: Path, tmp_path: Path) -> None:

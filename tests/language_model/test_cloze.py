@@ -24,7 +24,6 @@ KINDS = {
     "full": tiny_lm,
     "words": tiny_word_lm,
     "shared": lambda: tiny_word_lm(share_embedding_softmax=True),
-    "adaptive": lambda: tiny_lm(softmax="adaptive", softmax_cutoffs=[9]),
 }
 
 
@@ -37,9 +36,6 @@ def by_hand(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, words: list[str
         with torch.no_grad():
             top = model.elmo(ids, output_hidden_states=True).hidden_states[-1][0]
             hidden = top.chunk(2, dim=-1)[index][-1 if index == 0 else 0]
-            if model.config.softmax == "adaptive":
-                found.append(model.softmax.clusters.log_prob(hidden[None])[0].exp())
-                continue
             weight = model.elmo.get_input_embeddings().weight[1:] if model.softmax.weight is None else None
             matrix = model.softmax.weight if weight is None else weight
             terms = torch.exp(torch.stack([row @ hidden for row in matrix]) + model.softmax.bias)

@@ -24,15 +24,6 @@ def test_state_dict_keys_are_those_of_the_bilm_and_the_softmax() -> None:
     assert shapes == encoder | {"softmax.weight": (V, P), "softmax.bias": (V,)}
     shared = tiny_word_lm(share_embedding_softmax=True).state_dict()
     assert {name for name in shared if name.startswith("softmax.")} == {"softmax.bias"}
-    adaptive = tiny_lm(projection_size=16, softmax="adaptive", softmax_cutoffs=[4, 9]).state_dict()
-    assert {name: tuple(tensor.shape) for name, tensor in adaptive.items() if name.startswith("softmax.")} == {
-        "softmax.clusters.head.weight": (6, 16),
-        "softmax.clusters.head.bias": (6,),
-        "softmax.clusters.tail.0.0.weight": (4, 16),
-        "softmax.clusters.tail.0.1.weight": (5, 4),
-        "softmax.clusters.tail.1.0.weight": (1, 16),
-        "softmax.clusters.tail.1.1.weight": (8, 1),
-    }
 
 
 @pytest.mark.parametrize("layer_mix", ["scalar", "linear"])
@@ -325,16 +316,6 @@ def test_each_direction_draws_its_own_words(tmp_path: Path, monkeypatch: pytest.
     model(**inputs_of(model, tmp_path, SENTENCES))
     assert [len(words) for words in drawn] == [8, 8]
     assert not torch.equal(*drawn)
-
-
-def test_an_adaptive_softmax_trains_and_evaluates_with_one_exact_loss(tmp_path: Path) -> None:
-    model = tiny_lm(projection_size=16, softmax="adaptive", softmax_cutoffs=[4, 9], lm_dropout=0.0)
-    inputs = inputs_of(model, tmp_path, SENTENCES)
-    output = model(**inputs, output_log_probs=True, output_logits=True)
-    assert_close(model.train()(**inputs).forward_loss, output.forward_loss)
-    assert_close(output.forward_logits.exp().sum(dim=-1), torch.ones(inputs["labels"].shape))
-    log_probs = output.forward_logits[:, :-1].gather(2, inputs["labels"][:, 1:].unsqueeze(-1)).squeeze(-1)
-    assert_close(output.forward_log_probs[:, 1:], log_probs * inputs["attention_mask"][:, 1:])
 
 
 def test_input_embeddings_are_the_encoders() -> None:

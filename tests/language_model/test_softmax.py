@@ -1,4 +1,4 @@
-"""The softmax over words: full, sampled and adaptive, each against a slow obvious reference."""
+"""The softmax over words: full and sampled, each against a slow obvious reference."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, linear
 from elmo_hf import ElmoConfig
 from elmo_hf.language_model import softmax
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.softmax import AdaptiveSoftmax, Candidates, WordSoftmax, draw_candidates
+from elmo_hf.language_model.softmax import Candidates, WordSoftmax, draw_candidates
 
 P, V, N, S = 7, 23, 13, 5
 TARGETS = torch.tensor([0, 22, 3, 3, 7, 1, 19, 0, 4, 11, 2, 3, 16])
@@ -329,59 +329,9 @@ def test_gradients_of_both_sides_reach_a_shared_word_embedding(kind: str) -> Non
     assert_close(both, single | {name: expected}, 1e-6)
 
 
-def adaptive_softmax() -> AdaptiveSoftmax:
-    config = ElmoConfig(projection_size=19, num_softmax_words=V, softmax="adaptive", softmax_cutoffs=[4, 9])
-    module = AdaptiveSoftmax(config)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter)
-    return module
-
-
-def test_adaptive_logits_are_log_probabilities_that_sum_to_one() -> None:
-    module, hidden = adaptive_softmax(), torch.randn(2, 3, 19)
-    logits = module.logits(hidden)
-    assert logits.shape == (2, 3, V)
-    assert_close(logits.exp().sum(dim=-1), torch.ones(2, 3), 1e-5)
-
-
-def test_adaptive_losses_and_gradients_are_those_of_the_logits() -> None:
-    module = adaptive_softmax()
-    hidden = torch.randn(N, 19, requires_grad=True)
-    expected = module.logits(hidden).gather(1, TARGETS.unsqueeze(1)).squeeze(1)
-    assert_close(module.log_probs(hidden, TARGETS), expected, 1e-5)
-    loss = module(hidden, TARGETS)
-    assert_close(loss, -expected.sum(), 1e-4)
-    tensors = [hidden, *module.parameters()]
-    assert_close(torch.autograd.grad(loss, tensors), torch.autograd.grad(-expected.sum(), tensors), 1e-4)
-
-
-def test_adaptive_softmax_under_autocast_is_computed_in_its_own_precision() -> None:
-    module, hidden = adaptive_softmax(), torch.randn(N, 19).bfloat16()
-    expected = module.log_probs(hidden.float(), TARGETS)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_close(module.log_probs(hidden, TARGETS), expected, 0)
-        assert_close(module(hidden, TARGETS), -expected.sum(), 1e-5)
-
-
-def test_adaptive_softmax_without_predictions_has_a_loss_of_zero() -> None:
-    module = adaptive_softmax()
-    assert module(torch.randn(0, 19), TARGETS[:0]).item() == 0
-    assert module.log_probs(torch.randn(0, 19), TARGETS[:0]).shape == (0,)
-
-
 def test_initial_softmax_is_bilm_tfs() -> None:
     fields = {"projection_size": 64, "cell_size": 9, "num_softmax_words": 900}
     softmax = ElmoForPreTraining(ElmoConfig(**fields)).softmax
     assert softmax.weight.std().item() == pytest.approx(64**-0.5, rel=0.02)
     assert softmax.weight.mean().item() == pytest.approx(0, abs=0.003)
     assert softmax.bias.tolist() == [0] * 900
-
-
-def test_initial_adaptive_softmax_is_as_wide_as_each_cluster() -> None:
-    fields = {"projection_size": 64, "cell_size": 9, "num_softmax_words": 900}
-    clusters = ElmoForPreTraining(ElmoConfig(softmax="adaptive", softmax_cutoffs=[100, 300], **fields)).softmax.clusters
-    assert clusters.head.bias.tolist() == [0] * 102
-    sizes = [linear.in_features for linear in (clusters.head, *clusters.tail[0], *clusters.tail[1])]
-    assert sizes == [64, 64, 16, 64, 4]
-    for part in (clusters.head, *clusters.tail[0], *clusters.tail[1]):
-        assert part.weight.std().item() == pytest.approx(part.in_features**-0.5, rel=0.06)

@@ -134,7 +134,7 @@ def test_the_readmes_call_gives_equal_values_and_gradients(small_config: ElmoCon
 
 
 @pytest.mark.parametrize(("task", "fields"), [("crf", LSTM), ("questions", {})], ids=["crf with an LSTM", "questions"])
-def test_models_for_a_task_compile_for_every_batch_size_and_length(task: str, fields: dict[str, Any]) -> None:
+def test_models_for_a_task_compute_the_same_when_compiled(task: str, fields: dict[str, Any]) -> None:
     sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
     model = make_task_model(task, **sizes, **fields)
     torch._dynamo.reset()

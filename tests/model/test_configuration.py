@@ -50,7 +50,6 @@ CONFIG_KEYS = {
     "num_softmax_words",
     "softmax",
     "num_softmax_samples",
-    "softmax_cutoffs",
     "share_embedding_softmax",
     "lm_dropout",
     "pad_token_id",
@@ -58,7 +57,6 @@ CONFIG_KEYS = {
     "eos_token_id",
 }
 WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
-ADAPTIVE = {"softmax": "adaptive", "num_softmax_words": 50}
 ILLEGAL: list[tuple[dict[str, Any], str]] = [
     ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
     ({"alphabet": "letters"}, r"`alphabet` must be one of 'bytes', 'code_points', found 'letters'"),
@@ -117,7 +115,7 @@ ILLEGAL: list[tuple[dict[str, Any], str]] = [
     ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
     ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
     ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
-    ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', 'adaptive', found 'hierarchical'"),
+    ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', found 'hierarchical'"),
     ({"num_softmax_words": 2}, r"`num_softmax_words` must be a whole number of at least 3, found 2"),
     ({"num_softmax_samples": 0}, r"`num_softmax_samples` must be a whole number of at least 1, found 0"),
     (
@@ -128,11 +126,7 @@ ILLEGAL: list[tuple[dict[str, Any], str]] = [
     ({"share_embedding_softmax": 1}, r"`share_embedding_softmax` must be True or False, found 1"),
     (
         {"share_embedding_softmax": True},
-        r"`share_embedding_softmax` needs `token_encoder` 'word_embedding' .* found 'char_cnn' and 'full'",
-    ),
-    (
-        WORDS | {"share_embedding_softmax": True, "softmax": "adaptive", "softmax_cutoffs": [4]},
-        r"a `softmax` that is not 'adaptive', found 'word_embedding' and 'adaptive'",
+        r"`share_embedding_softmax` needs `token_encoder` 'word_embedding', found 'char_cnn'",
     ),
     (
         WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
@@ -141,17 +135,6 @@ ILLEGAL: list[tuple[dict[str, Any], str]] = [
     (
         WORDS | {"share_embedding_softmax": True, "word_embedding_size": 6},
         r"`word_embedding_size` must be None with `share_embedding_softmax`, .* width `projection_size`, found 6",
-    ),
-    (ADAPTIVE, r"rising whole numbers between 0 and `num_softmax_words` = 50, found None"),
-    (ADAPTIVE | {"softmax_cutoffs": []}, r"rising whole numbers between 0 and .* found \[\]"),
-    (ADAPTIVE | {"softmax_cutoffs": [0, 4]}, r"rising whole numbers between 0 and .* found \[0, 4\]"),
-    (ADAPTIVE | {"softmax_cutoffs": [9, 4]}, r"rising whole numbers between 0 and .* found \[9, 4\]"),
-    (ADAPTIVE | {"softmax_cutoffs": [4, 4]}, r"rising whole numbers between 0 and .* found \[4, 4\]"),
-    (ADAPTIVE | {"softmax_cutoffs": [4, 50]}, r"rising whole numbers between 0 and .* found \[4, 50\]"),
-    (ADAPTIVE | {"softmax_cutoffs": "49"}, r"rising whole numbers between 0 and .* found '49'"),
-    (
-        ADAPTIVE | {"softmax_cutoffs": [5, 20], "projection_size": 7},
-        r"`softmax_cutoffs` has 2 ranks, which need a `projection_size` of at least 16, .* found 7",
     ),
     ({"scalar_mix_l2": -0.1}, r"`scalar_mix_l2` must be a number of at least 0, found -0\.1"),
     ({"scalar_mix_l2": float("nan")}, r"`scalar_mix_l2` must be a number of at least 0, found nan"),
@@ -215,7 +198,6 @@ def test_json_keys_are_the_promised_ones() -> None:
         | {"num_input_words": 50, "word_embedding_size": 6, "forget_bias": 0.0},
         {"token_encoder": "word_embedding", "vocab_size": 90, "word_embedding_size": 6},
         {"num_softmax_words": 50, "softmax": "sampled", "num_softmax_samples": 50, "lm_dropout": 0.0},
-        ADAPTIVE | {"softmax_cutoffs": (4, 9)},
         WORDS | {"share_embedding_softmax": True, "num_softmax_words": 9},
         {"freeze_bilm": ["token_encoder", "layer_2"], "layer_mix": "linear", "task_encoder": "lstm", "use_crf": True}
         | {"word_vectors": {"num_words": 7, "size": 3, "trainable": False}},
@@ -231,7 +213,6 @@ def test_json_keys_are_the_promised_ones() -> None:
         "both",
         "projected words",
         "sampled softmax",
-        "adaptive softmax",
         "shared softmax",
         "task",
     ],
@@ -336,8 +317,4 @@ def test_the_state_is_not_a_prediction() -> None:
 def test_a_config_without_language_models_has_their_defaults() -> None:
     config = ElmoConfig()
     assert (config.num_softmax_words, config.softmax, config.num_softmax_samples) == (None, "full", 8192)
-    assert (config.lm_dropout, config.share_embedding_softmax, config.softmax_cutoffs) == (0.1, False, None)
-
-
-def test_clusters_of_an_adaptive_softmax_may_be_one_wide() -> None:
-    assert ElmoConfig(**ADAPTIVE, softmax_cutoffs=[5, 20], projection_size=16).softmax_cutoffs == [5, 20]
+    assert (config.lm_dropout, config.share_embedding_softmax) == (0.1, False)

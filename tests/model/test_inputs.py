@@ -34,7 +34,7 @@ def test_a_task_model_takes_them_too() -> None:
 def test_a_type_that_is_too_small_for_the_ids_is_refused(name: str, tiny_model: ElmoModel) -> None:
     dtype = getattr(torch, name)
     ids = torch.ones(1, 2, 11, dtype=dtype)
-    message = rf"`input_ids` of this model go up to 261, found torch.{name}, which ends at {torch.iinfo(dtype).max}\."
+    message = rf"`input_ids` must be integers, of a type that holds .*, up to 261, found torch.{name}\."
     with pytest.raises(ValueError, match=message):
         tiny_model(ids)
     words = ElmoModel(word_config())
@@ -76,12 +76,8 @@ def test_characters_and_words_have_ranges_of_their_own(word: list[int], message:
     ("changes", "message"),
     [
         ({"input_ids": [[[1] * 11]]}, "`input_ids` must be a tensor, found list; `torch.tensor` makes one."),
-        ({"input_ids": torch.ones(1, 2, 11)}, "`input_ids` must be integers, found torch.float32."),
-        ({"input_ids": torch.ones(1, 2, 11) > 0}, "`input_ids` must be integers, found torch.bool."),
-        (
-            {"input_ids": torch.ones(1, 2, 11, dtype=torch.long, device="meta")},
-            "`input_ids` are on the meta device, which holds no numbers; make them on a real one.",
-        ),
+        ({"input_ids": torch.ones(1, 2, 11)}, "`input_ids` must be integers, of a type"),
+        ({"input_ids": torch.ones(1, 2, 11) > 0}, "`input_ids` must be integers, of a type"),
         ({"attention_mask": [[1, 1]]}, "`attention_mask` must be a tensor, found list; `torch.tensor` makes one."),
         (
             {"state": BiLMState(None, None)},  # type: ignore[arg-type]
@@ -107,12 +103,3 @@ def test_layers_that_are_no_tensor_are_named() -> None:
     model, batch = make_task_model("classification"), make_batch("classification")
     with pytest.raises(ValueError, match=r"^`bilm_layers` must be a tensor, found list;"):
         model(**batch, bilm_layers=[])
-
-
-def test_a_model_on_the_meta_device_says_so(tiny_config: ElmoConfig) -> None:
-    with torch.device("meta"):
-        model = ElmoModel(tiny_config)
-    with pytest.raises(
-        ValueError, match=r"^the model is on the meta device, which holds no weights; load it with `from_"
-    ):
-        model(torch.ones(1, 2, 11, dtype=torch.long))

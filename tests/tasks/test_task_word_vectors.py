@@ -142,7 +142,7 @@ def test_lora_trains_and_saves_the_table(tmp_path: Path) -> None:
 def test_a_compiled_model_gives_the_same_logits() -> None:
     model, tokenizer = make("pairs", num_hidden_layers=1)
     batch = inputs_of("pairs", tokenizer)
-    compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
+    compiled: Any = torch.compile(model, backend="eager")
     with torch.no_grad():
         assert_outputs_close(compiled(**batch).logits, model(**batch).logits)
 

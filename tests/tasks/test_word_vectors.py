@@ -93,7 +93,7 @@ def test_padding_changes_nothing_and_learns_nothing(kind: str, model: ElmoModel)
 
 def test_a_compiled_model_gives_the_same_vectors(model: ElmoModel) -> None:
     ids, mask = padded(random_rows(2, 3))
-    compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
+    compiled: Any = torch.compile(model, backend="eager")
     with torch.no_grad():
         expected, found = model(input_ids=ids, attention_mask=mask), compiled(input_ids=ids, attention_mask=mask)
     assert_outputs_close(found.last_hidden_state, expected.last_hidden_state)
