@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
-from .batches import outputs_in_batches
+from .batches import word_vectors_in_batches
 from .loading import load_complete
 from .model.modeling_elmo import ElmoModel
 from .model_names import model_folder
@@ -66,13 +66,10 @@ class ElmoPipe:
             model, tokenizer = self._load()
             are_words = [np.array([not token.is_space for token in doc], dtype=bool) for doc in docs]
             texts = [[token.text for token in doc if not token.is_space] for doc in docs]
-            start = tokenizer.num_special_tokens_to_add() // 2
-            for indices, outputs in outputs_in_batches(model, tokenizer, texts, self.batch_words):
-                vectors = outputs.last_hidden_state.float().cpu().numpy()
-                for index, row in zip(indices, vectors, strict=True):
-                    tensor = np.zeros((len(docs[index]), row.shape[-1]), dtype=np.float32)
-                    tensor[are_words[index]] = row[start : start + len(texts[index])]
-                    docs[index].tensor = tensor
+            for index, vectors in word_vectors_in_batches(model, tokenizer, texts, self.batch_words):
+                tensor = np.zeros((len(docs[index]), vectors.shape[-1]), dtype=np.float32)
+                tensor[are_words[index]] = vectors
+                docs[index].tensor = tensor
             for doc in docs:
                 set_hooks(doc, model.config.pooling)
                 yield doc

@@ -150,6 +150,7 @@ class Module(nn.Module):
             sentences,
             is_split_into_words=True,
             padding="max_length",
+            padding_side="right",
             max_length=num_positions + num_boundaries,
             return_tensors="pt",
         ).to(model.device)

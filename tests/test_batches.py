@@ -1,8 +1,11 @@
 """Batches by length: the longest texts first, no more positions than asked for, and not too many texts."""
 
+import numpy as np
 import pytest
+from vectors import ATOL, embed_alone
 
-from elmo_hf.batches import batches_by_length
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.batches import batches_by_length, outputs_in_batches, word_vectors_in_batches
 
 
 @pytest.mark.parametrize(
@@ -21,3 +24,23 @@ def test_a_longer_text_is_alone() -> None:
 
 def test_texts_without_positions_are_a_batch() -> None:
     assert list(batches_by_length([0, 0], 3)) == [[0, 1]]
+
+
+TEXTS = [["Yes"], [], "The ferry left the harbour .".split(), ["It", "did"], ["No", "."]]
+
+
+def test_word_vectors_are_those_of_each_text_alone(mixed_model: ElmoModel, each_tokenizer: ElmoTokenizer) -> None:
+    found = dict(word_vectors_in_batches(mixed_model.eval(), each_tokenizer, TEXTS, 12))
+    assert list(found) == [2, 3, 4, 0, 1]
+    for index, text in enumerate(TEXTS):
+        expected = embed_alone(mixed_model, each_tokenizer, text, "mix")
+        assert found[index].shape == expected.shape
+        np.testing.assert_allclose(found[index], expected, rtol=0, atol=ATOL)
+
+
+def test_a_batch_has_at_most_the_positions_asked_for(mixed_model: ElmoModel, each_tokenizer: ElmoTokenizer) -> None:
+    """A boundary is a position."""
+    batches = outputs_in_batches(mixed_model.eval(), each_tokenizer, TEXTS, 12)
+    shapes = [tuple(outputs.last_hidden_state.shape[:2]) for _, outputs in batches]
+    has_boundaries = each_tokenizer.num_special_tokens_to_add() > 0
+    assert shapes == ([(1, 8), (3, 4), (1, 2)] if has_boundaries else [(2, 6), (3, 2)])

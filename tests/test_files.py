@@ -1,5 +1,6 @@
 """Files and folders appear whole or not at all; one process at a time writes them; a full disk is named."""
 
+import contextlib
 import errno
 import os
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from elmo_hf.files import (
@@ -69,6 +70,38 @@ def test_what_fails_leaves_nothing(make: Callable[[Path], AbstractContextManager
     with pytest.raises(ZeroDivisionError):
         write_and_raise(make(tmp_path / "out"), ZeroDivisionError())
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("make", [new_file, new_folder])
+def test_what_cannot_be_put_on_the_disk_does_not_get_its_name(
+    make: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path
+) -> None:
+    """As on a disk that fails when the system writes what it held in memory; a file of /proc is on no disk."""
+    with pytest.raises(OSError, match="Invalid argument"), make(tmp_path / "out") as partial:
+        (partial if make is new_file else partial / "inside").symlink_to("/proc/self/status")
+    assert names(tmp_path) == []
+
+
+class WatchedPath(type(Path())):
+    """A path that notes, when the file of a lock is removed, whether another process could lock it."""
+
+    is_free: list[bool] = []
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        if self.suffix == ".lock":
+            lock = FileLock(str(self), timeout=0)
+            with contextlib.suppress(Timeout):
+                lock.acquire()
+            self.is_free.append(lock.is_locked)
+            lock.release()
+        super().unlink(missing_ok)
+
+
+def test_the_file_of_a_lock_goes_before_the_lock(tmp_path: Path) -> None:
+    """Two processes could write otherwise: one with a lock on the file that was removed, one on a new file."""
+    with only_writer(WatchedPath(tmp_path / "out")):
+        pass
+    assert (WatchedPath.is_free, names(tmp_path)) == ([False], [])
 
 
 def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path) -> None:

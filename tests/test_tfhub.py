@@ -46,7 +46,11 @@ def assert_outputs(outputs: dict[str, Tensor], call: str) -> None:
         np.testing.assert_allclose(outputs[name].detach(), tensor, rtol=0, atol=TOLERANCE, err_msg=name)
 
 
-def test_the_tokens_signature_gives_five_outputs_with_the_state_carried_from_call_to_call(elmo: hub.Module) -> None:
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_the_tokens_signature_gives_five_outputs_with_the_state_carried_from_call_to_call(
+    elmo: hub.Module, side: str
+) -> None:
+    elmo.tokenizer.padding_side = side  # that of the saved tokenizer
     for call in sorted(CALLS):
         assert_outputs(elmo(inputs=as_tokens(CALLS[call]), signature="tokens", as_dict=True), call)
 

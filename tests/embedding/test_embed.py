@@ -29,6 +29,15 @@ from elmo_hf.embedding import embed
 from elmo_hf.embedding.embed import embed_file
 
 
+@pytest.mark.parametrize("layers", LAYERS)
+def test_every_tokenizer_gives_the_vectors_of_each_sentence_alone(
+    layers: str, mixed_model: ElmoModel, each_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+) -> None:
+    embed_file(mixed_model, each_tokenizer, corpus, tmp_path / "vectors.npz", layers=layers, batch_words=30)
+    expected = [embed_alone(mixed_model, each_tokenizer, sentence, layers) for sentence in SENTENCES]
+    assert_all_close(read_vectors(tmp_path / "vectors.npz"), expected)
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("layers", LAYERS)
 def test_vectors_are_those_of_each_sentence_alone(

@@ -67,11 +67,11 @@ def test_every_format_holds_scales_and_positions(
 
 @pytest.mark.parametrize("layers", ["all", "top"])
 def test_vectors_of_chosen_words_are_those_of_all_words_at_their_positions(
-    layers: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+    layers: str, mixed_model: ElmoModel, each_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = kept(mixed_model, tiny_tokenizer, layers)
+    every = kept(mixed_model, each_tokenizer, layers)
     counts = count_rows(mixed_model, monkeypatch)
-    chosen = kept(mixed_model, tiny_tokenizer, layers, "float32", ChosenWords("ferry|harbour|Yes"))
+    chosen = kept(mixed_model, each_tokenizer, layers, "float32", ChosenWords("ferry|harbour|Yes"))
     assert [arrays["positions"].tolist() for arrays in chosen] == [[1, 4], [], [0], [], [], [1, 4]]
     assert sum(counts) == 3  # sentences without a chosen word are not computed
     for one, other in zip(every, chosen, strict=True):

@@ -11,6 +11,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from interrupts import Interrupt, count_rows, fail_at_call
 from vectors import SENTENCES
 
@@ -223,6 +224,32 @@ def test_a_file_that_another_process_is_writing_is_not_listed(tmp_path: Path, me
     assert folder.sizes() == {"part-1": 1, "_index/part-1.json": 2}
     memory.pipe("out/.hidden", b"x")
     assert Folder("memory://out").sizes() == {}
+
+
+class ListedStore(MemoryFileSystem):
+    """`listed://`, which keeps each listing until it is told that there may be another, as clients of S3 do."""
+
+    listings: dict[str, Any] = {}
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(path.replace("listed://", "memory://"))
+
+    def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path not in self.listings:
+            self.listings[path] = super().find(path, *args, **kwargs)
+        return self.listings[path]
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.listings.clear()
+
+
+def test_what_another_process_wrote_is_listed(memory: Any) -> None:
+    fsspec.register_implementation("listed", ListedStore, clobber=True)
+    folder = Folder("listed://out")
+    for names in (["part-0"], ["part-0", "part-1"]):
+        memory.pipe(f"/out/{names[-1]}", b"x")
+        assert folder.sizes() == dict.fromkeys(names, 1)
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.scan.layer import BatchLayout
 
 B, T, P, H = 4, 6, 10, 7
-LENGTHS = {"full": [6, 6, 6, 6], "padded": [6, 3, 1, 0], "without words": [0, 0, 0, 0]}
+LENGTHS = {"full": [6, 6, 6, 6], "padded": [3, 0, 6, 1], "without words": [0, 0, 0, 0]}
 # Lengths, side of the padding, and whether states are reset on the way.
 TEXTS = [
     ("full", "right", False),

@@ -108,6 +108,16 @@ def tiny_tokenizer(tiny_folder: Path) -> ElmoTokenizer:
     return ElmoTokenizer.from_pretrained(tiny_folder)
 
 
+@pytest.fixture(params=["boundaries", "no boundaries", "padding on the left"])
+def each_tokenizer(request: pytest.FixtureRequest, tiny_tokenizer: ElmoTokenizer) -> ElmoTokenizer:
+    """The tiny model's tokenizer, one of a model without boundaries, and one that pads in front."""
+    side = "left" if request.param == "padding on the left" else "right"
+    has_boundaries = request.param != "no boundaries"
+    return ElmoTokenizer(
+        max_word_length=tiny_tokenizer.max_word_length, add_boundaries=has_boundaries, padding_side=side
+    )
+
+
 @pytest.fixture
 def mixed_model(tiny_folder: Path) -> ElmoModel:
     """The tiny model, its mix being none of the layers nor their mean."""

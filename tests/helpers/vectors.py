@@ -34,7 +34,8 @@ def embed_alone(
     """The vectors of one sentence, boundaries cut off, with each kind spelled out."""
     inputs = tiny_tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
     output = mixed_model.eval()(**inputs, output_hidden_states=True)
-    every = torch.stack([layer[0, 1:-1] for layer in output.hidden_states])
+    start = tiny_tokenizer.num_special_tokens_to_add() // 2
+    every = torch.stack([layer[0, start : len(layer[0]) - start] for layer in output.hidden_states])
     mix = 1.5 * (0.2 * every[0] + 0.5 * every[1] + 0.3 * every[2])
     return {
         "all": every,

@@ -193,7 +193,8 @@ def test_word_vectors_or_embedded_characters_replace_ids(tiny_model: ElmoModel) 
     expected = tiny_model(**inputs)
     mask = inputs["attention_mask"]
     characters = tiny_model.get_input_embeddings()(inputs["input_ids"])
-    for embeds in (expected.token_embeddings, characters):
+    for embeds in (expected.token_embeddings.clone(), characters):
+        embeds[1, 2:] = 9  # on padding
         output = tiny_model(inputs_embeds=embeds, attention_mask=mask)
         assert_outputs_close(output.to_tuple(), expected.to_tuple())
     everywhere = tiny_model(inputs_embeds=expected.token_embeddings)

@@ -18,14 +18,13 @@ def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
     values = torch.randint(-128, 128, (M, size), dtype=torch.int8)
     # (32, 49): blocks of 5, 5 and 2 rows.
     weight = EightBitProducts(values, torch.rand(M, 1), torch.float32, float_dtype, 4, block_numbers=4 * 32)
-    vectors = torch.randn(1, size, columns)
-    exact = weight.scales * (values.double() @ vectors.bfloat16().double()).float().bfloat16()
+    vectors = torch.randint(-999, 1000, (1, size, columns)).float()  # sums of whole numbers are exact in any order
+    exact = (values.double() @ vectors.bfloat16().double()).bfloat16() * weight.scales
     out = columns_in(torch.full((M * columns,), torch.nan), 1, M, columns, weight.wants_rows(columns))
     weight.multiply(vectors, out)
-    torch.testing.assert_close(out, exact, rtol=2**-7, atol=1e-3)  # a rounding the other way
-    before = out.clone()
+    assert torch.equal(out, exact)
     weight.multiply(vectors, out, adds=True)
-    torch.testing.assert_close(out, 2 * before)
+    assert torch.equal(out, 2 * exact)
 
 
 def test_a_column_has_the_same_product_beside_others() -> None:

@@ -86,7 +86,8 @@ def test_the_loss_and_its_gradients_are_those_of_all_sequences_that_agree_with_t
     emissions, mask = random_texts(IOB)
     emissions.requires_grad_()
     # Unknown labels in the middle, at the start and of a whole text; what stands after a text does not count.
-    labels = torch.tensor([[3, -100, -100, 0], [-100, 1, 1, 1], [2, 2, 2, 2], [0, 1, 2, 4]])
+    # An I- may follow an unknown label: that may be the B- that it needs.
+    labels = torch.tensor([[-100, 2, -100, 0], [-100, 1, 1, 1], [2, 2, 2, 2], [3, -100, 4, 2]])
     losses = []
     for text, length in enumerate(LENGTHS):
         scores = all_scores(crf, emissions[text], length) if length else {}

@@ -1,0 +1,35 @@
+"""What users' code relies on without naming it: the public names, and the order of an output's fields."""
+
+from dataclasses import fields
+
+import torch
+
+import elmo_hf
+from elmo_hf import ElmoForPreTrainingOutput, ElmoModel
+
+PUBLIC_NAMES = """
+    BiLMState ElmoConfig ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
+    ElmoForSequenceClassification ElmoForTokenClassification ElmoModel ElmoModelOutput ElmoPreTrainedModel ElmoTokenizer
+    PredictedWord WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
+"""
+OUTPUT_FIELDS = """
+    last_hidden_state pooler_output representations token_embeddings state_hidden state_cell hidden_states
+"""
+PRETRAINING_OUTPUT_FIELDS = """
+    loss forward_loss backward_loss sampled_forward_loss sampled_backward_loss state_hidden state_cell forward_log_probs
+    backward_log_probs forward_logits backward_logits hidden_states
+"""
+
+
+def test_a_star_imports_the_public_names() -> None:
+    assert elmo_hf.__all__ == PUBLIC_NAMES.split()
+    assert all(getattr(elmo_hf, name).__name__ == name for name in elmo_hf.__all__)
+
+
+def test_a_tuple_of_outputs_has_the_order_of_the_fields(tiny_model: ElmoModel) -> None:
+    """Pipelines and traced models take outputs by their places."""
+    inputs = tiny_model.dummy_inputs | {"output_hidden_states": True}
+    by_place, by_name = tiny_model(**inputs, return_dict=False), tiny_model(**inputs)
+    expected = tuple(by_name[name] for name in OUTPUT_FIELDS.split())
+    torch.testing.assert_close(by_place, expected, rtol=0, atol=0)
+    assert [field.name for field in fields(ElmoForPreTrainingOutput)] == PRETRAINING_OUTPUT_FIELDS.split()
