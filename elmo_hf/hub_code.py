@@ -44,16 +44,14 @@ TABLE = {
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (
-        "scan.path",
         "scan.operator",
         "scan.parameters",
         "scan.products",
-        "scan.kernels",
         "scan.reading_order",
+        "scan.kernels",
         "scan.packed_steps",
         "scan.packed_gradient",
         "scan.packed",
-        "scan.layer",
     ),
     "modeling_elmo": (
         "model.pipeline_elmo",

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import _register_namedtuple
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..scan.kernels import kernels
-from ..scan.layer import BatchLayout, scan_layer
+from ..scan.kernels import is_hooked, kernels
 from ..scan.operator import is_exporting
+from ..scan.packed import scan_layer
 from ..scan.parameters import Limits, Scanned
-from ..scan.path import is_hooked, may_take
+from ..scan.reading_order import BatchLayout
 from .configuration_elmo import ElmoConfig
 from .lstmp import LSTMP
 
@@ -88,11 +88,11 @@ class BiLMLayer(GradientCheckpointingLayer):
     def can_scan_fast(self) -> bool:
         """Whether the fast scans compute what the modules compute: nothing replaced or wrapped them.
 
-        Adapters, hooks and offloading take the reference scan, and quantised weights that the kernels cannot read.
+        Adapters, hooks, offloading and `torch.func` take the reference scan, and weights that the kernels cannot read.
         """
         modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
-            (may_take("packed") or may_take("triton"))
+            not torch._C._are_functorch_transforms_active()
             and all(type(module) in (LSTMP, nn.Linear) and not is_hooked(module) for module in modules)
             and all(map(kernels().serves, self.parameters()))
         )

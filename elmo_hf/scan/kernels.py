@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from .parameters import Limits, Scanned, Weights, stack
 from .products import FEW_COLUMNS, BlockProducts, WeightProducts
+from .reading_order import BatchLayout
 
 
 class Kernels:
@@ -64,14 +65,13 @@ class Kernels:
     def scan_with_padding(
         self,
         inputs: Tensor,
-        mask: Tensor,
-        resets: Sequence[Tensor] | None,
+        layout: BatchLayout,
         hidden: Tensor,
         cell: Tensor,
         weights: list[Weights],
         limits: Limits,
     ) -> Scanned | None:
-        """Scans one layer as `scan_layer` does, if these kernels have a scan that need not know where padding is."""
+        """Scans one layer as `scan_layer` does, if they have one that need not know where padding is."""
         return None
 
     def at_once(self, weights: list[Weights]) -> int:
@@ -110,6 +110,12 @@ def using(requested: Kernels) -> Iterator[None]:
         yield
     finally:
         _requested_kernels.reset(token)
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether more than the module's own `forward` runs when it is called."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)  # accelerate sets `forward` on the instance
 
 
 def apply_linear(linear: nn.Module, inputs: Tensor) -> Tensor:

@@ -32,11 +32,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .kernels import Kernels
+from .kernels import Kernels, kernels
 from .packed_gradient import product, run_packed_back, transposed
 from .packed_steps import Trace, run_packed, wide
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
-from .reading_order import ReadingOrder
+from .reading_order import BatchLayout, ReadingOrder
 
 
 class LayerTrace(NamedTuple):
@@ -62,41 +62,44 @@ def _new_trace(hidden: Tensor, cell: Tensor, weights: list[Weights], num_words: 
     )
 
 
-def scan_packed(
-    inputs: Tensor,
-    order: ReadingOrder,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: list[Weights],
-    limits: Limits,
-    kernels: Kernels,
+def scan_layer(
+    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    """Scans one layer; arguments and results are those of `scan_layer`."""
-    tensors = [tensor for parts in weights for tensor in parts]
-    if needs_gradient(inputs, hidden, cell, *tensors):
-        return _PackedScan.apply(order, limits, kernels, inputs, hidden, cell, *tensors)
-    weights = [parts.to(hidden.dtype) for parts in weights]
-    return _scan_words(inputs, order, hidden, cell, weights, limits, kernels, None)
+    """Scans one layer by the fastest scan that can run; the dtype of `hidden` is that of the products.
+
+    Maps inputs `(B, T, DP)`, not empty, and the state before the first word, hidden `(B, DP)` and cell `(B, DH)`, to
+    outputs in text order, zero where the mask is False, and the state after the last word, shaped the same. `weights`
+    has one item for each direction.
+    """
+    layout, tensors, chosen = layout.on(inputs.device), [tensor for parts in weights for tensor in parts], kernels()
+    with torch.autocast(inputs.device.type, enabled=False):
+        scanned = chosen.scan_with_padding(inputs, layout, hidden, cell, weights, limits)
+        if scanned is not None:
+            return scanned
+        if needs_gradient(inputs, hidden, cell, *tensors):
+            return _PackedScan.apply(layout.order, limits, chosen, inputs, hidden, cell, *tensors)
+        weights = [parts.to(hidden.dtype) for parts in weights]
+        return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, None)
 
 
 class _PackedScan(torch.autograd.Function):
     """A layer with its gradient; can be differentiated once."""
 
     @staticmethod
-    def forward(ctx: Any, order: ReadingOrder, limits: Limits, kernels: Kernels, *tensors: Any) -> Scanned:
+    def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
         weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
         trace = _new_trace(hidden, cell, weights, order.places.shape[1])
         ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
-        ctx.order, ctx.limits, ctx.kernels, ctx.dtype = order, limits, kernels, parameters[0].dtype
-        return _scan_words(inputs, order, hidden, cell, weights, limits, kernels, trace)
+        ctx.order, ctx.limits, ctx.chosen, ctx.dtype = order, limits, chosen, parameters[0].dtype
+        return _scan_words(inputs, order, hidden, cell, weights, limits, chosen, trace)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
         gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
         trace, weights = LayerTrace(gates, cells, vectors), _by_direction(parameters)
-        options = ctx.limits, ctx.kernels, ctx.needs_input_grad[3], ctx.dtype
+        options = ctx.limits, ctx.chosen, ctx.needs_input_grad[3], ctx.dtype
         return None, None, None, *_gradients(d_results, ctx.order, trace, hidden, weights, *options)
 
 
@@ -107,7 +110,7 @@ def _scan_words(
     cell: Tensor,
     weights: list[Weights],
     limits: Limits,
-    kernels: Kernels,
+    chosen: Kernels,
     trace: LayerTrace | None,
 ) -> Scanned:
     """Scans as `scan_packed` does, outside autograd, and fills `trace`, if given."""
@@ -118,11 +121,11 @@ def _scan_words(
         words, outputs, _ = trace.vectors[:, :, :num_words]
     _pack(inputs, order, words)
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
-    for part, part_order in _parts(weights, order, kernels):
+    for part, part_order in _parts(weights, order, chosen):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        joint = kernels.join(weights[part], order.columns, trace is not None)
-        part_trace = None if trace is None else trace.part(part, kernels.few_columns)
-        last.append(run_packed(*tensors, joint, limits, kernels.block_words, part_trace))
+        joint = chosen.join(weights[part], order.columns, trace is not None)
+        part_trace = None if trace is None else trace.part(part, chosen.few_columns)
+        last.append(run_packed(*tensors, joint, limits, chosen.block_words, part_trace))
     states = [torch.cat(parts) for parts in zip(*last, strict=True)]
     if order.keeps_at_end is not None:
         states = [state * order.keeps_at_end.unsqueeze(1) for state in states]
@@ -137,7 +140,7 @@ def _gradients(
     hidden: Tensor,
     weights: list[Weights],
     limits: Limits,
-    kernels: Kernels,
+    chosen: Kernels,
     needs_inputs: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor | None, ...]:
@@ -153,12 +156,12 @@ def _gradients(
     previous = _previous(outputs, _pack_state(hidden, order), order)
     d_inputs: list[Tensor] = []
     d_weights: list[Tensor | None] = []
-    for part, part_order in _parts(weights, order, kernels):
+    for part, part_order in _parts(weights, order, chosen):
         _, _, recurrent, projection = stack(weights[part])
-        recurrent_back = kernels.times(transposed(recurrent), order.columns)
-        projection_back = None if projection is None else kernels.times(transposed(projection), order.columns)
+        recurrent_back = chosen.times(transposed(recurrent), order.columns)
+        projection_back = None if projection is None else chosen.times(transposed(projection), order.columns)
         of_steps = run_packed_back(
-            trace.part(part, kernels.few_columns),
+            trace.part(part, chosen.few_columns),
             part_order,
             d_words[part],
             d_packed_hidden[part],
@@ -189,9 +192,9 @@ def _by_direction(tensors: Sequence[Any]) -> list[Weights]:
     return [Weights(*each, *[None] * (4 - count)) for each in parts]
 
 
-def _parts(weights: list[Weights], order: ReadingOrder, kernels: Kernels) -> Iterator[tuple[slice, ReadingOrder]]:
+def _parts(weights: list[Weights], order: ReadingOrder, chosen: Kernels) -> Iterator[tuple[slice, ReadingOrder]]:
     """The directions that take each step together, and their reading order."""
-    at_once = kernels.at_once(weights)
+    at_once = chosen.at_once(weights)
     for start in range(0, len(weights), at_once):
         part = slice(start, start + at_once)
         yield part, order if order.keeps is None else order._replace(keeps=order.keeps[part])

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from .eight_bit_products import EightBitProducts, aligned_values, is_eight_bit
-from .kernels import Kernels, using
+from .kernels import Kernels, is_hooked, using
 from .packed_weights import COUNTS, RULE, KeptWeights, PackedProducts, can_pack, measured
 from .parameters import Limits, Scanned, Weights
-from .path import is_hooked, may_take
 from .processor_products import WAYS, multiplies_bfloat16
 from .products import IS_AMD, BlockProducts, WeightProducts
+from .reading_order import BatchLayout
 from .triton_scan import is_available, scan_with_padding
 
 KNOWN_WAYS = (*WAYS, "packed")
@@ -45,6 +45,7 @@ class ProcessorKernels(Kernels):
         rule: dict[torch.dtype, tuple[int, int]] = RULE,
         counts: Sequence[int] = COUNTS,
         measure: Callable[[BlockProducts, Sequence[int]], Sequence[bool]] = measured,
+        takes_triton: bool = True,
         **sizes: int,
     ) -> None:
         """Takes the processor.
@@ -57,6 +58,7 @@ class ProcessorKernels(Kernels):
             rule: of `packed_weights.RULE`, for AMD's processors.
             counts: of columns, which stand for themselves and those up to the next one.
             measure: for each of `counts`, whether packed products are faster; on other processors.
+            takes_triton: whether GPUs take Triton's kernels.
             **sizes: of `Kernels`.
         """
         if way not in (None, *KNOWN_WAYS):
@@ -64,7 +66,7 @@ class ProcessorKernels(Kernels):
         super().__init__(**sizes)
         self.way, self.is_amd, self._multiplies = way, is_amd, multiplies
         self.large_bytes, self.rule = large_bytes, rule
-        self.counts, self.measure = counts, measure
+        self.counts, self.measure, self.takes_triton = counts, measure, takes_triton
         self.kept = KeptWeights()
         self._faster_at: dict[tuple, Sequence[bool]] = {}  # of each kind of weight, for each of `counts`
 
@@ -101,17 +103,16 @@ class ProcessorKernels(Kernels):
     def scan_with_padding(
         self,
         inputs: Tensor,
-        mask: Tensor,
-        resets: Sequence[Tensor] | None,
+        layout: BatchLayout,
         hidden: Tensor,
         cell: Tensor,
         weights: list[Weights],
         limits: Limits,
     ) -> Scanned | None:
         """Scans one layer by Triton's kernels where they run."""
-        if not (_are_floats(weights) and may_take("triton") and is_available(inputs.device, hidden.dtype)):
+        if not (self.takes_triton and _are_floats(weights) and is_available(inputs.device, hidden.dtype)):
             return None
-        return scan_with_padding(inputs, mask, resets, hidden, cell, weights, limits)
+        return scan_with_padding(inputs, layout, hidden, cell, weights, limits)
 
     def at_once(self, weights: list[Weights]) -> int:
         """How many directions take each step together; weights in eight bits do not."""

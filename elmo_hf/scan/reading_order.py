@@ -11,6 +11,7 @@ Positions where the mask is False are not read, wherever they are; the state sta
 Glossary: D directions, B batch, T positions, N words, b_t texts that take part in step t.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -52,3 +53,29 @@ def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_dire
         keeps_at_end.append(resets_before.gather(1, lengths.unsqueeze(1)).squeeze(1)[texts] == 0)
     stacked = [torch.stack(flags) if flags else None for flags in (keeps, keeps_at_end)]
     return ReadingOrder(texts, ranks, places, torch.bincount(steps[0]).tolist(), *stacked)
+
+
+class BatchLayout:
+    """Where a batch has words and where it resets the state: the same for all layers."""
+
+    def __init__(self, mask: Tensor, resets: Sequence[Tensor] | None = None, num_directions: int = 2) -> None:
+        """Keeps `mask` `(B, T)`, True on words, and `resets`; computes the reading order on first use.
+
+        `resets` is `(B, T)` for each direction, True on words before which its state is set to zero; None means never.
+        """
+        self.mask, self.resets, self.num_directions = mask, resets, num_directions
+        self._copies: dict[torch.device, BatchLayout] = {}
+
+    def on(self, device: torch.device) -> "BatchLayout":
+        """The same layout on another device, copied once."""
+        if device == self.mask.device:
+            return self
+        if device not in self._copies:
+            resets = None if self.resets is None else [reset.to(device) for reset in self.resets]
+            self._copies[device] = BatchLayout(self.mask.to(device), resets, self.num_directions)
+        return self._copies[device]
+
+    @functools.cached_property
+    def order(self) -> ReadingOrder:
+        """Where the words are; waits for the GPU, if they are there."""
+        return reading_order(self.mask, self.resets, self.num_directions)

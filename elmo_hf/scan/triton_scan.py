@@ -26,6 +26,7 @@ from torch.autograd.function import once_differentiable
 from transformers.utils import logging
 
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
+from .reading_order import BatchLayout
 from .triton_kernels import IS_INTERPRETED, triton
 from .triton_steps import Steps, run_steps, run_steps_back
 
@@ -58,16 +59,10 @@ def is_available(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def scan_with_padding(
-    inputs: Tensor,
-    mask: Tensor,
-    resets: Sequence[Tensor] | None,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: list[Weights],
-    limits: Limits,
+    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    """Scans one layer; arguments and results are those of `scan_layer`, with `mask` and `resets` of its layout."""
-    dtype, count = hidden.dtype, len(weights)
+    """Scans one layer; arguments and results are those of `scan_layer`."""
+    mask, resets, dtype, count = layout.mask, layout.resets, hidden.dtype, len(weights)
     words = _by_step(inputs.to(dtype).chunk(count, dim=-1))
     is_word = _by_step([mask] * count)
     keeps = torch.ones_like(is_word) if resets is None else ~_by_step(resets)

@@ -39,11 +39,14 @@ def load(folder: Path, architecture: str) -> tuple[Any, Any]:
     return parts[0].eval(), parts[1]
 
 
-def scan_path_of(model: Any) -> Any:
-    """`scan_path` of the code that the model runs."""
+def by_the_reference(model: Any) -> Any:
+    """A context in which the code that the model runs takes the reference scan."""
     home = type(model).__module__
-    path = "elmo_hf.scan.path" if home.startswith("elmo_hf.") else f"{home.rpartition('.')[0]}.scan_elmo"
-    return import_module(path).scan_path
+    scan = import_module(
+        "elmo_hf.scan.kernels" if home.startswith("elmo_hf.") else f"{home.rpartition('.')[0]}.scan_elmo"
+    )
+    reference = type("Reference", (scan.Kernels,), {"serves": lambda kernels, weight: False})
+    return scan.using(reference())
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -120,10 +123,9 @@ def main() -> None:
             assert torch.equal(one, other), name
         arrays[f"{name}.files"] = np.array(sorted(path.name for path in copy.glob("*.py")))
         keep(f"{name}.gradients", gradients(model, inputs))
-        scan_path = scan_path_of(model)
         if "sentences" in asked:
             continue
-        with scan_path("reference"):
+        with by_the_reference(model):
             keep(f"{name}.reference", outputs(model, inputs, **options) + gradients(model, inputs))
         model.gradient_checkpointing_enable()
         # The biLM alone is made without dropout, so that it can be trained to the same numbers.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig
 from elmo_hf.model.bilm import BiLMLayer
-from elmo_hf.scan.layer import BatchLayout
+from elmo_hf.scan.reading_order import BatchLayout
 
 B, T, P, H = 4, 6, 10, 7
 LENGTHS = {"full": [6, 6, 6, 6], "padded": [3, 0, 6, 1], "without words": [0, 0, 0, 0]}

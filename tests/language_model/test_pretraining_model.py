@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.softmax import Candidates
-from elmo_hf.scan.layer import BatchLayout
+from elmo_hf.scan.reading_order import BatchLayout
 
 V, P, L = len(WORDS), 7, 2
 

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from elmo_hf import ElmoConfig
 from elmo_hf.model.bilm import BiLM
-from elmo_hf.scan import layer as scan_layer_module
-from elmo_hf.scan.layer import BatchLayout
+from elmo_hf.scan import reading_order as reading_order_module
 from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.reading_order import reading_order
+from elmo_hf.scan.reading_order import BatchLayout, reading_order
 
 
 def test_all_layers_share_one_reading_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +21,7 @@ def test_all_layers_share_one_reading_order(monkeypatch: pytest.MonkeyPatch) -> 
         masks.append(mask)
         return reading_order(mask, *arguments)
 
-    monkeypatch.setattr(scan_layer_module, "reading_order", counted)
+    monkeypatch.setattr(reading_order_module, "reading_order", counted)
     bilm = BiLM(ElmoConfig(projection_size=P, cell_size=H, num_hidden_layers=3))
     mask = mask_of(LENGTHS["padded"])
     with scan_path("packed"):

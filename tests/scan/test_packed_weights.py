@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.scan.kernels import using
-from elmo_hf.scan.layer import BatchLayout
 from elmo_hf.scan.packed_weights import COUNTS, PackedProducts, measured
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.scan.processor_products import multiplies_bfloat16
 from elmo_hf.scan.products import BlockProducts
+from elmo_hf.scan.reading_order import BatchLayout
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 needs_bfloat16 = pytest.mark.skipif(not multiplies_bfloat16(), reason="the processor does not know bfloat16")

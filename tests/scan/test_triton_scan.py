@@ -15,6 +15,7 @@ from torch import Tensor
 
 from elmo_hf.scan import processor_kernels, triton_scan
 from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.reading_order import BatchLayout
 
 TESTS = Path(__file__).parents[1]
 needs_triton = pytest.mark.skipif(triton_scan.triton is None, reason="triton is not installed")
@@ -113,7 +114,7 @@ def test_a_layer_takes_it_where_it_is_available_and_no_other_is_asked_for(monkey
         asked.append((device.type, dtype))
         return len(asked) < 3
 
-    def scan_with_padding(inputs: Tensor, mask: Tensor, resets: None, *others: Any) -> tuple[Tensor, ...]:
+    def scan_with_padding(inputs: Tensor, layout: BatchLayout, *others: Any) -> tuple[Tensor, ...]:
         hidden, cell, *_ = others
         taken.append(hidden.dtype)
         return inputs, hidden, cell
@@ -148,4 +149,4 @@ print(*sorted({name for module in (triton_kernels, triton_scan) for name in chec
 def test_without_triton_its_files_import_and_the_hub_does_not_ask_for_it(tmp_path: Path) -> None:
     first, second = run_python(REFUSE, tmp_path).splitlines()
     assert first == "None False"
-    assert second.split() == ["parameters", "triton_kernels", "triton_steps"]
+    assert second.split() == ["parameters", "reading_order", "triton_kernels", "triton_steps"]
