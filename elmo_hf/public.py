@@ -50,4 +50,6 @@ AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassific
 AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
 AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering)
 AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
-AutoTokenizer.register(ElmoConfig, fast_tokenizer_class=ElmoTokenizer)
+# By its name alone, without a config: so it is taken even if `trust_remote_code=True` offers a folder's own code, as
+# config and models are (`explicit_local_code` in transformers).
+AutoTokenizer.register(ElmoTokenizer, ElmoTokenizer)

@@ -13,7 +13,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from .card_labels import ADDRESS
 from .foreign_text import code_span, markdown, printable, string_literal
 
@@ -156,6 +156,7 @@ def render_card(
         template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
         name=name,
         version=metadata.version("elmo-hf"),
+        package=ELMO_HF,
         architecture=[] if config is None else architecture(config, num_parameters),
         hidden_size="2P" if config is None else config.hidden_size,
         word_limit=word_limit(config, facts),
