@@ -26,6 +26,10 @@ PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
 )
 
+# In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words
+# between blanks, while the model's tokenizer splits raw text.
+BILM_TF_SCORING = {"score": {"word_splitter": "whitespace"}}
+
 
 def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any) -> Any:
     """Loads a biLM, or another class of model, in evaluation mode.
@@ -107,6 +111,12 @@ def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTo
     return load_complete(source, ElmoForPreTraining), tokenizer
 
 
+def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:
+    """How a text is split that language models score, `"ptb"` or `"whitespace"`: as their training text was."""
+    tasks = getattr(config, "task_specific_params", None) or {}
+    return "whitespace" if BILM_TF_SCORING.items() <= tasks.items() else tokenizer.word_splitter
+
+
 def _require_softmax(source: str | Path) -> None:
     check_name(source)
     try:
@@ -161,9 +171,11 @@ def load_for_pretraining(
         # Training needs single precision, even if the model was saved in half.
         model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
         refuse_quantised(model.config, source, "adapt")
+        _forget_scoring(model.config)
         return model, load_tokenizer(source, **splitting)
     encoder = load_complete(source)
     refuse_quantised(encoder.config, source, "adapt")
+    _forget_scoring(encoder.config)
     if encoder.config.token_encoder == "word_embedding":
         raise ValueError(f"{source} reads words by its own vocabulary, which its softmax shares; give no other.")
     tokenizer = load_tokenizer(source, words_file=str(vocabulary), **splitting)
@@ -171,6 +183,12 @@ def load_for_pretraining(
     model = ElmoForPreTraining(config)
     model.elmo.load_state_dict(encoder.state_dict())
     return model, tokenizer
+
+
+def _forget_scoring(config: ElmoConfig) -> None:
+    """Lets the tokenizer's splitter count in scoring, because it splits the text of the further training."""
+    tasks = getattr(config, "task_specific_params", None) or {}
+    config.task_specific_params = {name: each for name, each in tasks.items() if name not in BILM_TF_SCORING} or None
 
 
 def tiny_model(model_class: type[ElmoPreTrainedModel] = ElmoModel) -> Any:

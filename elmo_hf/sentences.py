@@ -21,6 +21,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,6 +46,12 @@ LOOKS: dict[bytes, str] = {
     b"%PDF": "a PDF: export its text",
 }
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
+# From how many sentences, and how many characters of each, a text's look is judged.
+LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
+# What stands between blanks in text that was split into words, and is a part of its neighbour in raw text.
+SPLIT_OFF = frozenset(". , ; : ! ? ... 's n't `` '' -LRB- -RRB- <unk> <UNK> @-@ @,@ @.@".split())
+MARKS = (".", ",", ";", ":", "!", "?")
+CLOSING = "\"')]}’”»"
 
 
 def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "utf-8") -> Iterator[Sentence]:
@@ -89,6 +96,28 @@ def read_dataset(name: str, split: str, sentence_in: Callable[[dict[str, Any]], 
     except (DatasetsError, EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error) as error:
         reason = str(error).rstrip(".") or "a file of it is empty"
         raise ValueError(f"{name} cannot be read as a dataset: {reason}.") from error
+
+
+def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sentence]]:
+    """The raw texts among the first sentences, for `looks_split`, and all sentences."""
+    first = list(islice(sentences, LOOKED_AT))
+    return raw_texts(first), chain(first, sentences)
+
+
+def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
+    """The strings among the first sentences; the others are words already."""
+    return [sentence for sentence in islice(sentences, LOOKED_AT) if isinstance(sentence, str)]
+
+
+def looks_split(texts: Iterable[str]) -> bool:
+    """Whether texts look split into words: marks stand alone more than twice as often as they end a word.
+
+    In raw English one mark in a hundred stands alone; in split text, one in thirty ends a word, such as `U.S.`
+    """
+    tokens = [token for text in texts for token in text[:LOOKED_AT_CHARACTERS].split()]
+    alone = sum(token in SPLIT_OFF for token in tokens)
+    at_ends = sum(token not in SPLIT_OFF and token.rstrip(CLOSING).endswith(MARKS) for token in tokens)
+    return alone > 2 * at_ends
 
 
 def suffix_of(path: Path) -> str:

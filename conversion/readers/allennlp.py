@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo_hf.loading import BILM_TF_SCORING
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
@@ -214,10 +215,13 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     config = config_from_options(options, shapes, str(files.options))
     rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
     bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
+    tokenizer = _tokenizer(config, files, word_splitter)
+    if has_softmax(arrays) and tokenizer.num_word_classes is not None:
+        config.task_specific_params = dict(BILM_TF_SCORING)
     return Checkpoint(
         config,
         import_arrays(rules, arrays, str(files.weights)),
-        _tokenizer(config, files, word_splitter),
+        tokenizer,
         {path.name: path for path in files.paths},
         partial(ReferenceElmo, options, bilm) if config.token_encoder == "char_cnn" else None,
         _notes(config, files),

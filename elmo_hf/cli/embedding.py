@@ -23,6 +23,7 @@ from ..sentences import check_encoding
 from .arguments import Encoding, Model
 from .devices import usable_device
 from .errors import counted, say, when_stopped
+from .split_notes import say_split
 
 # What `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "pooled"]
@@ -120,9 +121,11 @@ def embed(
     processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
     place = usable_device(device if device and engine is None else processes.device)
     loaded = load_complete(model).to(place), load_tokenizer(model)
+    splitter, options = loaded[1].word_splitter, {"whitespace": "--split-into-words"}
     chosen = None if words is None else ChosenWords(words)
     how: dict[str, Any] = {"layers": layers, "dtype": dtype, "words": chosen}
     how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
+    how["look"] = lambda texts: say_split("the text", texts, splitter, options=options)
     if documents is not None:
         count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)
     else:

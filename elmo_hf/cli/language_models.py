@@ -16,6 +16,7 @@ from ..training.corpus_files import corpus_files, refuse_finished
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu
 from .errors import counted, say, when_stopped
+from .split_notes import say_split
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -67,16 +68,18 @@ def vocab(
     check_new_file(output)
     from tqdm import tqdm
 
+    from elmo_hf.sentences import beginning_of
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
-    from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
+    from elmo_hf.training.corpora import count_words, make_vocabulary, read_sources, split_sentences
 
-    sentences = read_corpora(corpora, word_splitter=words, encoding=encoding)
-    counts = count_words(tqdm(sentences, unit=" sentences"))
+    texts, sentences = beginning_of(read_sources(corpora, encoding=encoding))
+    counts = count_words(tqdm(split_sentences(sentences, words), unit=" sentences"))
     vocabulary = make_vocabulary(counts, size, min_count)
     with new_file(output) as file:
         file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
+    say_split("the corpus", texts, words, 1 - covered / total)
     say(
         f"Wrote {len(vocabulary):,} words to {output}: {covered / total:.2%} of the corpus's {total:,} words "
         f"({len(counts):,} distinct) are among them."
@@ -164,7 +167,7 @@ def score(
     model: Model,
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="Text, .jsonl or .conllu, plain or .gz.")],
     words: Annotated[
-        Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL splits them.")
+        Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,
     encoding: Encoding = "utf-8",
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
@@ -205,14 +208,17 @@ def score(
     from elmo_hf.embedding.placed_sentences import place_sentences
     from elmo_hf.embedding.word_tables import write_table
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.sentences import read_sentences
+    from elmo_hf.loading import scoring_splitter
+    from elmo_hf.sentences import beginning_of, read_sentences
 
     language_model, tokenizer = load_on_gpu(model)
-    splitter = words or tokenizer.word_splitter
-    sentences = list(place_sentences(read_sentences(source, encoding=encoding), splitter))
+    splitter = words or scoring_splitter(language_model.config, tokenizer)
+    texts, read = beginning_of(read_sentences(source, encoding=encoding))
+    sentences = list(place_sentences(read, splitter))
     corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
     if len(corpus) == 0:
         raise ValueError(f"{source} has no sentences.")
+    say_split(str(source), texts, splitter, _share_unknown(corpus, tokenizer))
     numbers = [each.document for each in sentences] if documents else None
     zero, carried = _score_twice(language_model, corpus, rows, numbers)
     wanted = carried if carry_state or documents else zero
@@ -278,13 +284,10 @@ def _train(
     else:
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, splitter or "whitespace", **fields)
-    reading = {"word_splitter": tokenizer.word_splitter, "encoding": encoding}
     corpora = {
-        name: _read_corpus(name, sources, reading, tokenizer, is_quiet=args.process_index > 0)
+        name: _read_corpus(name, sources, encoding, tokenizer, is_quiet=args.process_index > 0)
         for name, sources in texts.items()
     }
-    for name, corpus in corpora.items() if args.process_index == 0 else ():
-        say(f"{name}: {_summary(corpus, tokenizer)}")
     return run(lm, tokenizer, corpora["training text"], corpora.get("held-out text"), args, started_from=model)
 
 
@@ -309,16 +312,20 @@ def _arguments(output: Path, has_held_out: bool, settings: dict[str, Any]) -> "P
     )
 
 
-def _read_corpus(
-    name: str, sources: list[str], reading: dict[str, str], tokenizer: "ElmoTokenizer", is_quiet: bool
-) -> "Corpus":
+def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoTokenizer", is_quiet: bool) -> "Corpus":
     from tqdm import tqdm
 
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.training.corpora import read_corpora
+    from elmo_hf.sentences import beginning_of
+    from elmo_hf.training.corpora import read_sources, split_sentences
 
-    sentences = read_corpora(sources, **reading)
-    return Corpus.from_sentences(tqdm(sentences, desc=name, unit=" sentences", disable=is_quiet), tokenizer)
+    texts, read = beginning_of(read_sources(sources, encoding=encoding))
+    sentences = split_sentences(read, tokenizer.word_splitter)
+    corpus = Corpus.from_sentences(tqdm(sentences, desc=name, unit=" sentences", disable=is_quiet), tokenizer)
+    if not is_quiet:
+        say_split(f"the {name}", texts, tokenizer.word_splitter, _share_unknown(corpus, tokenizer))
+        say(f"{name}: {_summary(corpus, tokenizer)}")
+    return corpus
 
 
 def _print_best(trainer: "ElmoPretrainer") -> None:
@@ -356,8 +363,12 @@ def _num_carried(corpus: "Corpus", rows: int) -> int:
     return min(rows, len(corpus)) * stream.step
 
 
+def _share_unknown(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> float:
+    return corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
+
+
 def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:
-    unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
+    unknown = _share_unknown(corpus, tokenizer)
     return f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 

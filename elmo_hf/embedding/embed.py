@@ -28,7 +28,7 @@ from .how import How
 from .inputs import windows_of
 from .processes import Processes
 from .vector_files import MOST_TENSORS, WRITERS, Record
-from .window_vectors import Wanted, embed_window
+from .window_vectors import embed_window
 from .working_folder import WorkingFolder, digest_of
 
 # About 17,000 words of English: the most work that an interruption loses, and the unit that processes share.
@@ -105,7 +105,7 @@ def embed_file(
     work = WorkingFolder(destination.with_name(destination.name + ".partial"), job)
     with ExitStack() as stack, named_if_full(destination):
         reading = (split_into_words, encoding)
-        plan = processes.on_first(lambda: _prepare(source, reading, wanted, destination, work, stack))
+        plan = processes.on_first(lambda: _prepare(source, reading, how, destination, work, stack))
         if not work.is_open():
             raise ValueError(
                 f"process {processes.index} does not see {work.path}, which the first process made; the machines must "
@@ -127,7 +127,7 @@ def embed_file(
 def _prepare(
     source: Path | IO[bytes],
     reading: tuple[bool, str],
-    wanted: Wanted,
+    how: How,
     destination: Path,
     work: WorkingFolder,
     stack: ExitStack,
@@ -137,11 +137,12 @@ def _prepare(
     check_paths(source if isinstance(source, Path) else None, destination)
     stack.callback(_remove_unless_open, work)
     read_from = Input(source if isinstance(source, Path) else _spool(source, work.path / "input.txt"), *reading)
-    sizes, digests = [], []
-    for window in read_from.windows():
+    sizes: list[int] = []
+    digests: list[str] = []
+    for window in how.looked_at(read_from.windows()):
         sizes.append(len(window))
         digests.append(digest_of(sentence for _, sentence in window))
-    most = MOST_TENSORS // wanted.arrays_per_sentence
+    most = MOST_TENSORS // how.wanted.arrays_per_sentence
     if destination.suffix.lower() == ".safetensors" and sum(sizes) > most:
         raise ValueError(
             f"a .safetensors file can hold at most {most:,} sentences of this kind, because its header is limited; the "

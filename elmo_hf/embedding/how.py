@@ -1,7 +1,10 @@
 """How sentences are embedded: what one file of vectors and a folder of shards have in common."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
+from ..sentences import raw_texts
 from .arguments import BATCH_WORDS
 from .chosen_words import ChosenWords
 from .processes import Processes
@@ -19,6 +22,7 @@ class How(NamedTuple):
         show_progress: shows a bar of the first process's sentences.
         processes: those that share the work, each calling the function with the same arguments; or Ray's workers, for
             shards alone; None: this process alone.
+        look: gets the raw texts among the first sentences.
     """
 
     layers: str = "all"
@@ -27,8 +31,15 @@ class How(NamedTuple):
     batch_words: int = BATCH_WORDS
     show_progress: bool = False
     processes: Processes | None = None
+    look: Callable[[list[str]], None] = lambda texts: None
 
     @property
     def wanted(self) -> Wanted:
         """What is kept of a sentence."""
         return Wanted(self.layers, self.dtype, self.words)
+
+    def looked_at(self, windows: Iterator[Any]) -> Iterator[Any]:
+        """The windows, lists of places and sentences, after `look` got the texts of the first one."""
+        first = list(islice(windows, 1))
+        self.look(raw_texts(sentence for window in first for _, sentence in window))
+        return chain(first, windows)

@@ -88,8 +88,10 @@ def embed_documents(
         processes.on_first(lambda: shards.open(stack))
         shards.look(f"process {processes.index}")
         make = _Maker(model.eval(), tokenizer, wanted, how.batch_words, shards)
+        windows = windows_of(documents.read(), characters)
+        if processes.is_first:
+            windows = how.looked_at(windows)
         with tqdm(unit=" sentences", disable=not (how.show_progress and processes.is_first)) as bar:
-            windows = windows_of(documents.read(), characters)
             processes.map(make, shards.missing(windows, processes.index, processes.count), bar)
         processes.wait()
         processes.on_first(shards.finish)

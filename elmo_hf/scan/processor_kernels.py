@@ -22,7 +22,7 @@ from .eight_bit_products import EightBitProducts, aligned_values, is_eight_bit
 from .kernels import Kernels, is_hooked, using
 from .packed_weights import COUNTS, RULE, KeptWeights, PackedProducts, can_pack, measured
 from .parameters import Limits, Scanned, Weights
-from .processor_products import WAYS, multiplies_bfloat16
+from .processor_products import WAYS, multiplies_bfloat16, warn_of_bfloat16
 from .products import IS_AMD, BlockProducts, WeightProducts
 from .reading_order import BatchLayout
 from .triton_scan import is_available, scan_with_padding
@@ -134,6 +134,8 @@ class ProcessorKernels(Kernels):
         """A weight `(D, m, n)` as products in the way of this processor, without another layout."""
         if not isinstance(weight, Tensor):
             return weight
+        if weight.dtype == torch.bfloat16 and weight.device.type == "cpu":
+            warn_of_bfloat16(self.multiplies_bfloat16)
         return WAYS[self.way_of(weight.dtype)](weight, self.block_bytes, self.few_columns)
 
     def way_of(self, dtype: torch.dtype) -> str:

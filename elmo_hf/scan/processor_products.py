@@ -9,8 +9,11 @@ import functools
 
 import torch
 from torch import Tensor
+from transformers.utils import logging
 
 from .products import BlockProducts, put
+
+logger = logging.get_logger(__name__)
 
 
 @functools.cache
@@ -18,6 +21,15 @@ def multiplies_bfloat16() -> bool:
     """Whether this processor has instructions for products of bfloat16."""
     # A torch without the question counts as a processor without the instructions.
     return any(getattr(torch.cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
+
+
+def warn_of_bfloat16(multiplies: bool) -> None:
+    """Warns, once a process, that products of bfloat16 are slow, if the processor does not multiply it."""
+    if not multiplies:
+        logger.warning_once(
+            "This processor does not multiply bfloat16, so bfloat16 is many times slower than float32: load the model "
+            "with dtype=torch.float32, and train without bf16."
+        )
 
 
 class AmdProducts(BlockProducts):

@@ -24,40 +24,47 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def read_corpora(
     sources: Sequence[str], *, word_splitter: str = "whitespace", split: str = "train", encoding: str = "utf-8"
 ) -> Iterator[list[str]]:
-    """Streams the sentences of one corpus after the other, without blank ones.
+    """Streams the words of the sentences of one corpus after the other, without blank ones.
+
+    Arguments and errors are those of `read_sources` and `split_sentences`.
+    """
+    make_word_splitter(word_splitter)  # refuses an unknown one before anything is read
+    return split_sentences(read_sources(sources, split=split, encoding=encoding), word_splitter)
+
+
+def read_sources(sources: Sequence[str], *, split: str = "train", encoding: str = "utf-8") -> Iterator[Sentence]:
+    """Streams the sentences of one corpus after the other, as they are.
 
     Args:
         sources: files that `read_sentences` reads, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or
             names of Hub datasets. A dataset has strings or lists of words in a column `words`, `tokens`, `text` or
             `sentence`; the first of them that has a value is read.
-        word_splitter: how to split strings into words, `"whitespace"` or `"ptb"`.
         split: the split to read of datasets.
         encoding: of the files.
 
     Raises:
         ValueError: if a pattern matches nothing, or a source has none of these columns or cannot be read.
     """
-    make_word_splitter(word_splitter)  # refuses an unknown one before anything is read
     for source in sources:
         files = corpus_files(source)
-        sentences = _files(files, encoding) if files else read_dataset(source, split, sentence_of)
-        yield from filter(None, split_sentences(sentences, word_splitter))
+        yield from _files(files, encoding) if files else read_dataset(source, split, sentence_of)
 
 
 def split_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[list[str]]:
-    """Splits the sentences that are strings into words; `word_splitter` is `"whitespace"` or `"ptb"`.
+    """Splits the sentences that are strings into words, and leaves out blank ones.
+
+    `word_splitter` is `"whitespace"` or `"ptb"`.
 
     Raises:
         ValueError: if the splitter is unknown.
     """
     splitter = make_word_splitter(word_splitter)
     for sentence in sentences:
-        if not isinstance(sentence, str):
+        if isinstance(sentence, str):
+            is_split = word_splitter == "whitespace"
+            sentence = sentence.split() if is_split else to_words(sentence, False, splitter.pre_tokenize_str).words
+        if sentence:
             yield sentence
-        elif word_splitter == "whitespace":
-            yield sentence.split()
-        else:
-            yield to_words(sentence, False, splitter.pre_tokenize_str).words
 
 
 def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:

@@ -1,0 +1,195 @@
+"""How commands read text that is split already, and the note on it: what `score` takes from bilm-tf's models."""
+
+import json
+from pathlib import Path
+
+import pytest
+from checkpoints import shared
+from commands import run
+from language_models import WORDS, random_language_model, tiny_files, words_file
+from newcomer import SMALL
+from typer.testing import Result
+
+from elmo_hf import ElmoConfig, ElmoTokenizer
+from elmo_hf.cli.split_notes import split_note
+from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
+from elmo_hf.sentences import looks_split
+
+# The words of the tiny language model, and two that Penn Treebank rules would take apart.
+SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
+RAW = "The ferry left, and nobody knew. It was late.\n"
+PTB_NOTE = "it was split by Penn Treebank rules. --words whitespace splits it at blanks."
+BLANKS_NOTE = "it was split at blanks. --words ptb splits it by Penn Treebank rules."
+
+
+def notes(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    assert "Note:" not in result.stdout
+    return [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
+
+
+@pytest.fixture
+def split_text(tmp_path: Path) -> Path:
+    path = tmp_path / "split.txt"
+    path.write_text(SPLIT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["The bank of the river ."], True),
+        (["He did n't say `` yes '' , Mr. Smith 's aunt knew ."], True),
+        (["Homarus gammarus , known as <unk> , is 0 @.@ 7 – 2 @.@ 2 kg .", "H. americanus ."], True),
+        (["mr. <unk> is chairman of <unk> the dutch group 's board", "", "he is n't late"], True),
+        (["“ Is it late ? ” he asked ."], True),
+        (["The bank of the river.", "He didn't say yes, and Mr. Smith's aunt knew."], False),
+        (['"Is it late?" he asked (twice). "No!"', "Well ... it is - as they say - late."], False),
+        (["In the text each <unk> stands for a word, and in WikiText @-@ for a hyphen, as the page says."], False),
+        (["Il dit : « Est-ce vrai ? » Puis il partit, sans se retourner, vers la gare."], False),
+        (["i do not know what to say to you", "Sense & Sensibility", "1 - 2 + 3"], False),
+        (["我们坐在河岸上，看着渡船离开。", "很晚了！"], False),
+        (["フェリーは正午に出発した。"], False),
+        (["", "  "], False),
+        ([], False),
+    ],
+)
+def test_a_text_looks_split_where_its_marks_stand_alone(texts: list[str], expected: bool) -> None:
+    assert looks_split(texts) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "splitter", "unknown", "expected"),
+    [
+        ("Yes .", "ptb", 0.1, f"Note: the text looks split into words already; {PTB_NOTE}"),
+        ("Yes .", "whitespace", 0.0, f"Note: the text looks split into words already; {BLANKS_NOTE}"),
+        ("Yes.", "whitespace", 0.126, f"Note: the text has 13% unknown words; {BLANKS_NOTE}"),
+        (
+            "Yes .",
+            "ptb",
+            0.2,
+            f"Note: the text looks split into words already and has 20% unknown words; {PTB_NOTE}",
+        ),
+        ("Yes.", "ptb", 0.1, None),
+        (None, "ptb", 0.9, None),
+    ],
+)
+def test_the_note_names_the_split_that_was_used_and_the_option_for_the_other(
+    text: str | None, splitter: str, unknown: float, expected: str | None
+) -> None:
+    assert split_note("the text", [] if text is None else [text], splitter, unknown) == expected
+
+
+def test_there_is_no_note_if_no_option_chooses_the_other_split() -> None:
+    options = {"whitespace": "--split-into-words"}
+    assert split_note("the text", ["Yes ."], "whitespace", options=options) is None
+    assert split_note("the text", ["Yes ."], "ptb", options=options) == (
+        "Note: the text looks split into words already; it was split by Penn Treebank rules. "
+        "--split-into-words splits it at blanks."
+    )
+
+
+def test_score_reads_text_at_blanks_with_a_model_from_bilm_tf(tiny_lm_folder: Path, split_text: Path) -> None:
+    results = {
+        name: run("score", tiny_lm_folder, split_text, *options)
+        for name, options in {
+            "default": (),
+            "whitespace": ("--words", "whitespace"),
+            "ptb": ("--words", "ptb"),
+        }.items()
+    }
+    assert results["default"].stdout == results["whitespace"].stdout
+    assert results["default"].stdout.startswith("2 sentences, 12 words, 16.67% unknown.\n")
+    assert results["ptb"].stdout.startswith("2 sentences, 16 words, 37.50% unknown.\n")
+    start = f"Note: {split_text} looks split into words already and has"
+    assert notes(results["default"]) == [f"{start} 17% unknown words; {BLANKS_NOTE}"]
+    assert notes(results["ptb"]) == [f"{start} 38% unknown words; {PTB_NOTE}"]
+    assert ElmoTokenizer.from_pretrained(tiny_lm_folder).word_splitter == "ptb"
+
+
+def test_other_models_score_text_as_their_tokenizer_splits_it(split_text: Path, tmp_path: Path) -> None:
+    assert notes(run("score", "tiny", split_text)) == [
+        f"Note: {split_text} looks split into words already and has 19% unknown words; {PTB_NOTE}"
+    ]
+    (tmp_path / "raw.txt").write_text(RAW)
+    assert notes(run("score", "tiny", tmp_path / "raw.txt")) == []
+    assert notes(run("score", "tiny", tmp_path / "raw.txt", "--words", "whitespace")) == [
+        f"Note: {tmp_path / 'raw.txt'} has 33% unknown words; {BLANKS_NOTE}"
+    ]
+    words = json.dumps("the ferry left , two .".split())
+    (tmp_path / "words.jsonl").write_text(f"{words}\n")
+    assert notes(run("score", "tiny", tmp_path / "words.jsonl", "--words", "whitespace")) == []
+
+
+def saves(config: ElmoConfig) -> bool:
+    return getattr(config, "task_specific_params", None) == BILM_TF_SCORING
+
+
+def test_a_folder_tells_that_its_model_and_vocabulary_are_bilm_tfs(tmp_path: Path) -> None:
+    tensorflow, (hdf5, *_) = tiny_files(), random_language_model(3, tmp_path / "files")
+    without_words = AllenNlpFiles(tensorflow.options, tensorflow.weights)
+    without_softmax = AllenNlpFiles(hdf5.options, hdf5.weights, hdf5.vocabulary)
+    for name, files, dtype, is_bilm_tfs in (
+        ("tensorflow", tensorflow, "float32", True),
+        ("hdf5", hdf5, "float32", True),
+        ("half", hdf5, "bfloat16", True),
+        ("words", without_words, "float32", False),
+        ("softmax", without_softmax, "float32", False),
+    ):
+        allennlp_to_folder(files, tmp_path / name, source_name=name, dtype=dtype)
+        config, tokenizer = ElmoConfig.from_pretrained(tmp_path / name), ElmoTokenizer.from_pretrained(tmp_path / name)
+        assert (saves(config), tokenizer.word_splitter) == (is_bilm_tfs, "ptb"), name
+        assert scoring_splitter(config, tokenizer) == ("whitespace" if is_bilm_tfs else "ptb"), name
+
+
+@pytest.mark.parametrize("has_new_words", [False, True])
+def test_after_further_training_the_tokenizers_split_counts(
+    has_new_words: bool, tiny_lm_folder: Path, tmp_path: Path
+) -> None:
+    vocabulary = words_file(tmp_path, WORDS) if has_new_words else None
+    model, tokenizer = load_for_pretraining(tiny_lm_folder, vocabulary)
+    assert not saves(model.config)
+    assert scoring_splitter(model.config, tokenizer) == "ptb"
+
+
+def test_pretrain_and_vocab_print_the_note(tiny_lm_folder: Path, split_text: Path, tmp_path: Path) -> None:
+    split_text.write_text(SPLIT * 9, encoding="utf-8")
+    (tmp_path / "raw.txt").write_text(RAW)
+    vocab = ("vocab", split_text, "-o", tmp_path / "words.txt")
+    assert notes(run(*vocab)) == [f"Note: the corpus looks split into words already; {BLANKS_NOTE}"]
+    assert notes(run("vocab", tmp_path / "raw.txt", "-o", tmp_path / "raw-words.txt")) == []
+    adapt = ("pretrain", split_text, "--model", tiny_lm_folder, "--max-steps", 1, *SMALL)
+    looks = "looks split into words already and has"
+    assert notes(run(*adapt, "-o", tmp_path / "a", "--held-out", split_text, "--checkpoint-steps", 1)) == [
+        f"Note: the training text {looks} 38% unknown words; {PTB_NOTE}",
+        f"Note: the held-out text {looks} 38% unknown words; {PTB_NOTE}",
+    ]
+    assert notes(run(*adapt, "-o", tmp_path / "b", "--words", "whitespace")) == [
+        f"Note: the training text {looks} 17% unknown words; {BLANKS_NOTE}"
+    ]
+
+
+@pytest.mark.parametrize("output", ["vectors.hdf5", "shards/"])
+def test_embed_prints_the_note_on_text_that_looks_split(
+    output: str, tiny_folder: Path, split_text: Path, tmp_path: Path
+) -> None:
+    note = (
+        "Note: the text looks split into words already; it was split by Penn Treebank rules. "
+        "--split-into-words splits it at blanks."
+    )
+    assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path / 'a'}{output}")) == [note]
+    assert notes(run("embed", tiny_folder, "-", "-o", f"{tmp_path / 'b'}{output}", stdin=SPLIT)) == [note]
+    assert notes(run("embed", tiny_folder, "-", "-o", f"{tmp_path / 'c'}{output}", stdin=RAW)) == []
+    assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path / 'd'}{output}", "--split-into-words")) == []
+
+
+def test_score_gives_the_perplexities_that_bilm_tf_measured(tmp_path: Path) -> None:
+    source = shared("fixtures", "bilm_tf_trained")
+    text = shared("data", "wikitext2", "bilm_reference")
+    files = AllenNlpFiles(source / "options.json", source / "model.ckpt-1484.index", text / "vocab_full.txt")
+    allennlp_to_folder(files, tmp_path / "trained", source_name="trained")
+    result = run("score", tmp_path / "trained", text / "heldout.txt")
+    assert result.exit_code == 0, result.output
+    (carried,) = (line for line in result.stdout.splitlines() if "state carried" in line)
+    assert "forward     394.11   backward     378.44   mean     386.19" in carried
