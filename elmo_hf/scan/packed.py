@@ -40,26 +40,16 @@ from .reading_order import BatchLayout, ReadingOrder
 
 
 class LayerTrace(NamedTuple):
-    """What a layer leaves for its gradient, in memory for M words, of which the first N are used."""
+    """What a layer leaves for its gradient."""
 
-    gates: Tensor  # (D, 4H M), at least float32
-    cells: Tensor  # (2, D, H M): a_t, and c_{t-1}; at least float32
-    vectors: Tensor  # (3, D, M, P): x_t, h_t and p_t
+    gates: Tensor  # (D, 4H N), at least float32
+    cells: Tensor  # (2, D, H N): a_t, and c_{t-1}; at least float32
+    vectors: Tensor  # (3, D, N, P): x_t, h_t and p_t
 
     def part(self, directions: slice, few_columns: int) -> Trace:
         """What the steps of some directions fill; fewer columns than `few_columns` lie as rows."""
         gates, cells, projected = self.gates[directions], self.cells[:, directions], self.vectors[2, directions]
         return Trace(gates.flatten(), cells[0].flatten(), cells[1].flatten(), projected.flatten(), few_columns)
-
-
-def _new_trace(hidden: Tensor, cell: Tensor, weights: list[Weights], num_words: int) -> LayerTrace:
-    """Memory for `num_words` words of a layer whose state has `hidden` and `cell`."""
-    (gates, size), directions, dtype = weights[0].recurrent.shape, len(weights), wide(cell.dtype)
-    return LayerTrace(
-        cell.new_empty(directions, gates * num_words, dtype=dtype),
-        cell.new_empty(2, directions, gates // 4 * num_words, dtype=dtype),
-        hidden.new_empty(3, directions, num_words, size),
-    )
 
 
 def scan_layer(
@@ -78,29 +68,7 @@ def scan_layer(
             return scanned
         if needs_gradient(inputs, hidden, cell, *tensors):
             return _PackedScan.apply(layout.order, limits, chosen, inputs, hidden, cell, *tensors)
-        weights = [parts.to(hidden.dtype) for parts in weights]
         return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, None)
-
-
-class _PackedScan(torch.autograd.Function):
-    """A layer with its gradient; can be differentiated once."""
-
-    @staticmethod
-    def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
-        inputs, hidden, cell, *parameters = tensors
-        weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
-        trace = _new_trace(hidden, cell, weights, order.places.shape[1])
-        ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
-        ctx.order, ctx.limits, ctx.chosen, ctx.dtype = order, limits, chosen, parameters[0].dtype
-        return _scan_words(inputs, order, hidden, cell, weights, limits, chosen, trace)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *d_results: Tensor) -> tuple[Tensor | None, ...]:
-        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
-        trace, weights = LayerTrace(gates, cells, vectors), _by_direction(parameters)
-        options = ctx.limits, ctx.chosen, ctx.needs_input_grad[3], ctx.dtype
-        return None, None, None, *_gradients(d_results, ctx.order, trace, hidden, weights, *options)
 
 
 def _scan_words(
@@ -113,12 +81,14 @@ def _scan_words(
     chosen: Kernels,
     trace: LayerTrace | None,
 ) -> Scanned:
-    """Scans as `scan_packed` does, outside autograd, and fills `trace`, if given."""
-    num_words, dtype, last = order.places.shape[1], weights[0].recurrent.dtype, []
+    """Scans as `scan_layer` does, outside autograd, and fills `trace`, if given."""
+    dtype, input_dtype, last = hidden.dtype, inputs.dtype, []
+    weights = [parts.to(dtype) for parts in weights]
     if trace is None:
-        words, outputs = inputs.new_empty(2, len(weights), num_words, inputs.shape[-1] // len(weights), dtype=dtype)
+        shape = 2, len(weights), order.places.shape[1], inputs.shape[-1] // len(weights)
+        words, outputs = inputs.new_empty(shape, dtype=dtype)
     else:
-        words, outputs, _ = trace.vectors[:, :, :num_words]
+        words, outputs, _ = trace.vectors
     _pack(inputs, order, words)
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
     for part, part_order in _parts(weights, order, chosen):
@@ -126,63 +96,63 @@ def _scan_words(
         joint = chosen.join(weights[part], order.columns, trace is not None)
         part_trace = None if trace is None else trace.part(part, chosen.few_columns)
         last.append(run_packed(*tensors, joint, limits, chosen.block_words, part_trace))
-    states = [torch.cat(parts) for parts in zip(*last, strict=True)]
-    if order.keeps_at_end is not None:
-        states = [state * order.keeps_at_end.unsqueeze(1) for state in states]
-    hidden, cell = (_unpack_state(state, order).to(inputs.dtype) for state in states)
+    states = [_keep_at_end(torch.cat(parts), order) for parts in zip(*last, strict=True)]
+    hidden, cell = (_unpack_state(state, order).to(input_dtype) for state in states)
     return _unpack(outputs, order, inputs), hidden, cell
 
 
-def _gradients(
-    d_results: Sequence[Tensor],
-    order: ReadingOrder,
-    trace: LayerTrace,
-    hidden: Tensor,
-    weights: list[Weights],
-    limits: Limits,
-    chosen: Kernels,
-    needs_inputs: bool,
-    dtype: torch.dtype,
-) -> tuple[Tensor | None, ...]:
-    """The gradients of inputs (None unless `needs_inputs`), hidden, cell and, in `dtype`, each direction's weights."""
-    d_outputs, d_hidden, d_cell = d_results
-    words, outputs, _ = trace.vectors[:, :, : order.places.shape[1]]
-    d_words = _pack(d_outputs, order, torch.empty_like(words))
-    # Columns of texts that ended before a step hold the gradient of their last state.
-    d_states = [_pack_state(d_state, order).contiguous() for d_state in (d_hidden, d_cell)]
-    if order.keeps_at_end is not None:
-        d_states = [d_state * order.keeps_at_end.unsqueeze(1) for d_state in d_states]
-    d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
-    previous = _previous(outputs, _pack_state(hidden, order), order)
-    d_inputs: list[Tensor] = []
-    d_weights: list[Tensor | None] = []
-    for part, part_order in _parts(weights, order, chosen):
-        _, _, recurrent, projection = stack(weights[part])
-        recurrent_back = chosen.times(transposed(recurrent), order.columns)
-        projection_back = None if projection is None else chosen.times(transposed(projection), order.columns)
-        of_steps = run_packed_back(
-            trace.part(part, chosen.few_columns),
-            part_order,
-            d_words[part],
-            d_packed_hidden[part],
-            d_packed_cell[part],
-            recurrent_back,
-            projection_back,
-            limits,
+class _PackedScan(torch.autograd.Function):
+    """A layer with its gradient; can be differentiated once."""
+
+    @staticmethod
+    def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
+        inputs, hidden, cell, *parameters = tensors
+        weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
+        (gates, size), directions, num_words = weights[0].recurrent.shape, *order.places.shape
+        trace = LayerTrace(
+            cell.new_empty(directions, gates * num_words, dtype=wide(cell.dtype)),
+            cell.new_empty(2, directions, gates // 4 * num_words, dtype=wide(cell.dtype)),
+            hidden.new_empty(3, directions, num_words, size),
         )
-        sources = (words[part], previous[part], weights[part])
-        for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
-            d_bias, d_recurrent = d_gates.sum(dim=1, dtype=dtype), product(d_gates, before, dtype)
-            d_projection = None if parts.projection is None else product(d_projected, memories.t(), dtype)
-            d_weights += [product(d_gates, read, dtype), d_bias, d_recurrent, d_projection]
-            if needs_inputs:
-                d_inputs.append(torch.mm(transposed(parts.inputs), d_gates).t())
-    return (
-        _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
-        _unpack_state(d_packed_hidden, order).to(d_hidden.dtype),
-        _unpack_state(d_packed_cell, order).to(d_cell.dtype),
-        *d_weights,
-    )
+        ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
+        ctx.order, ctx.limits, ctx.chosen, ctx.dtype = order, limits, chosen, parameters[0].dtype
+        return _scan_words(inputs, order, hidden, cell, weights, limits, chosen, trace)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
+        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
+        order, chosen, dtype, needs_inputs = ctx.order, ctx.chosen, ctx.dtype, ctx.needs_input_grad[3]
+        trace, weights = LayerTrace(gates, cells, vectors), _by_direction(parameters)
+        words, outputs, _ = trace.vectors
+        d_words = _pack(d_outputs, order, torch.empty_like(words))
+        # Columns of texts that ended before a step hold the gradient of their last state.
+        d_states = [_keep_at_end(_pack_state(state, order).contiguous(), order) for state in (d_hidden, d_cell)]
+        d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
+        previous = _previous(outputs, _pack_state(hidden, order), order)
+        d_inputs: list[Tensor] = []
+        d_weights: list[Tensor | None] = []
+        for part, part_order in _parts(weights, order, chosen):
+            _, _, recurrent, projection = stack(weights[part])
+            recurrent_back = chosen.times(transposed(recurrent), order.columns)
+            projection_back = None if projection is None else chosen.times(transposed(projection), order.columns)
+            incoming = d_words[part], d_packed_hidden[part], d_packed_cell[part]
+            part_trace = trace.part(part, chosen.few_columns)
+            of_steps = run_packed_back(part_trace, part_order, *incoming, recurrent_back, projection_back, ctx.limits)
+            sources = (words[part], previous[part], weights[part])
+            for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
+                d_bias, d_recurrent = d_gates.sum(dim=1, dtype=dtype), product(d_gates, before, dtype)
+                d_projection = None if parts.projection is None else product(d_projected, memories.t(), dtype)
+                d_weights += [product(d_gates, read, dtype), d_bias, d_recurrent, d_projection]
+                if needs_inputs:
+                    d_inputs.append(torch.mm(transposed(parts.inputs), d_gates).t())
+        return (
+            *(None, None, None),
+            _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
+            _unpack_state(d_packed_hidden, order).to(d_hidden.dtype),
+            _unpack_state(d_packed_cell, order).to(d_cell.dtype),
+            *d_weights,
+        )
 
 
 def _by_direction(tensors: Sequence[Any]) -> list[Weights]:
@@ -223,6 +193,11 @@ def _split(vectors: Tensor, order: ReadingOrder) -> Sequence[Tensor]:
 def _pack_state(state: Tensor, order: ReadingOrder) -> Tensor:
     """Maps `(B, DP)` to `(D, P, B)`, in the order of `order.texts`."""
     return state[order.texts].t().unflatten(0, (len(order.places), -1))
+
+
+def _keep_at_end(state: Tensor, order: ReadingOrder) -> Tensor:
+    """Sets the state `(D, ., B)` of texts that are reset after their last word to zero."""
+    return state if order.keeps_at_end is None else state * order.keeps_at_end.unsqueeze(1)
 
 
 def _unpack_state(state: Tensor, order: ReadingOrder) -> Tensor:
