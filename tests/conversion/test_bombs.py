@@ -79,7 +79,7 @@ BOMB_MESSAGES = {
     "declared.tar.gz": "and would unpack to 10,737,418,240, as no checkpoint does; it is not unpacked.",
     "declared.zip": "as no checkpoint does; it is not unpacked.",
     "header.tar.gz": "has an entry with a header of 4,294,967,296 bytes; it is not unpacked.",
-    "long.th": "is not a file that torch.save wrote",
+    "long.th": "is not a state dict that torch.save wrote",
     "lying.zip": "lying.zip cannot be unpacked, it may be truncated: ",
     "packed.hdf5": "and would unpack to 10,737,418,240, as no checkpoint does; it is not unpacked.",
     "storage.th": "storage.th cannot be read, it may be truncated: ",
