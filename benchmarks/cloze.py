@@ -16,8 +16,8 @@ import typer
 from timing import print_table
 from torch import Tensor
 
+from elmo_hf.folder.loading import load_language_models
 from elmo_hf.language_model.cloze import gap_log_probs
-from elmo_hf.loading import load_language_models
 from elmo_hf.sentences import read_sentences
 
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from workload import some_sentences
 
 from elmo_hf import ElmoForPreTraining, tiny_model
+from elmo_hf.folder.loading import tiny_tokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.scoring import stream_inputs
 from elmo_hf.language_model.softmax import draw_candidates
 from elmo_hf.language_model.streams import Stream
-from elmo_hf.loading import tiny_tokenizer
 
 GROUPS = {"token_encoder.highways": "highways", "token_encoder.projection": "highways", "token_encoder": "characters"}
 GROUPS |= {"layers.0": "layer 1", "layers.1": "layer 2", "softmax": "softmax"}

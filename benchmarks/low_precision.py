@@ -43,7 +43,7 @@ from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8Weig
 from transformers import TorchAoConfig
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.sentences import read_sentences
 from elmo_hf.share.export import export_model
 

@@ -22,7 +22,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from elmo_hf.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from elmo_hf.loading import load_complete
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 from .checkpoint import Checkpoint, Reference
 from .errors import ConversionError
@@ -41,7 +40,7 @@ def check_folder(folder: Path, checkpoint: Checkpoint) -> float:
 def largest_difference(folder: Path, reference: Reference) -> float:
     """Largest absolute difference between the folder's model and the witness, over all layers of `CHECK_SENTENCES`."""
     model = load_complete(folder)
-    inputs = ElmoTokenizer.from_pretrained(folder)(
+    inputs = load_tokenizer(folder)(
         [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"
     )
     with torch.no_grad():

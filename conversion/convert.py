@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 from elmo_hf.files import new_folder, sha256_of_file
+from elmo_hf.folder.loading import load_complete, load_tokenizer, refuse_quantised
+from elmo_hf.folder.weight_files import CLASSES
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.loading import CLASSES, load_complete, load_tokenizer, refuse_quantised
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, render_card

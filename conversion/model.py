@@ -9,8 +9,9 @@ import torch
 from safetensors import safe_open
 from transformers import TorchAoConfig
 
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.loading import load_complete
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 
@@ -59,7 +60,7 @@ def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
 
 def save_smaller(source: Path, folder: Path, options: dict[str, Any]) -> None:
     """Loads the folder `source` with `loading_options` and saves it again; in eight bits, with the mixes it lacks."""
-    config = ElmoConfig.from_pretrained(source)
+    config, _ = read_config(source)
     model_class = ElmoModel if config.num_softmax_words is None else ElmoForPreTraining
     model = load_complete(source, model_class, **options)
     saved: set[str] = set()

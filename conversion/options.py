@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elmo_hf.model.config_fields import is_whole
+from huggingface_hub.errors import StrictDataclassError
+
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from .errors import ConversionError, quoted
@@ -98,8 +99,8 @@ def make_config(where: str, num_arrays: int, **fields: Any) -> ElmoConfig:
     """
     try:
         config = ElmoConfig(**fields)
-    except (ValueError, TypeError) as error:
-        raise ConversionError(f"{where}: {error}") from error
+    except (StrictDataclassError, TypeError) as error:
+        raise ConversionError(f"{where}: {' '.join(str(error).split())}") from error
     num_parts = config.num_hidden_layers
     if config.token_encoder == "char_cnn":
         num_parts += config.num_highway_layers + len(config.char_filters)
@@ -126,6 +127,11 @@ def _look_up(options: Mapping[str, Any], option: Option, where: str) -> Any:
         name = ".".join(option.path)
         raise ConversionError(f"{where}: `{name}` must be {option.legal.text}, found {quoted(value)}.")
     return value
+
+
+def is_whole(value: Any, least: int, most: int) -> bool:
+    """Whether a value is a whole number between two others."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _is_number(value: Any) -> bool:

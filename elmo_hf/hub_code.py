@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).parent
 
 # Which modules make which file.
 TABLE = {
-    "configuration_elmo": ("model.saved_json", "model.config_fields", "model.configuration_elmo"),
+    "configuration_elmo": ("model.configuration_elmo",),
     "tokenization_elmo": (
         "tokenizer.word_splitter",
         "tokenizer.word_codec",
@@ -39,7 +39,6 @@ TABLE = {
         "tokenizer.word_encoding",
         "tokenizer.text_to_words",
         "tokenizer.padding",
-        "tokenizer.saved_tokenizer",
         "tokenizer.special_tokens",
         "tokenizer.tokenization_elmo",
     ),
@@ -63,7 +62,6 @@ TABLE = {
         "model.bilm",
         "model.long_texts",
         "language_model.softmax",
-        "model.weight_files",
         "model.sentence_files",
         "model.inputs",
         "model.modeling_elmo",

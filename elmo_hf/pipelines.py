@@ -12,16 +12,21 @@ import transformers
 from transformers import Pipeline
 from transformers.pipelines import check_task
 
+from .folder.loading import HUB_ARGUMENTS, load_complete, load_language_models, load_tokenizer
 from .language_model.fill_mask import ElmoFillMaskPipeline
-from .loading import load_language_models
 from .model.modeling_elmo import ElmoModel
-from .model_names import check_name, model_folder
 from .tasks.sequence_classification import ElmoForSequenceClassification
 from .tasks.token_classification import ElmoForTokenClassification
 
-CLASSES = {
+# The classes of models by the Auto class that transformers has for a task, and the classes of pipelines by task.
+MODELS = {
+    "AutoModel": ElmoModel,
+    "AutoModelForSequenceClassification": ElmoForSequenceClassification,
+    "AutoModelForTokenClassification": ElmoForTokenClassification,
+}
+PIPELINES = {
     task: pipeline_class
-    for model_class in (ElmoModel, ElmoForSequenceClassification, ElmoForTokenClassification)
+    for model_class in MODELS.values()
     for task, (pipeline_class, _) in model_class.pipelines.items()
 } | {"fill-mask": ElmoFillMaskPipeline}
 
@@ -37,27 +42,25 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
 
     Raises:
         KeyError: if there is no such task.
-        ValueError: if `model` is no possible name, or `fill-mask` finds no softmax over words.
+        ValueError: if no ELMo does it, if a folder cannot be loaded, or `fill-mask` finds no softmax over words.
     """
-    task_class = CLASSES.get(check_task(task)[0])
-    model = str(model) if isinstance(model, Path) else model
-    if task_class is ElmoFillMaskPipeline:
-        model, tokenizer = _language_models(model, tokenizer)
-    if isinstance(model, str):
-        check_name(model)
-        model = str(model_folder(model))
-    kwargs = {"pipeline_class": task_class} | kwargs
-    return transformers.pipeline(task, model=model, tokenizer=tokenizer, **kwargs)
-
-
-def _language_models(model: Any, tokenizer: Any) -> tuple[Any, Any]:
-    """The two, loaded if they are names, with a softmax."""
-    if isinstance(model, str):
-        model, found = load_language_models(model)
-        return model, found if tokenizer is None else tokenizer
-    if not hasattr(model, "softmax"):
+    name, targeted, _ = check_task(task)
+    if isinstance(model, (str, Path)):
+        hub = {key: kwargs.pop(key) for key in HUB_ARGUMENTS if key in kwargs}
+        if name == "fill-mask":
+            model, found = load_language_models(model)
+            tokenizer = tokenizer or found
+        else:
+            auto_classes = [each.__name__ for each in targeted["pt"]]
+            model_class = next((MODELS[each] for each in auto_classes if each in MODELS), None)
+            if model_class is None:
+                raise ValueError(f"no ELMo does {task!r}; there are pipelines for {', '.join(PIPELINES)}.")
+            loading = {key: kwargs.pop(key) for key in ("dtype", "device_map") if key in kwargs}
+            tokenizer = tokenizer or load_tokenizer(model, **hub)
+            model = load_complete(model, model_class, **hub, **loading, **kwargs.pop("model_kwargs", {}))
+    if name == "fill-mask" and not hasattr(model, "softmax"):
         raise ValueError(
             f"fill-mask needs the softmax of the language models, which {type(model).__name__} lacks: load the folder "
             "as ElmoForPreTraining, or give its name."
         )
-    return model, tokenizer
+    return transformers.pipeline(task, model, tokenizer=tokenizer, **({"pipeline_class": PIPELINES.get(name)} | kwargs))

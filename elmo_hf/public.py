@@ -10,9 +10,9 @@ from transformers import (
     AutoTokenizer,
 )
 
+from .folder.loading import tiny_model, tiny_tokenizer
 from .language_model.cloze import PredictedWord, predict_words
 from .language_model.pretraining import ElmoForPreTraining, ElmoForPreTrainingOutput
-from .loading import tiny_model, tiny_tokenizer
 from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel

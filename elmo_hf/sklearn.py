@@ -18,7 +18,7 @@ except ImportError as error:
     raise ImportError("this needs scikit-learn, not installed here: pip install scikit-learn") from error
 
 from .batches import outputs_in_batches
-from .loading import load_shared
+from .folder.loading import load_shared
 
 
 class ElmoVectorizer(TransformerMixin, BaseEstimator):

@@ -22,9 +22,8 @@ from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
 from .batches import word_vectors_in_batches
-from .loading import load_complete
+from .folder.loading import load_complete, load_tokenizer
 from .model.modeling_elmo import ElmoModel
-from .model_names import model_folder
 from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 
@@ -122,7 +121,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
 
 
 def _load(name: str | Path, device: str) -> tuple[ElmoModel, ElmoTokenizer]:
-    return load_complete(name).to(device), ElmoTokenizer.from_pretrained(model_folder(name))
+    return load_complete(name).to(device), load_tokenizer(name)
 
 
 def _similarity(one: Doc | Span | Token, other: Any) -> float:

@@ -39,8 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .loading import load_complete, load_tokenizer
-from .model.config_fields import cut
+from .folder.loading import load_complete, load_tokenizer
 from .model.pooling import masked_mean
 from .stateful import StatefulElmo
 
@@ -129,7 +128,7 @@ class Module(nn.Module):
     def _embed_tokens(self, tokens: Sequence[Sequence[str]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
         """The signature `tokens`: reads the first `sequence_len` words of each list."""
         for words in (words for words in tokens if isinstance(words, str)):
-            raise ValueError(f"`tokens` must be lists of words, found the string {cut(words)!r}.")
+            raise ValueError(f"`tokens` must be lists of words, found the string {words!r:.200}.")
         lengths = [int(length) for length in np.ravel(sequence_len)]
         if len(lengths) != len(tokens) or not all(
             0 <= n <= len(words) for n, words in zip(lengths, tokens, strict=True)
@@ -267,7 +266,7 @@ def _converted_module(config: Any) -> dict[str, Any]:
     if found and not (is_module and found["state"] in STATES and isinstance(found["scaled_mean"], bool)):
         raise ValueError(
             f"config.json: `tfhub` in `task_specific_params` must hold `state`, one of {', '.join(STATES)}, and "
-            f"`scaled_mean`, true or false, found {cut(repr(found))}."
+            f"`scaled_mean`, true or false, found {found!r:.200}."
         )
     return found
 
@@ -277,7 +276,7 @@ def _text(value: str | bytes) -> str:
     try:
         text = value.decode("utf-8") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise ValueError(f"a text must be UTF-8, found {cut(repr(value))}.") from error
+        raise ValueError(f"a text must be UTF-8, found {value!r:.200}.") from error
     if not isinstance(text, str):
-        raise ValueError(f"a text must be a string, found {cut(repr(value))}.")
+        raise ValueError(f"a text must be a string, found {value!r:.200}.")
     return text

@@ -23,7 +23,7 @@ from task_data import load
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
-from elmo_hf.loading import model_folder
+from elmo_hf.folder.loading import model_folder
 
 
 def encode(rows: dict[str, list[Any]], tokenizer: ElmoTokenizer) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from elmo_hf import (
     ElmoTokenizer,
     WordVectors,
 )
-from elmo_hf.loading import model_folder
+from elmo_hf.folder.loading import model_folder
 from elmo_hf.tasks.task_model import ElmoTaskModel, EncodedTexts
 
 # A kind of features, and the kinds that it is compared with.

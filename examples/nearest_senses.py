@@ -24,7 +24,7 @@ import typer
 from word_layers import word_layers
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.sentences import read_sentences
 
 SENTENCES = {

@@ -42,7 +42,7 @@ from tqdm import tqdm
 from word_layers import word_layers
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.loading import load_complete, load_tokenizer
+from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 
 def draw_documents(senses: list[Sense], seed: int) -> list[int]:

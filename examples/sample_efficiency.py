@@ -32,7 +32,7 @@ from recipe import RowsOfSets
 from seeds import Results, check_settings, mean_and_deviation, plot_band
 from tqdm import tqdm
 
-from elmo_hf.loading import model_folder
+from elmo_hf.folder.loading import model_folder
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
 LEAST_ROWS = 1000

@@ -11,13 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # From the ground up: a room may import the rooms of the floors below its own. See docs/architecture.md.
 FLOORS = [
-    {"extras", "files", "guarded_file", "model_names", "sentences"},
+    {"extras", "files", "guarded_file", "sentences"},
     {"hub_code", "word_list"},
     {"scan"},
     {"model"},
     {"tokenizer"},
     {"tasks", "language_model"},
-    {"loading", "batches", "single_words"},
+    {"folder", "batches", "single_words"},
     {"pipelines"},
     {"embedding", "share", "public"},
     {"training"},

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, tiny_model, tiny_tokenizer
 from elmo_hf.cli import app
+from elmo_hf.folder.loading import TINY_FOLDER, model_folder
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.loading import TINY_FOLDER, model_folder
 from elmo_hf.model.configuration_elmo import AUTO_MAP
 from elmo_hf.sentences import read_sentences
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_hf.loading import BILM_TF_SCORING
+from elmo_hf.folder.loading import BILM_TF_SCORING
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 

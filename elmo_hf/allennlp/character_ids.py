@@ -4,7 +4,6 @@ import functools
 
 from torch import Tensor
 
-from ..model.config_fields import shorten
 from ..model.configuration_elmo import (
     BEGIN_SENTENCE_ID,
     BEGIN_WORD_ID,
@@ -25,7 +24,7 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
         ValueError: if there is no list, or a string in place of one.
     """
     if len(batch) == 0 or any(isinstance(words, str) for words in batch):
-        raise ValueError(f"`batch_to_ids` takes one list of words or more, found {shorten(batch)}.")
+        raise ValueError(f"`batch_to_ids` takes one list of words or more, found {batch!r:.200}.")
     encoded = _tokenizer()(batch, is_split_into_words=True, add_special_tokens=False, padding=True, return_tensors="pt")
     return encoded["input_ids"]
 

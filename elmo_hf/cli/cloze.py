@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..model_names import check_name
+from ..folder.model_names import check_name
 from ..sentences import Sentence, check_encoding, read_sentences
 from .arguments import Encoding, Model
 from .devices import load_on_gpu

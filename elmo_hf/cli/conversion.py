@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..files import refuse_existing
-from ..model_names import check_name
+from ..folder.model_names import check_name
 from .arguments import Language, Licence, Model, SourceOfWeights, Splitter
 from .errors import say
 
@@ -116,7 +116,7 @@ def verify(model: Model) -> None:
     check_name(model)
     from elmo_hf.conversion.verify import candidates, table
     from elmo_hf.conversion.verify import verify as compare
-    from elmo_hf.loading import load_complete, load_tokenizer
+    from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     loaded, tokenizer = load_complete(model), load_tokenizer(model)
     names = candidates(loaded.config)

@@ -30,7 +30,7 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
 
 def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
     """Loads language models and their tokenizer, the models on the GPU if there is one."""
-    from elmo_hf.loading import load_language_models
+    from elmo_hf.folder.loading import load_language_models
 
     place = usable_device(None)
     language_model, tokenizer = load_language_models(model)

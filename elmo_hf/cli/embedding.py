@@ -18,7 +18,7 @@ from ..embedding.arguments import (
 )
 from ..embedding.inputs import Documents
 from ..embedding.stores import Folder
-from ..model_names import check_name
+from ..folder.model_names import check_name
 from ..sentences import check_encoding
 from .arguments import Encoding, Model
 from .devices import usable_device
@@ -114,7 +114,7 @@ def embed(
     from elmo_hf.embedding.processes import Processes
     from elmo_hf.embedding.ray_workers import RayWorkers
     from elmo_hf.embedding.shards import embed_documents
-    from elmo_hf.loading import load_complete, load_tokenizer
+    from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     # pyarrow's own memory pool keeps up to 100 MiB that it no longer needs.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, NoReturn
 
 import typer
+from huggingface_hub.errors import StrictDataclassError
 from typer.core import TyperCommand
 
 from elmo_hf.conversion.errors import ConversionError
@@ -16,7 +17,7 @@ from ..share.foreign_text import printable
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
 STOPPED = 130
 # What is raised where the user's input, files, machine or installation are not what a command needs.
-REFUSALS = (ConversionError, ImportError, OSError, ValueError)
+REFUSALS = (ConversionError, ImportError, OSError, StrictDataclassError, ValueError)
 
 
 class RefusingCommand(TyperCommand):
@@ -37,6 +38,8 @@ class RefusingCommand(TyperCommand):
             return super().invoke(ctx)
         except BrokenPipeError:  # whoever read the output needs no more of it; click ends the command
             raise
+        except StrictDataclassError as error:
+            fail(ValueError(" ".join(str(error).split())))
         except REFUSALS as error:
             fail(error)
 

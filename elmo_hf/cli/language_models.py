@@ -10,7 +10,7 @@ import typer
 from ..embedding.arguments import check_readable, check_table
 from ..extras import require
 from ..files import check_new_file, new_file
-from ..model_names import check_name
+from ..folder.model_names import check_name
 from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files, refuse_finished
 from .arguments import Encoding, Model, Splitter
@@ -207,8 +207,8 @@ def score(
     check_readable(source)
     from elmo_hf.embedding.placed_sentences import place_sentences
     from elmo_hf.embedding.word_tables import write_table
+    from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.loading import scoring_splitter
     from elmo_hf.sentences import beginning_of, read_sentences
 
     language_model, tokenizer = load_on_gpu(model)
@@ -271,7 +271,7 @@ def _train(
     refuse_finished(output)
     from transformers import set_seed
 
-    from elmo_hf.loading import load_for_pretraining
+    from elmo_hf.folder.loading import load_for_pretraining
     from elmo_hf.training.run import new_language_model
     from elmo_hf.training.run import pretrain as run
 

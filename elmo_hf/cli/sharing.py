@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..model_names import TINY, check_name
+from ..folder.model_names import TINY, check_name
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import say, when_stopped
 

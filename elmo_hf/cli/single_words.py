@@ -7,7 +7,7 @@ import typer
 
 from ..embedding.arguments import check_readable
 from ..files import check_new_file
-from ..model_names import check_name
+from ..folder.model_names import check_name
 from ..word_list import WordList, check_layer, checked_word, read_words
 from .arguments import Encoding, Model
 from .devices import usable_device
@@ -57,7 +57,7 @@ def vectors(
     found = read_words(words, encoding)
     for query in queries:
         checked_word(query, "--nearest: ")
-    from elmo_hf.loading import load_complete, load_tokenizer
+    from elmo_hf.folder.loading import load_complete, load_tokenizer
     from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..loading import load_shared, version_of
+from ..folder.loading import load_shared, version_of
 from ..sentences import Sentence, sentence_of
 from .arguments import BATCH_WORDS
 from .chosen_words import ChosenWords

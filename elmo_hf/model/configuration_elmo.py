@@ -13,35 +13,15 @@ linear projection exists (`char_projection`, `cell_projection`), where bilm-tf i
 assumes it; the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
 """
 
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
+from huggingface_hub.dataclasses import strict, validated_field
 from transformers import PreTrainedConfig
 from transformers.utils import logging
-
-from .config_fields import (
-    MOST_CRF_LABELS,
-    MOST_FILTER_COUNT,
-    MOST_FILTERS,
-    MOST_SPECIAL_ID,
-    TRANSFORMERS_ARGUMENTS,
-    TRANSFORMERS_FIELDS,
-    check_fields,
-    check_transformers_fields,
-    checked_mix_weights,
-    is_list,
-    is_number,
-    is_whole,
-    refuse_misspelt,
-    require,
-    require_whole,
-    shorten,
-    unknown_name,
-)
-from .saved_json import read_json
 
 logger = logging.get_logger(__name__)
 
@@ -64,6 +44,8 @@ HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
     f"AutoModelFor{head}": f"modeling_elmo.ElmoFor{head}" for head in HEADS
 }
+# Attributes that transformers and this package set, which are no fields.
+FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
 
 
 class Pipelines(dict):
@@ -78,8 +60,56 @@ class Pipelines(dict):
         return self[{"ner": "token-classification"}[task]]
 
 
+def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
+    """A field with a rule beyond its type, which does not concern None."""
+
+    def check(value: Any) -> None:
+        if value is not None and not is_legal(value):
+            raise ValueError(f"must be {legal}, found {value!r:.200}")
+
+    return validated_field(check, default=default)
+
+
+def at_least(least: int, default: float | None) -> Any:
+    """A field of numbers from `least`."""
+    return field(default, f"at least {least}", lambda value: least <= value < math.inf)
+
+
+def rate(default: float) -> Any:
+    """A field of numbers from 0 to below 1."""
+    return field(default, "in [0, 1)", lambda value: 0 <= value < 1)
+
+
+def clip(default: float) -> Any:
+    """A field of limits."""
+    return field(default, "a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
+
+
+def are_filters(value: Sequence) -> bool:
+    """Whether these are pairs of a width and a count."""
+    pairs = [pair for pair in value if isinstance(pair, Sequence) and len(pair) == 2]
+    return 0 < len(pairs) == len(value) and all(type(each) is int and each >= 1 for pair in pairs for each in pair)
+
+
+def require(is_legal: bool, name: str, legal: str, found: object) -> None:
+    """Raises ValueError with a field's name, what it may be and what it is, unless it is legal."""
+    if not is_legal:
+        raise ValueError(f"`{name}` must be {legal}, found {found!r:.200}")
+
+
+def check_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> None:
+    """Raises ValueError unless a mix's true weights are `num_layers` numbers of at least 0 that sum to 1."""
+    are_numbers = len(weights) == num_layers and all(isinstance(each, (int, float)) for each in weights)
+    is_legal = are_numbers and min(weights) >= 0 and abs(sum(weights) - 1) <= 1e-4
+    legal = f"{num_layers} true weights of at least 0 that sum to 1 (AllenNLP's `scalar_mix_parameters` are logits)"
+    require(is_legal, name, legal, weights)
+
+
+@strict
 class ElmoConfig(PreTrainedConfig):
     """Configuration of one ELMo model; the defaults are the original model of 93.6 million parameters.
+
+    A name that is no field is kept and saved, with a warning.
 
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
@@ -124,8 +154,8 @@ class ElmoConfig(PreTrainedConfig):
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
         num_softmax_words: V, words of the language models, with `<S>`, `</S>` and `<UNK>`; None: no language models.
-        softmax: how training computes the loss over V words: `"full"` or `"sampled"`, which needs words
-            in order of falling frequency. Evaluation is always exact.
+        softmax: how training computes the loss over V words: `"full"` or `"sampled"`, which needs words in order of
+            falling frequency. Evaluation is always exact.
         num_softmax_samples: words drawn for each batch and direction by the sampled softmax.
         share_embedding_softmax: with word input, whether the word embedding is also the softmax's matrix.
         lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
@@ -134,128 +164,83 @@ class ElmoConfig(PreTrainedConfig):
         eos_token_id: id of `</S>`; None: 258 for bytes, 2 for words; code points have no default.
 
     Raises:
-        ValueError: naming the field, the legal values and the value found.
+        StrictDataclassError: naming the field, what it may be and what was found; when a config is made, when a field
+            is set to what its type or range rules out, and when it is saved.
     """
 
     model_type = "elmo"
     keys_to_ignore_at_inference = ["state_hidden", "state_cell"]
 
-    token_encoder: str = "char_cnn"
-    alphabet: str = "bytes"
-    vocab_size: int = NUM_CHARACTER_IDS
-    num_input_words: int = 0
-    word_embedding_size: int | None = None
-    max_word_length: int = 50
-    char_embedding_size: int = 16
-    char_filters: Sequence[Sequence[int]] = ORIGINAL_FILTERS
-    char_activation: str = "relu"
-    num_highway_layers: int = 2
+    token_encoder: Literal["char_cnn", "word_embedding"] = "char_cnn"
+    alphabet: Literal["bytes", "code_points"] = "bytes"
+    vocab_size: int = at_least(1, NUM_CHARACTER_IDS)
+    num_input_words: int = at_least(0, 0)
+    word_embedding_size: int | None = at_least(1, None)
+    max_word_length: int = at_least(3, 50)
+    char_embedding_size: int = at_least(1, 16)
+    char_filters: Sequence = field(ORIGINAL_FILTERS, "[width, count] pairs of at least 1", are_filters)
+    char_activation: Literal["relu", "tanh"] = "relu"
+    num_highway_layers: int = at_least(0, 2)
     char_projection: bool | None = None
-    projection_size: int = 512
-    cell_size: int = 4096
-    num_hidden_layers: int = 2
+    projection_size: int = at_least(1, 512)
+    cell_size: int = at_least(1, 4096)
+    num_hidden_layers: int = at_least(1, 2)
     bidirectional: bool = True
     cell_projection: bool | None = None
-    cell_clip: float | None = 3.0
-    projection_clip: float | None = 3.0
+    cell_clip: int | float | None = clip(3.0)
+    projection_clip: int | float | None = clip(3.0)
     use_skip_connections: bool = True
-    forget_bias: float = 1.0
+    forget_bias: int | float = field(1.0, "finite", lambda value: abs(value) < math.inf)
     hidden_size: int | None = None
-    num_output_representations: int = 1
-    representation_dropout: float = 0.5
-    scalar_mix_weights: Sequence[float] | None = None
+    num_output_representations: int = at_least(1, 1)
+    representation_dropout: int | float = rate(0.5)
+    scalar_mix_weights: Sequence | None = None
     scalar_mix_trainable: bool = True
-    scalar_mix_layer_norm: str = "none"
-    scalar_mix_l2: float = 0.0
-    layer_mix: str = "scalar"
+    scalar_mix_layer_norm: Literal["none", "batch", "word"] = "none"
+    scalar_mix_l2: int | float = at_least(0, 0.0)
+    layer_mix: Literal["scalar", "linear"] = "scalar"
     freeze_bilm: bool | Sequence[str] = True
-    task_encoder: str = "none"
-    task_hidden_size: int = 256
-    word_vectors: dict[str, Any] | None = None
-    classifier_dropout: float = 0.0
-    pooling: str = "mean"
+    task_encoder: Literal["none", "lstm"] = "none"
+    task_hidden_size: int = at_least(1, 256)
+    word_vectors: dict[str, int | bool] | None = None
+    classifier_dropout: int | float = rate(0.0)
+    pooling: Literal["mean", "max", "attention"] = "mean"
     text_pairs: bool = False
     use_crf: bool = False
-    num_softmax_words: int | None = None
-    softmax: str = "full"
-    num_softmax_samples: int = 8192
+    num_softmax_words: int | None = at_least(3, None)
+    softmax: Literal["full", "sampled"] = "full"
+    num_softmax_samples: int = at_least(1, 8192)
     share_embedding_softmax: bool = False
-    lm_dropout: float = 0.1
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | None = None
+    lm_dropout: int | float = rate(0.1)
+    pad_token_id: Literal[0] = 0
+    bos_token_id: int | None = at_least(0, None)
+    eos_token_id: int | None = at_least(0, None)
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Resolves and validates all fields; `kwargs` are transformers' own."""
-        for name in kwargs.keys() - TRANSFORMERS_FIELDS.keys() - TRANSFORMERS_ARGUMENTS:
-            if not name.startswith("_"):
-                raise unknown_name("`ElmoConfig`", name, self._names())
-        check_transformers_fields(kwargs)
+        """Resolves the fields left None; `kwargs` are transformers' own, and names that no ELMo reads."""
         super().__post_init__(**kwargs)
+        unknown = [name for name in kwargs if name in vars(self).keys() - FURTHER and not hasattr(type(self), name)]
+        if unknown:
+            logger.warning(f"ElmoConfig keeps {', '.join(unknown)}, which nothing reads: it has no such field.")
         self.auto_map = dict(AUTO_MAP)
-        self.validate_architecture()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Sets a field; transformers' own are checked here, because each version of it checks others."""
-        check_transformers_fields({name: value})
-        super().__setattr__(name, Pipelines(value) if name == "custom_pipelines" and value else value)
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
-        """Reads a `config.json`, as every transformers config does.
-
-        Raises:
-            OSError: if there is none.
-            ValueError: naming the file and the field, if one is not legal, or if one in `kwargs` does not exist.
-        """
-        is_asked_for_rest = kwargs.pop("return_unused_kwargs", False)
-        is_from_auto = "_from_auto" in kwargs
-        try:
-            config, rest = super().from_pretrained(pretrained_model_name_or_path, return_unused_kwargs=True, **kwargs)
-        except ValueError as error:
-            prefix = "" if "config.json" in str(error) else f"config.json of {pretrained_model_name_or_path}: "
-            raise ValueError(f"{prefix}{error}") from error
-        if is_asked_for_rest:
-            return config, rest
-        for name in () if is_from_auto else rest:
-            raise unknown_name("`ElmoConfig`", name, cls._names())
-        return config
-
-    @classmethod
-    def get_config_dict(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
-        """Reads the fields of a `config.json`; raises OSError if there is none."""
-        config, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
-        if not config.keys() - {"_commit_hash"}:
-            raise OSError(f"{pretrained_model_name_or_path} has no config.json with the fields of a model.")
-        return config, kwargs
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Makes a config of saved fields; warns of those that a newer version may have added, and ignores them.
-
-        Raises:
-            ValueError: naming the field, if one is not legal.
-        """
-        if config_dict.get("model_type", cls.model_type) != cls.model_type:
-            raise ValueError(f"`model_type` must be {cls.model_type!r}, found {shorten(config_dict['model_type'])}.")
-        known = {name: config_dict[name] for name in config_dict.keys() & (cls._names() | TRANSFORMERS_FIELDS.keys())}
-        ignored = sorted(config_dict.keys() - known.keys() - TRANSFORMERS_ARGUMENTS)
-        refuse_misspelt("config.json", config_dict.keys(), cls._names())
-        if ignored:
-            logger.warning(f"A saved config has fields that this version ignores: {', '.join(ignored)}.")
-        return super().from_dict(known, **kwargs)
-
-    @classmethod
-    def _dict_from_json_file(cls, json_file: str | os.PathLike) -> dict[str, Any]:
-        content = read_json(json_file)
-        if "configuration_files" in content:
-            raise ValueError(f"{json_file}: `configuration_files` names other files, which are not read.")
-        return cls._decode_special_floats(content)
-
-    @classmethod
-    def _names(cls) -> set[str]:
-        """Names of all fields."""
-        return {field.name for field in fields(cls)}
+        if kwargs.get("custom_pipelines"):
+            self.custom_pipelines = Pipelines(kwargs["custom_pipelines"])
+        self.char_filters = [list(pair) for pair in self.char_filters]
+        for name in ("scalar_mix_weights", "freeze_bilm"):
+            if isinstance(getattr(self, name), tuple):
+                setattr(self, name, list(getattr(self, name)))
+        resolved = {
+            "char_projection": self.num_features != self.projection_size,
+            "cell_projection": self.cell_size != self.projection_size,
+            "hidden_size": self.num_directions * self.projection_size,
+        }
+        if self.alphabet == "bytes":
+            is_characters = self.token_encoder == "char_cnn"
+            resolved["bos_token_id"] = BEGIN_SENTENCE_ID if is_characters else 1
+            resolved["eos_token_id"] = END_SENTENCE_ID if is_characters else 2
+        for name, value in resolved.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Saves like every transformers config, with the code that opens the folder elsewhere."""
@@ -265,21 +250,68 @@ class ElmoConfig(PreTrainedConfig):
             self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
 
     def validate_architecture(self) -> None:
-        """Resolves the fields left None and checks all of them."""
-        check_fields(self)
-        self._validate_filters()
-        self._validate_word_vectors()
-        self.char_projection = self._projection("char_projection", self.num_filters + (self.word_embedding_size or 0))
-        self.cell_projection = self._projection("cell_projection", self.cell_size)
+        """Checks sizes of the biLM against each other."""
         width = self.num_directions * self.projection_size
-        legal = f"left out, or {self.num_directions} * `projection_size` = {width}"
-        require(self, "hidden_size", self.hidden_size in (None, width), legal)
-        self.hidden_size = width
-        self._validate_special_ids()
-        self._validate_mixes()
-        self._validate_frozen_parts()
-        self._validate_labels()
-        self._validate_softmax()
+        legal = f"{self.num_directions} * `projection_size` = {width}"
+        require(self.hidden_size == width, "hidden_size", legal, self.hidden_size)
+        inputs = {"char_projection": self.num_features, "cell_projection": self.cell_size}
+        for name, size in inputs.items():
+            legal = f"True, from an input {size} wide to `projection_size` = {self.projection_size}"
+            require(getattr(self, name) is True or size == self.projection_size, name, legal, False)
+
+    def validate_token_encoder(self) -> None:
+        """Checks filters, and words as input beside characters."""
+        widest = max(width for width, _ in self.char_filters)
+        legal = f"at most `max_word_length` = {self.max_word_length} characters wide"
+        require(widest <= self.max_word_length, "char_filters", legal, widest)
+        is_characters = self.token_encoder == "char_cnn"
+        legal = f"0 with word input, and below `vocab_size` = {self.vocab_size}"
+        are_few = self.num_input_words < (self.vocab_size if is_characters else 1)
+        require(are_few, "num_input_words", legal, self.num_input_words)
+        if is_characters:
+            has_words, size = self.num_input_words > 0, self.word_embedding_size
+            legal = "given if and only if `num_input_words` is above 0, in a character model"
+            require(has_words == (size is not None), "word_embedding_size", legal, size)
+        for name in ("bos_token_id", "eos_token_id"):
+            require(getattr(self, name) is not None, name, "given where `alphabet` is 'code_points'", None)
+
+    def validate_mixes(self) -> None:
+        """Checks the weights of mixes, and that a linear mix has none."""
+        if self.scalar_mix_weights is not None:
+            check_mix_weights("scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1)
+        if self.layer_mix == "linear":
+            for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
+                value, default = getattr(self, name), getattr(type(self), name)
+                require(value == default, name, f"{default!r} with `layer_mix='linear'`", value)
+
+    def validate_task(self) -> None:
+        """Checks what task models read."""
+        frozen, parts = self.freeze_bilm, self.bilm_parts
+        is_legal = isinstance(frozen, bool) or {*frozen} <= {*parts}
+        require(is_legal, "freeze_bilm", f"True, False or a list of {', '.join(map(repr, parts))}", frozen)
+        vectors = self.word_vectors
+        if vectors is not None:
+            is_legal = vectors.keys() == {"num_words", "size", "trainable"} and isinstance(vectors["trainable"], bool)
+            is_legal = is_legal and vectors["num_words"] >= 3 and vectors["size"] >= 1
+            legal = "None, or `num_words` of at least 3, `size` of at least 1 and `trainable`, True or False"
+            require(is_legal, "word_vectors", legal, vectors)
+        labels = sorted(self.id2label or ())
+        require(labels == [*range(len(labels))], "id2label", "names of the labels 0, 1, 2 and so on", labels)
+
+    def validate_softmax(self) -> None:
+        """Checks what language models read."""
+        if self.softmax == "sampled" and self.num_softmax_words is not None:
+            legal = f"at most `num_softmax_words` = {self.num_softmax_words}"
+            is_legal = self.num_softmax_samples <= self.num_softmax_words
+            require(is_legal, "num_softmax_samples", legal, self.num_softmax_samples)
+        if self.share_embedding_softmax:
+            is_legal = self.token_encoder == "word_embedding"
+            require(is_legal, "share_embedding_softmax", "False, unless `token_encoder` is 'word_embedding'", True)
+            legal = "None with `share_embedding_softmax`, which needs a word table of width `projection_size`"
+            require(self.word_embedding_size is None, "word_embedding_size", legal, self.word_embedding_size)
+            is_legal = self.num_softmax_words in (None, self.vocab_size - 1)
+            legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
+            require(is_legal, "num_softmax_words", legal, self.num_softmax_words)
 
     @property
     def num_directions(self) -> int:
@@ -290,6 +322,11 @@ class ElmoConfig(PreTrainedConfig):
     def num_filters(self) -> int:
         """F, the sum of the filter counts."""
         return sum(count for _, count in self.char_filters)
+
+    @property
+    def num_features(self) -> int:
+        """Width of a word's features before `char_projection`: W + F, or F."""
+        return self.num_filters + (self.word_embedding_size or 0)
 
     @property
     def num_characters(self) -> int:
@@ -310,94 +347,7 @@ class ElmoConfig(PreTrainedConfig):
     def frozen_parts(self) -> list[str]:
         """The parts of the biLM that do not learn in task models."""
         frozen = self.freeze_bilm
-        return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in (frozen or ()))]
-
-    def _validate_filters(self) -> None:
-        filters = self.char_filters
-        require(self, "char_filters", is_list(filters) and len(filters) > 0, "a list of [width, count] pairs")
-        require(self, "char_filters", len(filters) <= MOST_FILTERS, f"at most {MOST_FILTERS} pairs")
-        for index, pair in enumerate(filters):
-            if not (isinstance(pair, Sequence) and len(pair) == 2 and all(is_whole(n, 1) for n in pair)):
-                raise ValueError(
-                    f"`char_filters` must be [width, count] pairs, found {shorten(pair)} at index {index}."
-                )
-            if pair[1] > MOST_FILTER_COUNT:
-                raise ValueError(f"a count of `char_filters` is at most {MOST_FILTER_COUNT}, found {pair[1]}.")
-            if pair[0] > self.max_word_length:
-                raise ValueError(
-                    f"`char_filters` may be at most `max_word_length` = {self.max_word_length} characters wide, "
-                    f"found {shorten(pair)} at index {index}."
-                )
-        self.char_filters = [list(pair) for pair in filters]
-
-    def _validate_word_vectors(self) -> None:
-        if self.token_encoder == "word_embedding" and self.num_input_words > 0:
-            raise ValueError(f"`num_input_words` is for character models, found {self.num_input_words} for word input.")
-        if self.token_encoder == "char_cnn" and (self.num_input_words > 0) != (self.word_embedding_size is not None):
-            raise ValueError(
-                "`num_input_words` and `word_embedding_size` go together in a character model, found "
-                f"{self.num_input_words} and {self.word_embedding_size}."
-            )
-        legal = f"below `vocab_size` = {self.vocab_size}"
-        require(self, "num_input_words", self.num_input_words < self.vocab_size, legal)
-
-    def _projection(self, name: str, input_size: int) -> bool:
-        value = getattr(self, name)
-        if value is None:
-            return input_size != self.projection_size
-        require(self, name, isinstance(value, bool), "True or False")
-        if not value and input_size != self.projection_size:
-            width = f"`projection_size` = {self.projection_size}"
-            raise ValueError(f"`{name}` can be False only where its input is as wide as {width}, found {input_size}.")
-        return value
-
-    def _validate_special_ids(self) -> None:
-        defaults = {"bos_token_id": (BEGIN_SENTENCE_ID, 1), "eos_token_id": (END_SENTENCE_ID, 2)}
-        for name, (character_id, word_id) in defaults.items():
-            if getattr(self, name) is None and self.alphabet == "code_points":
-                raise ValueError(f"`{name}` depends on the vocabulary where `alphabet` is 'code_points'; give it.")
-            if getattr(self, name) is None:
-                setattr(self, name, character_id if self.token_encoder == "char_cnn" else word_id)
-            require_whole(self, name, 0, MOST_SPECIAL_ID)
-        require(self, "pad_token_id", self.pad_token_id == 0, "0")
-
-    def _validate_labels(self) -> None:
-        labels = self.id2label or {}
-        if sorted(labels) != [*range(len(labels))]:
-            raise ValueError(f"`id2label` must name the labels 0, 1, 2 and so on, found {shorten([*labels])}.")
-        if self.use_crf:
-            require(self, "id2label", len(labels) <= MOST_CRF_LABELS, f"at most {MOST_CRF_LABELS} names with `use_crf`")
-
-    def _validate_softmax(self) -> None:
-        if self.softmax == "sampled" and self.num_softmax_words is not None:
-            is_legal = self.num_softmax_samples <= self.num_softmax_words
-            require(self, "num_softmax_samples", is_legal, f"at most `num_softmax_words` = {self.num_softmax_words}")
-        if self.share_embedding_softmax:
-            if self.token_encoder != "word_embedding":
-                raise ValueError(
-                    f"`share_embedding_softmax` needs `token_encoder` 'word_embedding', found {self.token_encoder!r}."
-                )
-            legal = "None with `share_embedding_softmax`, which needs a word table of width `projection_size`"
-            require(self, "word_embedding_size", self.word_embedding_size is None, legal)
-            legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
-            require(self, "num_softmax_words", self.num_softmax_words in (None, self.vocab_size - 1), legal)
-
-    def _validate_mixes(self) -> None:
-        if self.scalar_mix_weights is not None:
-            num_layers = self.num_hidden_layers + 1
-            self.scalar_mix_weights = checked_mix_weights("scalar_mix_weights", self.scalar_mix_weights, num_layers)
-        is_legal = is_number(self.scalar_mix_l2) and self.scalar_mix_l2 >= 0
-        require(self, "scalar_mix_l2", is_legal, "a number of at least 0")
-        if self.layer_mix == "linear":
-            for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
-                if getattr(self, name) != getattr(type(self), name):
-                    raise ValueError(f"`{name}` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`.")
-
-    def _validate_frozen_parts(self) -> None:
-        if not isinstance(self.freeze_bilm, bool):
-            is_legal = is_list(self.freeze_bilm) and all(part in self.bilm_parts for part in self.freeze_bilm)
-            require(self, "freeze_bilm", is_legal, f"True, False or a list of {', '.join(map(repr, self.bilm_parts))}")
-            self.freeze_bilm = list(self.freeze_bilm)
+        return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in frozen)]
 
 
 def save_code(saved: Any, folder: str | os.PathLike) -> None:

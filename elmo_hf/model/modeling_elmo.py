@@ -17,13 +17,12 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..scan.kernels import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
-from .config_fields import check_effect
 from .configuration_elmo import ElmoConfig, save_code
 from .distinct_words import distinct_rows
 from .inputs import any_of_word, checked_mask, checked_words, require_tensor
@@ -33,7 +32,6 @@ from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
 from .sentence_files import write_sentence_files
 from .token_encoder import CharacterCNN, WordEmbedding
-from .weight_files import HUB_ARGUMENTS, check_weight_files, check_weights
 
 # Arguments of `save_pretrained` that are about pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
@@ -106,33 +104,16 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
         """Validates `config` again, because `from_pretrained(..., field=value)` changes it after construction."""
-        config.validate_architecture()
+        config.validate()
         super().__init__(config, *args, **kwargs)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Loads like every transformers model; `scalar_mix_weights`, if given, replace those of the checkpoint.
+        """Loads like every transformers model, from safetensors files.
 
-        Raises:
-            OSError: if files are missing.
-            ValueError: naming the file and what is wrong, if it is damaged, is no safetensors file or lies outside the
-                folder; naming the field, if one that is given has no effect on this model.
+        `scalar_mix_weights`, if given, replace those of the checkpoint.
         """
-        check_effect(cls.__name__, kwargs)
-        if pretrained_model_name_or_path is not None and kwargs.get("gguf_file") is None:
-            if kwargs.get("use_safetensors") is False:
-                raise ValueError("`use_safetensors` must be True: other formats are not read.")
-            kwargs["use_safetensors"] = True
-            check_weight_files(pretrained_model_name_or_path, kwargs)
-        try:
-            loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except (AttributeError, ImportError, KeyError, RuntimeError, TypeError) as error:
-            hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-            path = pretrained_model_name_or_path
-            saved = {} if path is None else PreTrainedConfig.get_config_dict(path, **hub_arguments)[0]
-            if "quantization_config" not in saved:
-                raise
-            raise ValueError(f"config.json of {path}: `quantization_config` cannot be used here: {error}.") from error
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **({"use_safetensors": True} | kwargs))
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
             for mix in model.scalar_mixes_of_all():
@@ -140,17 +121,6 @@ class ElmoPreTrainedModel(PreTrainedModel):
         # Loading makes every parameter trainable.
         model.set_trainable_parts()
         return loaded
-
-    @staticmethod
-    def _load_pretrained_model(
-        model: Any, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any, **adapter: Any
-    ) -> Any:
-        """Checks a model's files first, not those of an adapter; until here the model's weights have shapes only."""
-        if checkpoint_files is not None and state_dict is None and not adapter:
-            check_weights(model, checkpoint_files, load_config.ignore_mismatched_sizes)
-        return PreTrainedModel._load_pretrained_model(
-            model, state_dict, checkpoint_files, load_config, *rest, **adapter
-        )
 
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
         """An output's `hidden_states`: the layers, if the caller asks for them, or else the config does."""

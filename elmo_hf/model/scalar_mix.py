@@ -24,8 +24,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .config_fields import checked_mix_weights
-from .configuration_elmo import ElmoConfig
+from .configuration_elmo import ElmoConfig, check_mix_weights
 
 # In place of log(0): its softmax is exactly 0 in every dtype, and unlike -inf it gives no NaN under weight decay.
 LOGIT_OF_ZERO = -1e4
@@ -58,7 +57,9 @@ class ScalarMix(nn.Module):
         """Sets L+1 true weights that sum to 1 and a finite scale, else a `ValueError`; zero stays zero in training."""
         if not math.isfinite(scale):
             raise ValueError(f"`scale` must be a finite number, found {scale}.")
-        self.logits.copy_(logits_of(checked_mix_weights("weights", weights, len(self.logits))))
+        weights = [float(weight) for weight in weights]
+        check_mix_weights("weights", weights, len(self.logits))
+        self.logits.copy_(logits_of(weights))
         self.scale.fill_(scale)
 
     def penalty(self) -> Tensor:

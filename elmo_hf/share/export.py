@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from ..files import publish, workplace
+from ..folder.loading import load_complete, refuse_quantised
 from ..guarded_file import GuardedFile
-from ..loading import load_complete, refuse_quantised
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi
 from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
-from ..loading import is_quantised, load_tokenizer
+from ..folder.loading import is_quantised, load_tokenizer, open_folder
+from ..folder.model_names import model_folder
+from ..folder.saved_config import read_config
+from ..folder.weight_files import find_weights, read_header
 from ..model.configuration_elmo import ElmoConfig
-from ..model.weight_files import read_header
-from ..model_names import check_name, kind_of_model, model_folder, refuse_other_kinds
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_card import FEATURE_EXTRACTION, TASKS, architecture, auto_class_of, render_card, word_limit
 from .saved_card import CARD, card_metadata
 
-SMALL_FILES = ["*.json", "*.txt", CARD]
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
 SCALES = ("._weight_scale", "._weight_zero_point")  # as torchao names them
@@ -70,20 +70,15 @@ def look_at(source: str | Path) -> SavedModel:
     Raises:
         ValueError: if it is no ELMo model, a file is damaged, or the Hub is out of reach.
     """
-    check_name(source)
-    path = Path(model_folder(source))
-    try:
-        folder = path if path.is_dir() else Path(snapshot_download(str(source), allow_patterns=SMALL_FILES))
-        refuse_other_kinds(source, kind_of_model(folder / "config.json") or "elmo")
-        config = ElmoConfig.from_pretrained(folder)
-        files = sorted(folder.glob("*.safetensors"))
-        tensors = {name: tensor for file in files for name, tensor in read_header(str(file)).items()}
-        if not path.is_dir():
+    folder = open_folder(source, weights=False)
+    config, _ = read_config(folder)
+    if folder == Path(model_folder(source)):
+        tensors = {name: tensor for file in find_weights(folder) for name, tensor in read_header(file).items()}
+    else:
+        try:
             tensors = _headers_on_the_hub(str(source))
-    except (HTTPError, NotASafetensorsRepoError, OSError, SafetensorsParsingError) as error:
-        raise ValueError(f"{source} cannot be read: {error}") from error
-    if not tensors:
-        raise ValueError(f"{source} has no weights: there is no .safetensors file in it.")
+        except (HTTPError, NotASafetensorsRepoError, OSError, SafetensorsParsingError) as error:
+            raise ValueError(f"{source} cannot be read: {error}") from error
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
     card = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
     return SavedModel(config, tokenizer, tensors, card, card_metadata(card, f"{source}/{CARD}"))

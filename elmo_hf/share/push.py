@@ -16,12 +16,10 @@ from typing import Any
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
+from ..folder.loading import load_complete, load_tokenizer
+from ..folder.saved_json import read_json
 from ..hub_code import generated_files
-from ..loading import load_complete
-from ..model.config_fields import shorten
 from ..model.configuration_elmo import AUTO_MAP
-from ..model.saved_json import read_json
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .destination import check_name_and_token
 from .saved_card import CARD, pin_card, pinned_revision
 
@@ -124,7 +122,7 @@ def check_folder(folder: Path) -> None:
             f"{folder} lacks {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
             f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder}` the model card {CARD}."
         )
-    ElmoTokenizer.from_pretrained(folder)
+    load_tokenizer(folder)
 
 
 def _check_code_names(folder: Path) -> None:
@@ -135,7 +133,7 @@ def _check_code_names(folder: Path) -> None:
             if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
                 raise ValueError(
                     f"{path}: `{field}` may name only classes that `save_pretrained` writes, such as "
-                    f"{AUTO_MAP['AutoModel']}, found {shorten(reference)}."
+                    f"{AUTO_MAP['AutoModel']}, found {reference!r:.200}."
                 )
 
 

@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..model.config_fields import WHOLE, shorten
-from ..model.weight_files import MOST_NEW_BYTES
 from ..sentences import open_bytes, read_lines, suffix_of
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, VocabularyCodec
@@ -33,6 +31,8 @@ from .task_model import ElmoTaskModel
 # What a file may call the vector of unknown words; without one it is the mean of all that are kept.
 UNKNOWN_NAMES = (UNKNOWN_WORD, "<unk>")
 MOST_WORD_BYTES = 10_000
+MOST_COLUMNS = 2**16
+MOST_BYTES = 2**29
 HEADER = re.compile(r"(\d+) (\d+)\s*")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -99,10 +99,10 @@ class WordVectors:
             if not _can_be_kept(word):
                 continue
             if word in kept:
-                raise ValueError(f"{place}: {shorten(word)} is in the file a second time; remove one of the two.")
+                raise ValueError(f"{place}: {word!r:.200} is in the file a second time; remove one of the two.")
             kept[word] = _vector(place, numbers)
-            if (len(kept) + 4) * kept[word].nbytes > MOST_NEW_BYTES:
-                raise ValueError(f"{place}: more than {MOST_NEW_BYTES:,} bytes of vectors; give the `words` to keep.")
+            if (len(kept) + 4) * kept[word].nbytes > MOST_BYTES:
+                raise ValueError(f"{place}: more than {MOST_BYTES:,} bytes of vectors; give the `words` to keep.")
         unknown = next((kept.pop(name) for name in UNKNOWN_NAMES if name in kept), None)
         if not kept:
             raise ValueError(f"{path} holds none of the {len(words or ())} words that are wanted.")
@@ -176,7 +176,7 @@ def _text_rows(path: Path) -> Iterator[Row]:
 def _binary_rows(path: Path) -> Iterator[Row]:
     with open_bytes(path) as file:
         header = HEADER.fullmatch(file.readline(100).decode("latin-1"))
-        if not header or not 0 < int(header[2]) <= WHOLE["word_embedding_size"][1]:
+        if not header or not 0 < int(header[2]) <= MOST_COLUMNS:
             raise ValueError(f"{path} must begin with the numbers of words and columns, as word2vec's .bin files do.")
         announced, num_bytes = int(header[1]), 4 * int(header[2])
         for count in range(announced):

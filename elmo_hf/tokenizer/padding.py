@@ -13,7 +13,7 @@ import torch
 from transformers.tokenization_utils_base import PaddingStrategy
 from transformers.utils import TensorType
 
-from ..model.config_fields import is_list, shorten
+from .word_codec import is_list
 
 # The keys that `pad` pads, and the value for each.
 PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
@@ -100,7 +100,7 @@ def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
         if tensor_type == TensorType.NUMPY:
             return array
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"`{key}` must hold numbers, found {shorten(rows[0].tolist())}; leave such a column out.")
+            raise ValueError(f"`{key}` must hold numbers, found {rows[0].tolist()!r:.200}; leave such a column out.")
         tensor = torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
         # Python's own floats get torch's default type, as in `torch.tensor`.
         is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..model.config_fields import is_list, shorten
 from .code_point_codec import CodePointCodec
-from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec
+from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec, is_list
 
 Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
@@ -16,7 +15,9 @@ def own_special_tokens(codec: Codec, kwargs: dict[str, Any]) -> dict[str, str]:
     fixed = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
     for name, token in fixed.items():
         if str(kwargs.get(name, token)) != token:
-            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {shorten(kwargs[name])}.")
+            raise ValueError(f"`{name}` of an ELMo is always {token!r}, found {kwargs[name]!r:.200}.")
+    if kwargs.get("do_lower_case"):
+        raise ValueError("`do_lower_case=True` is not supported: an ELMo reads case; lower the texts yourself.")
     for name in ("add_bos_token", "add_eos_token"):
         if not kwargs.get(name, True):
             raise ValueError(f"`{name}=False` is not supported; call the tokenizer with `add_special_tokens=False`.")
@@ -35,6 +36,6 @@ def check_known(codec: Codec, tokens: Sequence[Any]) -> None:
     unknown = [str(token) for token in tokens if str(token) not in codec.symbols]
     if unknown:
         raise ValueError(
-            f"no token can be added to an ELMo's `vocab`, found {shorten(unknown)}: its ids are characters, or "
+            f"no token can be added to an ELMo's `vocab`, found {unknown!r:.200}: its ids are characters, or "
             "the words that the model was trained with."
         )

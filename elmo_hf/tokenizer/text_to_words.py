@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers.tokenization_utils_base import TruncationStrategy
 
-from ..model.config_fields import is_list, shorten
+from .word_codec import is_list
 from .word_encoding import Words
 
 
@@ -59,7 +59,7 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) 
     """
     if is_split_into_words:
         if isinstance(text, str) or not all(isinstance(word, str) for word in text):
-            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {shorten(text)}.")
+            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r:.200}.")
         return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
     if not isinstance(text, str):
         raise ValueError(

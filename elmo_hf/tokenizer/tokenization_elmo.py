@@ -14,6 +14,7 @@ text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A 
 side, each with its own boundaries. There is no overflow: ELMo reads texts of any length.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -23,9 +24,8 @@ import numpy as np
 from tokenizers import Tokenizer, models
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
-from transformers.utils import TensorType
+from transformers.utils import TensorType, logging
 
-from ..model.config_fields import ALPHABETS, TOKEN_ENCODERS, is_list, shorten
 from ..model.configuration_elmo import save_code
 from .code_point_codec import CodePointCodec
 from .padding import (
@@ -40,12 +40,17 @@ from .padding import (
     spread,
     tensor_type_of,
 )
-from .saved_tokenizer import LOADING, check_names, check_tokenizer_files, logger, pop_vocabulary, require_length
 from .special_tokens import Codec, check_known, check_special_tokens, own_special_tokens
 from .text_to_words import as_batch, is_batch, to_words, truncate
-from .word_codec import PADDING, CharacterCodec, VocabularyCodec, read_vocabulary_file
+from .word_codec import PADDING, CharacterCodec, VocabularyCodec, is_list, read_vocabulary_file
 from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter, split_by
+
+logger = logging.get_logger(__name__)
+
+# What transformers makes of a `tokenizer.json`, which only the tokenizers of other models need.
+FROM_TOKENIZER_FILE = {"tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"}
+FROM_TOKENIZER_FILE |= {"_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "files_loaded"}
 
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
@@ -88,13 +93,19 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
-        check_names(kwargs)
-        vocabulary = pop_vocabulary(kwargs, is_needed=token_encoder != "char_cnn" or alphabet != "bytes")
-        choices = {"token_encoder": TOKEN_ENCODERS, "alphabet": ALPHABETS, "add_boundaries": (True, False)}
+        tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
+        for name in FROM_TOKENIZER_FILE:
+            kwargs.pop(name, None)
+        choices: dict[str, tuple] = {"token_encoder": ("char_cnn", "word_embedding")}
+        choices |= {"alphabet": ("bytes", "code_points"), "add_boundaries": (True, False)}
         for (name, legal), value in zip(choices.items(), (token_encoder, alphabet, add_boundaries), strict=True):
             if value not in legal:
-                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {shorten(value)}.")
-        require_length(max_word_length)
+                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r:.200}.")
+        if not isinstance(max_word_length, int) or max_word_length < 3:
+            raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
+        if tokenizer_file is not None and (token_encoder != "char_cnn" or alphabet != "bytes"):
+            with open(tokenizer_file, encoding="utf-8") as file:
+                vocabulary = json.load(file)["model"]["vocab"]
         self._codec: Codec
         if alphabet == "code_points":
             self._codec = CodePointCodec(vocabulary or {}, max_word_length, token_encoder == "char_cnn")
@@ -132,30 +143,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *init_inputs: Any, **kwargs: Any) -> Any:
-        """Loads like every transformers tokenizer.
-
-        Raises:
-            OSError: if there are no files of a tokenizer.
-            ValueError: naming the file and the field, if one is damaged; naming an argument that does not exist.
-        """
-        if not kwargs.keys() & {"_from_auto", "_from_pipeline"}:
-            check_names({name: value for name, value in kwargs.items() if name not in LOADING})
-        path = os.path.join(pretrained_model_name_or_path, kwargs.get("subfolder") or "", "tokenizer_config.json")
-        if os.path.isfile(path):
-            check_tokenizer_files({"tokenizer_config_file": path})
-        return super().from_pretrained(pretrained_model_name_or_path, *init_inputs, **kwargs)
-
-    @classmethod
     def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], name: str, *args: Any, **kwargs: Any) -> Any:
-        """Checks the files that transformers found, in a folder or on the Hub, before they are used."""
-        if not any(resolved_vocab_files.get(file) for file in (*cls.vocab_files_names, "tokenizer_config_file")):
-            raise OSError(
-                f"Can't load tokenizer for '{name}'. If you were trying to load it from 'https://huggingface.co/models',"
-                " make sure you don't have a local directory with the same name. Otherwise, make sure it is the path "
-                "of a folder with the files of a tokenizer, which `tokenizer.save_pretrained` writes."
-            )
-        check_tokenizer_files(resolved_vocab_files)
+        """Refuses a folder or repository without any file of a tokenizer: its name may be wrong."""
+        if not any(resolved_vocab_files.values()):
+            raise OSError(f"there is no tokenizer in {name}; `tokenizer.save_pretrained` writes one.")
         return super()._from_pretrained(resolved_vocab_files, name, *args, **kwargs)
 
     @classmethod

@@ -13,9 +13,9 @@ single ids by name, including padding and boundaries.
 Glossary: N words, C characters per word (50 in the published models).
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import TypeGuard
 
 import numpy as np
 
@@ -33,10 +33,14 @@ BEGIN_SENTENCE = "<S>"
 END_SENTENCE = "</S>"
 UNKNOWN_WORD = "<UNK>"
 SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # of every softmax
-MOST_VOCABULARY_BYTES = 2**25
 
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 _BOUNDARIES = {boundary_id: word for word, boundary_id in _BOUNDARY_IDS.items()}
+
+
+def is_list(value: object) -> TypeGuard[Sequence]:
+    """Whether a value is a sequence other than a string."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks: tuple[int, int, int]) -> np.ndarray:
@@ -138,19 +142,13 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8, too large, or lacks words."""
-    size = os.path.getsize(path)
-    if size > MOST_VOCABULARY_BYTES:
-        raise ValueError(f"{path} must have at most {MOST_VOCABULARY_BYTES:,} bytes, found {size:,}.")
+    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8, or lacks words."""
     try:
         with open(path, encoding="utf-8-sig") as lines:
             vocabulary = read_vocabulary(lines)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
     _require_words(vocabulary, f"{path}: the vocabulary")
-    num_lines, num_words = max(vocabulary.values()), len(vocabulary)
-    if num_lines > most_ids(num_words):
-        raise ValueError(f"{path} must hold one word a line, found only {num_words - 1} words in {num_lines} lines.")
     return vocabulary
 
 
@@ -158,8 +156,3 @@ def _require_words(vocabulary: dict[str, int], what: str) -> None:
     missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
     if missing:
         raise ValueError(f"{what} lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
-
-
-def most_ids(num_words: int) -> int:
-    """How many ids a vocabulary may have, where a repeated line uses up an id."""
-    return 4 * num_words + 1000

@@ -15,8 +15,6 @@ from functools import cache
 
 from tokenizers import Regex, pre_tokenizers
 
-from ..model.config_fields import shorten
-
 WORD_SPLITTERS = ("ptb", "whitespace")
 
 _LETTER = r"[\p{L}\p{M}\p{N}_]"
@@ -61,7 +59,7 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
         return pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True)
     if name == "whitespace":
         return pre_tokenizers.WhitespaceSplit()
-    raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {shorten(name)}.")
+    raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {name!r:.200}.")
 
 
 def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
@@ -73,7 +71,7 @@ def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str
         if start < 0:
             raise ValueError(
                 "`word_splitter` must return the words of the text, unchanged and in order, found "
-                f"{shorten(word)} after character {end} of {shorten(text)}."
+                f"{word!r:.200} after character {end} of {text!r:.200}."
             )
         if word.strip():  # some return blanks too
             pieces.append((word, (start, start + len(word))))

@@ -21,7 +21,6 @@ from typing import Any
 from ..files import named_if_full, new_file, only_writer, publish
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
-from ..model.config_fields import cut
 from ..model.configuration_elmo import ElmoConfig
 from ..share.foreign_text import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
@@ -268,7 +267,7 @@ def _compare(output: Path, description: dict[str, Any]) -> None:
         if started[part].get(name) != description[part].get(name)
     ]
     if differences:
-        shown = cut(printable("; ".join(differences)), 1000)  # run.json may be damaged
+        shown = printable("; ".join(differences))[:1000]  # run.json may be damaged
         raise ValueError(
             f"{output} holds a run that was started with different settings ({shown}). "
             "Give the same settings to resume it, or choose another folder."

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
-from elmo_hf.loading import load_complete
-from elmo_hf.model_names import TINY, check_name, model_folder
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import TINY, check_name, model_folder
 from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
 
 MODEL = os.environ.get("ELMO_MODEL", TINY)

@@ -15,7 +15,7 @@ from vectors import SENTENCES, assert_all_close, embed_alone
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import Embedder
-from elmo_hf.loading import _loaded
+from elmo_hf.folder.loading import _loaded
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from checkpoints import BASE
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
-from elmo_hf.loading import TINY_FOLDER
+from elmo_hf.folder.loading import TINY_FOLDER
 
 # Files that hold times of day, or belong to no result.
 PASSING = ("runs/", "checkpoint-", "README.md", "curve.png", "training_args.bin")

@@ -1,4 +1,4 @@
-"""Targets that open saved model folders: by `load_complete`, as a tokenizer, by transformers' Auto classes.
+"""Targets that open saved model folders by the package's one door: `load_complete` and `load_tokenizer`.
 
 A loaded tensor must be, bit by bit, what the safetensors library reads under its name; a config's fields must be those
 of `config.json`; the tokenizer's ids must be the valid folder's as long as its own files are unchanged; and what one
@@ -17,7 +17,6 @@ import safetensors.torch
 import torch
 from task_models import LSTM, make_task_model
 from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
-from transformers import AutoModel, AutoTokenizer
 
 from elmo_hf import (
     ElmoConfig,
@@ -27,12 +26,12 @@ from elmo_hf import (
     ElmoPreTrainedModel,
     ElmoTokenizer,
 )
-from elmo_hf.loading import load_complete
+from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 from .mutators import Files, mutate
 from .mutators.arrays import Evil, saved
 from .mutators.dice import Dice
-from .outcomes import Refusal, Wrong
+from .outcomes import Wrong
 from .target import INPUT, Target
 
 TOKENIZER_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "words.txt")
@@ -58,31 +57,9 @@ def opening(name: str, files: Files, model_class: type[ElmoPreTrainedModel]) -> 
         model = load_complete(INPUT, model_class)
         compare_tensors(model, changed)
         compare_config(model.config, changed)
-        compare_outputs(model, ElmoTokenizer.from_pretrained(INPUT), changed == files, outputs)
+        compare_outputs(model, load_tokenizer(INPUT), changed == files, outputs)
 
     return Target(name, files, run, rewrite=rewrite_weights)
-
-
-def opening_by_auto(name: str, files: Files) -> Target:
-    """A target that loads the same by the Auto classes."""
-    outputs: list[np.ndarray] = []
-
-    def run(changed: Files) -> None:
-        model = AutoModel.from_pretrained(INPUT).eval()
-        tokenizer = AutoTokenizer.from_pretrained(INPUT)
-        if not isinstance(tokenizer, ElmoTokenizer) and tokenizer_class(changed) != tokenizer_class(files):
-            raise Refusal("`tokenizer_class` chose another class before any code of ours ran")
-        if not isinstance(model, ElmoModel) or not isinstance(tokenizer, ElmoTokenizer):
-            raise Wrong("the Auto classes made another class than ours")
-        compare_config(model.config, changed)
-        compare_outputs(model, tokenizer, changed == files, outputs)
-
-    return Target(name, files, run, rewrite=rewrite_weights, is_foreign=True)
-
-
-def tokenizer_class(files: Files) -> Any:
-    """The class that AutoTokenizer makes, as a folder says."""
-    return json.loads(files["tokenizer_config.json"] or b"{}").get("tokenizer_class")
 
 
 def opening_tokenizer(name: str, files: Files) -> Target:
@@ -91,7 +68,7 @@ def opening_tokenizer(name: str, files: Files) -> Target:
     expected: list[list[list[int]]] = []
 
     def run(changed: Files) -> None:
-        tokenizer = ElmoTokenizer.from_pretrained(INPUT)
+        tokenizer = load_tokenizer(INPUT)
         ids = tokenizer(SENTENCES, padding=True)["input_ids"]
         tokenizer.decode(ids[0])
         if tokenizer.num_word_classes is not None:
@@ -243,8 +220,6 @@ def make(kind: str, way: str, work: Path) -> Target:
     """A target by its folder and how that is opened."""
     make_files, model_class = FOLDERS[kind]
     files = make_files(work)
-    if way == "auto":
-        return opening_by_auto(f"{kind}-auto", files)
     if way == "tokenizer":
         return opening_tokenizer(f"{kind}-tokenizer", files)
     return opening(kind, files, model_class)
@@ -252,6 +227,5 @@ def make(kind: str, way: str, work: Path) -> Target:
 
 TARGETS = {
     **{kind: partial(make, kind, "load") for kind in FOLDERS},
-    **{f"{kind}-auto": partial(make, kind, "auto") for kind in ("char-model", "word-model", "sharded")},
     **{f"{kind}-tokenizer": partial(make, kind, "tokenizer") for kind in ("language-model", "word-model")},
 }

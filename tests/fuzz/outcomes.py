@@ -1,9 +1,8 @@
 """What happened to one input, and whether an error is a clear one of ours.
 
-A clear error is a `ConversionError`, a `ShapeError`, a `ValueError` or an `OSError` itself, not a subclass that a
-library's own error comes as, or what a command prints as `Error: ...`. Its text names one of the input's files, a field
+A clear error is a `ConversionError`, a `ValueError` or an `OSError` itself, not a subclass that a library's own error
+comes as, or what a command prints as `Error: ...`. Its text names one of the input's files, a field
 in backticks, or a tensor; it is one line, except that a list of faults may follow, indented; a terminal can show it.
-Where transformers reads a file before it calls anything of ours, its errors are its own business.
 """
 
 import re
@@ -13,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo_hf.conversion.errors import ConversionError
-from elmo_hf.model.weight_files import ShapeError
 
 REFUSED, EXACT, DEFECT, BROKEN = "refused", "exact", "defect", "broken"
 OURS = (
     ConversionError,
-    ShapeError,
     ValueError,
     OSError,
     FileNotFoundError,
@@ -70,22 +67,19 @@ class Outcome:
     bytes: int = 0
 
 
-def judge(error: BaseException, names: Iterable[str], *, is_foreign: bool = False) -> tuple[str, str, str]:
+def judge(error: BaseException, names: Iterable[str]) -> tuple[str, str, str]:
     """Classes an error: its kind, where it arose, and its text.
 
     Args:
         error: what opening an input raised.
         names: of the input's files.
-        is_foreign: whether an error that went through no code of ours is not ours to mend.
     """
     text = str(error)
     if isinstance(error, Wrong):
         return DEFECT, f"wrong result: {re.sub(r'[0-9]+', 'N', text)[:60]}", text[:MAX_DETAIL]
-    place, is_ours = place_of(error)
+    place = place_of(error)
     if place.startswith(FUZZER) and not isinstance(error, Refusal):
         return BROKEN, f"{type(error).__name__} at {place}", text[:MAX_DETAIL]
-    if is_foreign and not is_ours and isinstance(error, Exception):
-        return REFUSED, "", text[:MAX_DETAIL]
     if type(error) not in (*OURS, Refusal):
         return DEFECT, f"{type(error).__name__} at {place}", text[:MAX_DETAIL]
     fault = fault_of_text(text, names)
@@ -111,8 +105,8 @@ def fault_of_text(text: str, names: Iterable[str]) -> str:
     return ""
 
 
-def place_of(error: BaseException) -> tuple[str, bool]:
-    """The innermost place of this project that an error went through, and whether there is one."""
+def place_of(error: BaseException) -> str:
+    """The innermost place of this project that an error went through, or else where it arose."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [
         (number, frame)
@@ -122,7 +116,7 @@ def place_of(error: BaseException) -> tuple[str, bool]:
     if not ours:
         inner = frames[-1] if frames else None
         folder = FUZZER if inner and Path(inner.filename).is_relative_to(ROOT / FUZZER) else ""
-        return (f"{folder}{Path(inner.filename).name}:{inner.name}" if inner else "?"), False
+        return f"{folder}{Path(inner.filename).name}:{inner.name}" if inner else "?"
     number, frame = ours[-1]
     behind = f" > {frames[-1].name}" if number + 1 < len(frames) else ""
-    return f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}{behind}", True
+    return f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}{behind}"

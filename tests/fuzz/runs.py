@@ -20,7 +20,7 @@ from tiny_lm import tiny_lm, tiny_tokenizer_of
 
 from elmo_hf import ElmoForPreTraining
 from elmo_hf.embedding import embed
-from elmo_hf.loading import load_complete
+from elmo_hf.folder.loading import load_complete
 from elmo_hf.model.bilm import BiLM
 
 from .mutators import Files

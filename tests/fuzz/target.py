@@ -30,7 +30,6 @@ class Target:
         changeable: names of the files that mutators may change; none for all.
         rewrite: a mutator of its own, for changes that concern several files at once.
         keeps_input: whether opening must leave the input as it is.
-        is_foreign: whether transformers is called, and not code of ours.
     """
 
     name: str
@@ -39,7 +38,6 @@ class Target:
     changeable: tuple[str, ...] = ()
     rewrite: Callable[[Files, Dice], Files] | None = None
     keeps_input: bool = True
-    is_foreign: bool = False
 
 
 def changed_input(target: Target, seed: str, index: int) -> tuple[Files, Dice]:
@@ -100,7 +98,7 @@ def opened(target: Target, files: Files, is_explained: bool) -> tuple[str, str, 
     try:
         target.run(files)
     except BaseException as error:  # every error is a result
-        kind, where, detail = judge(error, {*files, *target.files}, is_foreign=target.is_foreign)
+        kind, where, detail = judge(error, {*files, *target.files})
         return kind, where, traceback.format_exc() if is_explained and kind == DEFECT else detail
     return EXACT, "", ""
 

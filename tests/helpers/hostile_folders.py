@@ -11,9 +11,9 @@ from typing import Any
 from archives import write_files
 from tiny_lm import tiny_lm, tiny_tokenizer_of
 
-from elmo_hf import ElmoForPreTraining, ElmoTokenizer
-from elmo_hf.loading import load_complete
-from elmo_hf.model.config_fields import WHOLE
+from elmo_hf import ElmoForPreTraining
+from elmo_hf.folder.loading import load_complete, load_tokenizer
+from elmo_hf.folder.saved_config import MOST, MOST_NUMBER
 
 MILLION = 1_000_000
 
@@ -59,25 +59,27 @@ def with_header(header: bytes) -> Callable[[Path], Path]:
 
 def open_folder(folder: Path) -> None:
     """Opens all of a folder, as a command does."""
-    ElmoTokenizer.from_pretrained(folder)
+    load_tokenizer(folder)
     load_complete(folder, ElmoForPreTraining)
 
 
 LARGE = "must have at most"
 EMPTY_TENSORS = {f"t{index}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for index in range(60_000)}
+SIZES = ("vocab_size", "char_embedding_size", "projection_size", "cell_size", "num_softmax_words")
 # Fields that may have their largest value, because no weight of this model has their size.
 HARMLESS = dict.fromkeys(
-    ("max_word_length", "num_output_representations", "task_hidden_size", "num_softmax_samples"), "no error"
+    ("max_word_length", "num_output_representations", "task_hidden_size", "num_softmax_samples", "num_labels"),
+    "no error",
 )
 HOSTILE_FOLDERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     **{
         f"config.json: {name}": (edited("config.json", **{name: most}), HARMLESS.get(name, "/source"))
-        for name, (_, most) in WHOLE.items()
+        for name, most in (dict.fromkeys(SIZES, MOST_NUMBER) | MOST).items()
     },
     "config.json: layers": (edited("config.json", num_hidden_layers=10**5), "`num_hidden_layers` must be at most 256"),
-    "config.json: labels": (edited("config.json", num_labels=10**9), "`num_labels` must be a whole number from 0 to"),
-    "config.json: names": (edited("config.json", id2label={n: "x" for n in range(200_000)}), "at most 100000 labels"),
-    "config.json: filters": (edited("config.json", char_filters=[[1, 2**14]] * 100), "must have the shape"),
+    "config.json: labels": (edited("config.json", num_labels=10**9), "`num_labels` must be at most 100,000"),
+    "config.json: names": (edited("config.json", id2label={n: "x" for n in range(200_000)}), "at most 100,000"),
+    "config.json: filters": (edited("config.json", char_filters=[[1, 2**14]] * 100), "must have config.json's shape"),
     "config.json: deep": (holding("config.json", b"[" * MILLION), "is nested more than 50 deep"),
     "config.json: large": (holding("config.json", b"{", 1 << 32), LARGE),
     "config.json: wide": (holding("config.json", b'{"a": [' + b"{}," * MILLION + b"1]}"), "lists and objects"),
@@ -88,12 +90,12 @@ HOSTILE_FOLDERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "weights: header": (holding("model-00001-of-00005.safetensors", b"\xff" * 7 + b"\x00", 1 << 33), "a header of"),
     "weights: junk": (with_header(b"{" * (1 << 22)), "is damaged"),
-    "weights: tensors": (with_header(json.dumps(EMPTY_TENSORS).encode()), "which would be random numbers"),
+    "weights: tensors": (with_header(json.dumps(EMPTY_TENSORS).encode()), "would be random"),
     "tokenizer.json: deep": (holding("tokenizer.json", b'{"a":' * MILLION), "is nested more than 50 deep"),
     "tokenizer.json: large": (holding("tokenizer.json", b"{", 1 << 34), LARGE),
     "tokenizer_config.json: length": (
         edited("tokenizer_config.json", max_word_length=50 * MILLION),
-        "`max_word_length` must be",
+        "`max_word_length` must be at most",
     ),
     "tokenizer_config.json: large": (holding("tokenizer_config.json", b"{", 1 << 32), LARGE),
     "words.txt: one line": (holding("words.txt", b"x", 1 << 31), "words.txt"),

@@ -1,6 +1,5 @@
 """Models of one direction made of others' forward halves, and files of them."""
 
-import copy
 from typing import Any
 
 import torch
@@ -9,8 +8,7 @@ from checkpoints import Arrays
 
 def forward_half(model: Any) -> Any:
     """A model of one direction with the forward weights of one of two."""
-    config = copy.deepcopy(model.config)
-    config.bidirectional, config.hidden_size = False, None
+    config = type(model.config)(**model.config.to_dict() | {"bidirectional": False, "hidden_size": None})
     half = type(model)(config).to(model.dtype)
     half.load_state_dict({name: value for name, value in model.state_dict().items() if ".backward_lstm." not in name})
     return half.train(model.training)

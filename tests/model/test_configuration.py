@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
 from elmo_hf import ElmoConfig, ElmoModel
@@ -57,107 +58,67 @@ CONFIG_KEYS = {
     "eos_token_id",
 }
 WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
-ILLEGAL: list[tuple[dict[str, Any], str]] = [
-    ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
-    ({"alphabet": "letters"}, r"`alphabet` must be one of 'bytes', 'code_points', found 'letters'"),
-    ({"num_input_words": -1}, r"`num_input_words` must be a whole number of at least 0, found -1"),
-    ({"word_embedding_size": 0}, r"`word_embedding_size` must be a whole number of at least 1, found 0"),
-    ({"num_input_words": 8}, r"`num_input_words` and `word_embedding_size` go together .*, found 8 and None"),
-    ({"word_embedding_size": 6}, r"`num_input_words` and `word_embedding_size` go together .*, found 0 and 6"),
-    (
-        {"num_input_words": 262, "word_embedding_size": 6},
-        r"`num_input_words` must be below `vocab_size` = 262, found 262",
-    ),
-    (
-        {"token_encoder": "word_embedding", "num_input_words": 8, "word_embedding_size": 6},
-        r"`num_input_words` is for character models, found 8 for word input",
-    ),
-    ({"char_activation": "gelu"}, r"`char_activation` must be one of 'relu', 'tanh', found 'gelu'"),
-    ({"scalar_mix_layer_norm": "yes"}, r"`scalar_mix_layer_norm` must be one of 'none', 'batch', 'word'"),
-    ({"vocab_size": 0}, r"`vocab_size` must be a whole number of at least 1, found 0"),
-    ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
-    ({"char_embedding_size": 1.5}, r"`char_embedding_size` must be a whole number of at least 1, found 1\.5"),
-    ({"num_highway_layers": -1}, r"`num_highway_layers` must be a whole number of at least 0, found -1"),
-    ({"projection_size": "8"}, r"`projection_size` must be a whole number of at least 1, found '8'"),
-    ({"cell_size": True}, r"`cell_size` must be a whole number of at least 1, found True"),
-    ({"num_hidden_layers": 0}, r"`num_hidden_layers` must be a whole number of at least 1, found 0"),
-    ({"num_output_representations": 0}, r"`num_output_representations` must be a whole number of at least 1"),
-    ({"cell_clip": 0}, r"`cell_clip` must be a positive number, or None to switch it off, found 0"),
-    ({"projection_clip": -3}, r"`projection_clip` must be a positive number, or None to switch it off, found -3"),
-    ({"cell_clip": float("nan")}, r"`cell_clip` must be a positive number"),
-    ({"use_skip_connections": 1}, r"`use_skip_connections` must be True or False, found 1"),
-    ({"scalar_mix_trainable": "no"}, r"`scalar_mix_trainable` must be True or False, found 'no'"),
-    ({"forget_bias": None}, r"`forget_bias` must be a finite number, found None"),
-    ({"representation_dropout": 1.0}, r"`representation_dropout` must be in \[0, 1\), found 1\.0"),
-    ({"representation_dropout": -0.1}, r"`representation_dropout` must be in \[0, 1\), found -0\.1"),
-    ({"forget_bias": float("inf")}, r"`forget_bias` must be a finite number, found inf"),
-    ({"cell_clip": float("inf")}, r"`cell_clip` must be a positive number, or None to switch it off, found inf"),
-    ({"cell_clip": True}, r"`cell_clip` must be a positive number, or None to switch it off, found True"),
-    ({"cell_clip": 1e39}, r"`cell_clip` must be a positive number, or None to switch it off, found 1e\+39"),
-    ({"forget_bias": True}, r"`forget_bias` must be a finite number, found True"),
-    ({"scalar_mix_weights": [0.3, 0.3, 0.41]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
-    ({"char_filters": "12"}, r"`char_filters` must be a list of \[width, count\] pairs, found '12'"),
-    ({"char_filters": []}, r"`char_filters` must be a list of \[width, count\] pairs, found \[\]"),
-    ({"char_filters": [[1, 2], [3]]}, r"`char_filters` must be \[width, count\] pairs, found \[3\] at index 1"),
-    ({"char_filters": [[0, 2]]}, r"`char_filters` must be \[width, count\] pairs, found \[0, 2\] at index 0"),
-    (
-        {"max_word_length": 4, "char_filters": [[5, 2]]},
-        r"`char_filters` may be at most `max_word_length` = 4 characters wide, found \[5, 2\] at index 0",
-    ),
-    (
-        {"cell_projection": False},
-        r"`cell_projection` can be False only where its input is as wide as `projection_size` = 512, found 4096",
-    ),
-    ({"char_projection": "off"}, r"`char_projection` must be True or False, found 'off'"),
-    ({"hidden_size": 512}, r"`hidden_size` must be left out, or 2 \* `projection_size` = 1024, found 512"),
-    ({"pad_token_id": 1}, r"`pad_token_id` must be 0, found 1"),
-    ({"bos_token_id": -1}, r"`bos_token_id` must be a whole number of at least 0, found -1"),
-    ({"scalar_mix_weights": [0.5, 0.5]}, r"`scalar_mix_weights` must list `num_hidden_layers` \+ 1 = 3 weights"),
-    ({"scalar_mix_weights": [-1, 1, 1]}, r"`scalar_mix_weights` must be numbers of at least 0"),
-    ({"scalar_mix_weights": [0.0, 0.0, 0.0]}, r"`scalar_mix_weights` are true weights and must sum to 1"),
-    ({"softmax": "hierarchical"}, r"`softmax` must be one of 'full', 'sampled', found 'hierarchical'"),
-    ({"num_softmax_words": 2}, r"`num_softmax_words` must be a whole number of at least 3, found 2"),
-    ({"num_softmax_samples": 0}, r"`num_softmax_samples` must be a whole number of at least 1, found 0"),
-    (
-        {"softmax": "sampled", "num_softmax_words": 20, "num_softmax_samples": 21},
-        r"`num_softmax_samples` must be at most `num_softmax_words` = 20, found 21",
-    ),
-    ({"lm_dropout": 1}, r"`lm_dropout` must be in \[0, 1\), found 1"),
-    ({"share_embedding_softmax": 1}, r"`share_embedding_softmax` must be True or False, found 1"),
-    (
-        {"share_embedding_softmax": True},
-        r"`share_embedding_softmax` needs `token_encoder` 'word_embedding', found 'char_cnn'",
-    ),
-    (
-        WORDS | {"share_embedding_softmax": True, "num_softmax_words": 10},
-        r"`num_softmax_words` must be `vocab_size` - 1 = 9 with `share_embedding_softmax`, found 10",
-    ),
-    (
-        WORDS | {"share_embedding_softmax": True, "word_embedding_size": 6},
-        r"`word_embedding_size` must be None with `share_embedding_softmax`, .* width `projection_size`, found 6",
-    ),
-    ({"scalar_mix_l2": -0.1}, r"`scalar_mix_l2` must be a number of at least 0, found -0\.1"),
-    ({"scalar_mix_l2": float("nan")}, r"`scalar_mix_l2` must be a number of at least 0, found nan"),
-    ({"layer_mix": "mean"}, r"`layer_mix` must be one of 'scalar', 'linear', found 'mean'"),
-    (
-        {"layer_mix": "linear", "scalar_mix_trainable": False},
-        r"`scalar_mix_trainable` belongs to `layer_mix='scalar'`, found it with `layer_mix='linear'`",
-    ),
-    ({"layer_mix": "linear", "scalar_mix_l2": 0.1}, r"`scalar_mix_l2` belongs to `layer_mix='scalar'`"),
-    ({"layer_mix": "linear", "scalar_mix_weights": [0.0, 0.0, 1.0]}, r"`scalar_mix_weights` belongs to"),
-    ({"layer_mix": "linear", "scalar_mix_layer_norm": "word"}, r"`scalar_mix_layer_norm` belongs to"),
-    (
-        {"freeze_bilm": ["layer_0"]},
-        r"`freeze_bilm` must be True, False or a list of 'token_encoder', 'layer_1', 'layer_2', found \['layer_0'",
-    ),
-    ({"freeze_bilm": "layer_1"}, r"`freeze_bilm` must be True, False or a list of .*, found 'layer_1'"),
-    ({"freeze_bilm": 1}, r"`freeze_bilm` must be True, False or a list of .*, found 1"),
-    ({"task_encoder": "gru"}, r"`task_encoder` must be one of 'none', 'lstm', found 'gru'"),
-    ({"task_hidden_size": 0}, r"`task_hidden_size` must be a whole number of at least 1, found 0"),
-    ({"classifier_dropout": 1}, r"`classifier_dropout` must be in \[0, 1\), found 1"),
-    ({"pooling": "last"}, r"`pooling` must be one of 'mean', 'max', 'attention', found 'last'"),
-    ({"text_pairs": "yes"}, r"`text_pairs` must be True or False, found 'yes'"),
-    ({"use_crf": None}, r"`use_crf` must be True or False, found None"),
+SHARED = WORDS | {"share_embedding_softmax": True}
+LINEAR = {"layer_mix": "linear"}
+# The field that an error names, values that are not legal for it, and other fields.
+ILLEGAL: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("token_encoder", ["bytes", None, 3], {}),
+    ("alphabet", ["letters"], {}),
+    ("vocab_size", [0, None], {}),
+    ("num_input_words", [-1, 262], {"word_embedding_size": 6}),
+    ("num_input_words", [8], WORDS),
+    ("word_embedding_size", [0, 6], {}),
+    ("word_embedding_size", [None], {"num_input_words": 8}),
+    ("word_embedding_size", [6], SHARED),
+    ("max_word_length", [2, 5.0], {}),
+    ("char_embedding_size", [0, 1.5], {}),
+    ("char_filters", ["12", [], [[1, 2], [3]], [[0, 2]], [[1, 2.0]], [[1, True]], [1, 2], None], {}),
+    ("char_filters", [[[5, 2]]], {"max_word_length": 4}),
+    ("char_activation", ["gelu"], {}),
+    ("num_highway_layers", [-1], {}),
+    ("char_projection", ["off", False], {}),
+    ("projection_size", ["8", 0], {}),
+    ("cell_size", [True, 0], {}),
+    ("num_hidden_layers", [0], {}),
+    ("bidirectional", ["no"], {}),
+    ("cell_projection", [False], {}),
+    ("cell_clip", [0, float("nan"), float("inf"), True, "3"], {}),
+    ("projection_clip", [-3], {}),
+    ("use_skip_connections", [1], {}),
+    ("forget_bias", [None, float("inf"), float("nan"), True], {}),
+    ("hidden_size", [512], {}),
+    ("num_output_representations", [0], {}),
+    ("representation_dropout", [1.0, -0.1, "x"], {}),
+    ("scalar_mix_weights", [[0.3, 0.3, 0.41], [0.5, 0.5], [-1, 1, 1], [0.0, 0.0, 0.0], ["0", 0, 1]], {}),
+    ("scalar_mix_weights", [[0.0, 0.0, 1.0]], LINEAR),
+    ("scalar_mix_trainable", ["no"], {}),
+    ("scalar_mix_trainable", [False], LINEAR),
+    ("scalar_mix_layer_norm", ["yes"], {}),
+    ("scalar_mix_layer_norm", ["word"], LINEAR),
+    ("scalar_mix_l2", [-0.1, float("nan")], {}),
+    ("scalar_mix_l2", [0.1], LINEAR),
+    ("layer_mix", ["mean"], {}),
+    ("freeze_bilm", [["layer_0"], "layer_1", 1, None], {}),
+    ("task_encoder", ["gru"], {}),
+    ("task_hidden_size", [0], {}),
+    ("word_vectors", [{}, 100, [], {"num_words": 2, "size": 4, "trainable": True}], {}),
+    ("word_vectors", [{"num_words": 26, "size": float("nan"), "trainable": True}], {}),
+    ("word_vectors", [{"num_words": 26, "size": 4, "trainable": 1}], {}),
+    ("classifier_dropout", [1], {}),
+    ("pooling", ["last"], {}),
+    ("text_pairs", ["yes"], {}),
+    ("use_crf", [None], {}),
+    ("num_softmax_words", [2], {}),
+    ("num_softmax_words", [10], SHARED),
+    ("softmax", ["hierarchical", "adaptive"], {}),
+    ("num_softmax_samples", [0], {}),
+    ("num_softmax_samples", [21], {"softmax": "sampled", "num_softmax_words": 20}),
+    ("share_embedding_softmax", [1, True], {}),
+    ("lm_dropout", [1], {}),
+    ("pad_token_id", [1], {}),
+    ("bos_token_id", [-1], {}),
+    ("bos_token_id", [None], {"alphabet": "code_points", "vocab_size": 90}),
+    ("id2label", [{1: "x"}], {}),
 ]
 
 
@@ -244,11 +205,6 @@ def test_a_word_embedding_has_the_vocabularys_boundary_ids() -> None:
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 257, 258)
 
 
-def test_code_points_have_no_default_boundary_ids() -> None:
-    with pytest.raises(ValueError, match="`bos_token_id` depends on the vocabulary where `alphabet` is 'code_points'"):
-        ElmoConfig(alphabet="code_points", vocab_size=90)
-
-
 def test_ids_are_the_padding_then_characters_then_words() -> None:
     config = ElmoConfig(vocab_size=90, num_input_words=50, word_embedding_size=6, max_word_length=9)
     assert (config.num_characters, config.id_shape) == (39, (10,))
@@ -269,19 +225,47 @@ def test_every_config_names_every_auto_class() -> None:
     assert ElmoConfig().auto_map == expected
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"), ILLEGAL, ids=lambda value: next(iter(value)) if isinstance(value, dict) else ""
-)
-def test_an_illegal_field_is_named_with_its_legal_values(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ElmoConfig(**fields)
+@pytest.mark.parametrize(("name", "values", "others"), ILLEGAL)
+def test_an_illegal_field_is_named_with_what_was_found(name: str, values: list[Any], others: dict[str, Any]) -> None:
+    for value in values:
+        with pytest.raises(StrictDataclassError, match=f"[`']{name}") as error:
+            ElmoConfig(**others | {name: value})
+        found = value[0][0] if others == {"max_word_length": 4} else [*value] if name == "id2label" else value
+        assert str(found) in str(error.value)
+
+
+def test_a_field_is_checked_when_it_is_set_and_rules_between_fields_when_it_is_saved(tmp_path: Path) -> None:
+    config = ElmoConfig()
+    with pytest.raises(StrictDataclassError, match="cell_size"):
+        config.cell_size = 0
+    assert config.cell_size == 4096
+    config.hidden_size = 512
+    with pytest.raises(StrictDataclassError, match=r"`hidden_size` must be 2 \* `projection_size` = 1024, found 512"):
+        config.save_pretrained(tmp_path)
+    assert not (tmp_path / "config.json").exists()
 
 
 def test_a_field_replaced_at_loading_is_validated_too(tmp_path: Path) -> None:
     config = ElmoConfig(projection_size=4, cell_size=5, char_filters=[[1, 3]])
     ElmoModel(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"`num_output_representations` must be a whole number of at least 1, found 0"):
+    with pytest.raises(StrictDataclassError, match="num_output_representations"):
         ElmoModel.from_pretrained(tmp_path, num_output_representations=0)
+    with pytest.raises(StrictDataclassError, match="`hidden_size` must be 2"):
+        ElmoModel.from_pretrained(tmp_path, projection_size=5)
+
+
+def test_a_name_that_is_no_field_warns_and_survives(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "transformers"):
+        assert ElmoConfig(num_labels=3, attn_implementation="eager", use_cache=True, output_attentions=False)
+        assert not caplog.messages
+        ElmoConfig(poling="max", corpus={"words": 9}).save_pretrained(tmp_path)
+        assert "ElmoConfig keeps poling, corpus, which nothing reads" in caplog.text
+        caplog.clear()
+        config = ElmoConfig.from_pretrained(tmp_path)
+        assert "ElmoConfig keeps corpus, poling, which nothing reads" in caplog.text
+    assert (config.poling, config.corpus, config.pooling) == ("max", {"words": 9}, "mean")
+    config.save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
 
 
 def test_configs_do_not_share_their_auto_classes() -> None:

@@ -22,7 +22,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.validation import validate_data
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.loading import _loaded
+from elmo_hf.folder.loading import _loaded
 from elmo_hf.sklearn import ElmoVectorizer
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
-from elmo_hf.loading import TINY_FOLDER, load_complete
+from elmo_hf.folder.loading import TINY_FOLDER, load_complete
 from elmo_hf.share import export
 from elmo_hf.share.export import example_inputs, export_model, load_for_export
 

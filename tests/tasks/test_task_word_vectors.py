@@ -1,7 +1,6 @@
 """[x; ELMo] with word vectors of the task's own: in the tokenizer, in every model for a task, and in saved folders."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from task_models import FIRST, LSTM, SECOND, C, logits_of, make_task_model
 from task_training import each_task, make_trainer
 from tiny_inputs import assert_outputs_close
 
-from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer, WordVectors
+from elmo_hf import ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.embedding.feature_cache import add_bilm_layers
-from elmo_hf.loading import load_complete
+from elmo_hf.folder.loading import load_complete
 from elmo_hf.share.export import NamedTensors, example_inputs
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
@@ -174,19 +173,6 @@ def test_a_table_of_another_size_is_not_filled() -> None:
         WordVectors(["<S>", "</S>", "<UNK>"], 9, True).put_into(model, tokenizer)
     with pytest.raises(ValueError, match=r"ElmoForSequenceClassification must have a table .*, found None"):
         VECTORS.put_into(make_task_model("classification"), tokenizer)
-
-
-@pytest.mark.parametrize(
-    "value", [{}, 100, {"num_words": 2, "size": 4, "trainable": True}, VECTORS.config | {"size": math.nan}, []]
-)
-def test_other_fields_of_word_vectors_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"`word_vectors` must be None or an object of `num_words` \(3 to 10\^8\)"):
-        ElmoConfig(word_vectors=value)
-
-
-def test_the_bilm_alone_has_no_word_vectors_of_a_task(tiny_folder: Path) -> None:
-    with pytest.raises(ValueError, match="`word_vectors` has no effect on ElmoModel; it is for ElmoForSequenceClass"):
-        ElmoModel.from_pretrained(tiny_folder, word_vectors=VECTORS.config)
 
 
 PUSH = """

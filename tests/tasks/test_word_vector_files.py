@@ -105,7 +105,7 @@ def test_a_file_without_the_wanted_words_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_large_file_needs_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_vectors, "MOST_NEW_BYTES", 60)
+    monkeypatch.setattr(word_vectors, "MOST_BYTES", 60)
     path = written(tmp_path, "glove.txt", GLOVE)
     with pytest.raises(ValueError, match=r"line 2: more than 60 bytes of vectors; give the `words` to keep\."):
         WordVectors.from_file(path)

@@ -316,8 +316,8 @@ def test_a_call_that_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_word_length": 2}, "`max_word_length` must be a whole number from 3 to 4096, found 2"),
-        ({"max_word_length": 5.0}, "`max_word_length` must be a whole number from 3 to 4096, found 5.0"),
+        ({"max_word_length": 2}, "`max_word_length` must be a whole number of at least 3, found 2"),
+        ({"max_word_length": 5.0}, "`max_word_length` must be a whole number of at least 3, found 5.0"),
         ({"token_encoder": "cnn"}, "`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'cnn'"),
         ({"word_splitter": "bert"}, "`word_splitter` must be one of 'ptb', 'whitespace', found 'bert'"),
         ({"token_encoder": "word_embedding"}, "needs its vocabulary: give `vocab_file`, one word a line"),

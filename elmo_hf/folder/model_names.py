@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 TINY = "tiny"
-TINY_FOLDER = Path(__file__).parent / "tiny_model"
+TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of what `elmo-hf convert` reads: files of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of them.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 MOST_CONFIG_BYTES = 2**23

@@ -1,30 +1,55 @@
-"""Loads a model by folder, Hub name or `tiny`; every weight must be in the checkpoint.
+"""Loads a model by folder, Hub name or `tiny`: checked before anything uses it, and every weight in the checkpoint.
 
 `tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
 
 import functools
-import re
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import try_to_load_from_cache
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HTTPError
 from safetensors import SafetensorError
 
-from .language_model.pretraining import ElmoForPreTraining
-from .model.configuration_elmo import AUTO_MAP, ElmoConfig
-from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from .model.weight_files import read_header
+from ..language_model.pretraining import ElmoForPreTraining
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_names import TINY_FOLDER, check_name, kind_of_model, model_folder, refuse_other_kinds
-from .tokenizer.tokenization_elmo import ElmoTokenizer
+from .saved_config import one_line, read_config
+from .saved_tokenizer import read_tokenizer
+from .weight_files import check_weights, find_weights, without_memory
 
-CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
-# Weights that loading may leave out: mixes that are not asked for, and the parts of other classes.
-MIXES = re.compile(r"(elmo\.)?(scalar|linear)_mixes\.\d+\.\w")
-PARTS = re.compile(
-    rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
-)
+# The files of a repository that are downloaded, and arguments that say which.
+DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
+# Arguments of loading that are fields of the config.
+FIELDS = ElmoConfig.__dataclass_fields__.keys() - {"dtype"} | {"num_labels"}
+HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
+
+
+def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
+    """The folder of a model, which is downloaded if need be.
+
+    Args:
+        source: a folder, a Hub name, or `"tiny"`.
+        weights: whether weights are downloaded too.
+        **hub: `HUB_ARGUMENTS` of `snapshot_download`.
+
+    Raises:
+        ValueError: if there is no such folder or repository, or it holds no ELMo model.
+    """
+    check_name(source)
+    folder = Path(model_folder(source))
+    if not folder.exists():
+        try:
+            patterns = [*DESCRIPTION, "*.safetensors"] if weights else [*DESCRIPTION]
+            folder = Path(snapshot_download(str(source), allow_patterns="config.json", **hub))
+            refuse_other_kinds(source, kind_of_model(folder / "config.json") or "elmo")
+            folder = Path(snapshot_download(str(source), allow_patterns=patterns, ignore_patterns="*/*", **hub))
+        except (HTTPError, OSError) as error:
+            raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
+    return folder
+
 
 # In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words
 # between blanks, while the model's tokenizer splits raw text.
@@ -37,30 +62,23 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     Args:
         source: a folder, a Hub name, or `"tiny"`.
         model_class: the class to load.
-        **kwargs: of `from_pretrained`, such as `dtype`.
+        **kwargs: of `from_pretrained`, such as `dtype`, or fields of the config.
 
     Raises:
-        ValueError: if the folder does not exist or holds no ELMo model; if weights are missing, which transformers
-            would initialise at random; if it holds weights that no part of an ELMo has.
+        ValueError: if the folder does not exist or holds no ELMo model; naming the file, if one is damaged; if weights
+            are missing, which transformers would initialise at random, or there are some that no part of an ELMo has.
     """
-    check_name(source)
-    source = model_folder(source)
+    folder = open_folder(source, **{name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs})
     try:
-        model, loading = model_class.from_pretrained(source, output_loading_info=True, **kwargs)
-    except SafetensorError as error:
-        for file in sorted(Path(source).glob("*.safetensors")):
-            read_header(str(file))  # names the damaged one
-        raise ValueError(f"a .safetensors file of {source} is damaged: {error}.") from error
-    except (OSError, RuntimeError, ValueError) as error:
-        _refuse_other_kinds_on_the_hub(source)
+        config, others = read_config(folder, **{name: kwargs.pop(name) for name in kwargs.keys() & FIELDS})
+        check_weights(without_memory(model_class, config), find_weights(folder))
+        model = model_class.from_pretrained(folder, config=config, **kwargs).eval()
+    except (AttributeError, ImportError, KeyError, OSError, RuntimeError, SafetensorError, TypeError) as error:
+        raise ValueError(f"{source} cannot be loaded as an ELMo model: {one_line(error)}") from error
+    except ValueError as error:
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
-    missing = sorted(name for name in loading["missing_keys"] if "scalar_mixes." not in name)
-    if missing:
-        raise ValueError(f"{source} lacks {_list(missing)}, which would be random numbers.")
-    strange = _strange(loading["unexpected_keys"], type(model).__name__, model.config.architectures or ())
-    if strange:
-        raise ValueError(f"{source} holds {_list(strange)}, which the model of its config.json does not have.")
-    return model.eval()
+    vars(model.config).update(others)
+    return model
 
 
 def is_quantised(config: ElmoConfig) -> bool:
@@ -76,7 +94,8 @@ def refuse_quantised(config: ElmoConfig, source: str | Path, verb: str) -> None:
 
 def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
-    return ElmoTokenizer.from_pretrained(model_folder(source), **kwargs)
+    hub = {name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs}
+    return read_tokenizer(open_folder(source, weights=False, **hub), **kwargs)
 
 
 def load_shared(source: str | Path, device: str = "cpu") -> tuple[ElmoModel, ElmoTokenizer]:
@@ -118,37 +137,13 @@ def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:
 
 
 def _require_softmax(source: str | Path) -> None:
-    check_name(source)
-    try:
-        config = ElmoConfig.from_pretrained(model_folder(source))
-    except (OSError, ValueError) as error:
-        _refuse_other_kinds_on_the_hub(source)
-        raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
+    config, _ = read_config(open_folder(source, weights=False))
     if config.num_softmax_words is None and not config.share_embedding_softmax:
         raise ValueError(
             f"{source} has no softmax over words, so it embeds text and cannot score it. Convert its source again with "
             "`--softmax FILE --vocabulary FILE` if a softmax was published, or learn one on a text: "
             f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
         )
-
-
-def _refuse_other_kinds_on_the_hub(source: str | Path) -> None:
-    """Raises ValueError if the config that was just downloaded is another model's; asks no network."""
-    config = None if Path(source).exists() else try_to_load_from_cache(str(source), "config.json")
-    if isinstance(config, str):
-        refuse_other_kinds(source, kind_of_model(Path(config)) or "elmo")
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def _strange(unexpected: Iterable[str], model_class: str, saved_classes: Sequence[str]) -> list[str]:
-    """The weights of a folder that loading this class should not have left out."""
-    if not {*saved_classes} <= CLASSES:
-        return []  # a user's own class may have any
-    kept = MIXES if model_class in saved_classes else PARTS
-    return sorted(name for name in unexpected if not kept.match(name))
 
 
 def load_for_pretraining(
