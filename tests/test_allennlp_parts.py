@@ -9,7 +9,14 @@ import torch
 from allennlp_cases import Golden, assert_close, run_legacy
 from torch import Tensor, nn
 
-from elmo_hf.allennlp import ElmoLstm, ScalarMix, _ElmoBiLm, _ElmoCharacterEncoder, batch_to_ids
+from elmo_hf.allennlp import (
+    ELMoCharacterMapper,
+    ElmoLstm,
+    ScalarMix,
+    _ElmoBiLm,
+    _ElmoCharacterEncoder,
+    batch_to_ids,
+)
 
 BASE = Golden("base_2l_relu")
 FILES = {"options_file": BASE.files[0], "weight_file": BASE.files[1]}
@@ -336,6 +343,13 @@ def test_ids_by_hand_equal_those_of_batch_to_ids() -> None:
     names = run(IDS_BY_HAND)
     np.testing.assert_array_equal(names["ids"], BASE.expected["char_ids"])
     assert names["begin"] + 1 == int(names["ids"][0, 0, 0])
+
+
+def test_the_marks_of_the_mapper_are_allennlps() -> None:
+    mapper = ELMoCharacterMapper()
+    of_sentences = (mapper.beginning_of_sentence_character, mapper.end_of_sentence_character)
+    of_words = (mapper.beginning_of_word_character, mapper.end_of_word_character, mapper.padding_character)
+    assert of_sentences + of_words == (256, 257, 258, 259, 260)
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_a_model_that_reads_nothing_is_refused(tmp_path: Path) -> None:
         convert(write_files(tmp_path / "source", files), tmp_path / "to")
 
 
-def test_a_lexicon_may_have_the_line_ends_of_windows(tmp_path: Path) -> None:
-    (tmp_path / "char.dic").write_bytes(b"<oov>\t0\r\na\t1\r\n")
+def test_a_lexicon_may_have_its_rows_in_any_order_and_the_line_ends_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "char.dic").write_bytes(b"a\t1\r\n<oov>\t0\r\n")
     source = Source(tmp_path, {"char.dic": tmp_path / "char.dic"})
     assert _lexicon(source, "char.dic", {"t": np.zeros((2, 1))}, "t") == {"<oov>": 0, "a": 1}

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from . import ROOT, Mutant, gone, mutants
 
-COPIED = ("elmo_hf", "conversion", "model_cards", "tests", "pyproject.toml")
+COPIED = ("elmo_hf", "conversion", "model_cards", "tests", "benchmarks", "examples", "pyproject.toml")
 LIBRARIES = ("torch", "transformers.trainer", "transformers.pipelines", "datasets", "pytest", "h5py", "pyarrow.parquet")
 SECONDS = 300  # a mutant that hangs for so long is killed too
 PASSED, FAILED = 0, 1  # exit codes of pytest; others mean that it could not run the tests

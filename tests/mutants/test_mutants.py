@@ -16,7 +16,7 @@ def _fault(mutant: Mutant) -> str | None:
     if places != 1 or mutant.old == mutant.new:
         return f"what it replaces occurs {places} times in {mutant.file}"
     for test in mutant.tests:
-        file, *_, name = test.partition("[")[0].split("::")
+        file, _, name = test.partition("[")[0].partition("::")
         if f"\ndef {name}(" not in _text(file):
             return f"there is no test {test}"
     return None if mutant.tests else "it names no test"
