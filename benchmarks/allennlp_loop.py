@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo_hf import ElmoForPreTraining, ElmoModel
-from elmo_hf.language_model.softmax import Candidates, WordSoftmax
+from elmo_hf.language_model.sampled_softmax import Candidates, sampled_losses
+from elmo_hf.language_model.softmax import WordSoftmax
 from elmo_hf.model.lstmp import LSTMP
 from elmo_hf.model.token_encoder import CharacterCNN, Highway
 
@@ -199,7 +200,6 @@ class LoopLanguageModels(nn.Module):
     def __init__(self, model: ElmoForPreTraining) -> None:
         """Takes the weights of `model`."""
         super().__init__()
-        assert isinstance(model.softmax, WordSoftmax)
         self.dropout = model.config.lm_dropout
         self.token_encoder = LoopCharacterCNN(model.elmo.token_encoder)
         self.bilm = LoopBiLM(model.elmo)
@@ -221,7 +221,7 @@ class LoopLanguageModels(nn.Module):
         top = nn.functional.dropout(self.bilm(forward, backward, mask, dropout)[-1], dropout, training=dropout > 0)
         hidden = [vectors.flatten(0, 1) for vectors in top.chunk(2, dim=-1)]
         targets = [forward_targets.flatten(), backward_targets.flatten()]
-        return sum(self.softmax.sampled(hidden, targets, candidates=candidates)) / forward_targets.numel() / 2
+        return sum(sampled_losses(self.softmax, hidden, targets, candidates)) / forward_targets.numel() / 2
 
 
 def _copy(parameter: Tensor) -> nn.Parameter:

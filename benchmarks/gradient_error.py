@@ -20,9 +20,9 @@ from workload import some_sentences
 from elmo_hf import ElmoForPreTraining, tiny_model
 from elmo_hf.folder.loading import tiny_tokenizer
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.language_model.scoring import stream_inputs
-from elmo_hf.language_model.softmax import draw_candidates
+from elmo_hf.language_model.sampled_softmax import draw_candidates
 from elmo_hf.language_model.streams import Stream
+from elmo_hf.language_model.windows import window_arguments
 
 GROUPS = {"token_encoder.highways": "highways", "token_encoder.projection": "highways", "token_encoder": "characters"}
 GROUPS |= {"layers.0": "layer 1", "layers.1": "layer 2", "softmax": "softmax"}
@@ -36,10 +36,10 @@ def main() -> None:
     tiny = tiny_model(ElmoForPreTraining)
     corpus = Corpus.from_sentences(some_sentences(path, NUM_SENTENCES), tiny_tokenizer())
     streams = (Stream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
-    inputs = {name: values.long() for name, values in stream_inputs(corpus, *streams).items()}
+    inputs = {name: values.long() for name, values in window_arguments(corpus, *streams).items()}
     compare("`tiny`", tiny, lambda: tiny(**inputs).loss)
     large, window = language_model(path, small=False)
-    drawn = [draw_candidates(len(large.softmax.bias), large.softmax.num_samples) for _ in range(2)]
+    drawn = [draw_candidates(len(large.softmax.bias), large.config.num_softmax_samples) for _ in range(2)]
     compare("the original's size", large, lambda: large(**window, candidates=drawn).loss)
 
 

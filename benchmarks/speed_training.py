@@ -12,9 +12,9 @@ from workload import SMALL, at_trained_scale, batches_of, config_of, random_mode
 
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.language_model.scoring import stream_inputs
-from elmo_hf.language_model.softmax import Candidates, draw_candidates
+from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates
 from elmo_hf.language_model.streams import Stream
+from elmo_hf.language_model.windows import window_arguments
 from elmo_hf.training.run import new_language_model
 
 BATCH_SIZE, NUM_LABELS = 32, 17
@@ -100,7 +100,8 @@ def pretraining(sentences: Path, rounds: int, small: bool) -> None:
     loop = LoopLanguageModels(model)
 
     def draw() -> tuple[Candidates, Candidates]:
-        forward, backward = (draw_candidates(len(model.softmax.bias), model.softmax.num_samples) for _ in range(2))
+        sizes = len(model.softmax.bias), model.config.num_softmax_samples
+        forward, backward = (draw_candidates(*sizes) for _ in range(2))
         return forward, backward
 
     with torch.no_grad():
@@ -150,5 +151,5 @@ def language_model(sentences: Path, small: bool) -> tuple[ElmoForPreTraining, di
         model, tokenizer = new_language_model(vocabulary, **fields, softmax="sampled", lm_dropout=0.0)
         corpus = Corpus.from_sentences(text, tokenizer)
     forward, backward = (Stream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
-    window = {name: values.long() for name, values in stream_inputs(corpus, forward, backward).items()}
+    window = {name: values.long() for name, values in window_arguments(corpus, forward, backward).items()}
     return at_trained_scale(model).train(), window

@@ -1,4 +1,4 @@
-"""The code that a saved folder carries: four files, generated from the modules of this package.
+"""The code that a saved folder carries: five files, generated from the modules of this package.
 
 A model folder opens where this package is not installed, because it carries its code, and a user reads that code before
 saying `trust_remote_code=True`. So the many small modules of the package become a few files, one for each row of a
@@ -53,7 +53,6 @@ TABLE = {
         "scan.packed",
     ),
     "modeling_elmo": (
-        "model.pipeline_elmo",
         "model.pooling",
         "model.scalar_mix",
         "model.token_encoder",
@@ -61,14 +60,11 @@ TABLE = {
         "model.lstmp",
         "model.bilm",
         "model.long_texts",
-        "language_model.softmax",
         "model.sentence_files",
         "model.inputs",
         "model.modeling_elmo",
-        "language_model.corpus",
-        "language_model.streams",
-        "language_model.scoring",
-        "language_model.pretraining",
+    ),
+    "heads_elmo": (
         "tasks.text_rows",
         "tasks.task_encoder",
         "tasks.task_model",
@@ -76,8 +72,14 @@ TABLE = {
         "tasks.sequence_classification",
         "tasks.token_classification",
         "tasks.question_answering",
+        "model.package",
+        "language_model.softmax",
+        "language_model.pretraining",
     ),
 }
+# transformers copies a file and those that it seems to import. So a biLM that is loaded from a folder and saved again
+# brings the heads along, whose code it does not run.
+ENDINGS = {"modeling_elmo": "if TYPE_CHECKING:  # so that this file is copied too\n    from .heads_elmo import *\n"}
 LINE_LENGTH = 120
 HEADER = """\
 # {file}.py of elmo-hf {version}, generated from the readable modules of that package when this folder was saved.
@@ -120,6 +122,8 @@ def _generate(file: str, modules: tuple[str, ...]) -> str:
                 raise ValueError(f"{module.name} imports {source}, which is in no generated file.")
             if row != file:
                 siblings.setdefault(f".{row}", set()).update(names)
+    if file in ENDINGS:
+        outside.setdefault("typing", set()).add("TYPE_CHECKING")
     imports = [f"import {name}" for name in sorted(outside.pop("", ()))]
     imports += [_import_line(source, names) for source, names in sorted(outside.items())]
     standard = [line for line in imports if line.split()[1].split(".")[0] in sys.stdlib_module_names]
@@ -127,7 +131,7 @@ def _generate(file: str, modules: tuple[str, ...]) -> str:
     inside = [_import_line(source, names) for source, names in sorted(siblings.items())]
     header = HEADER.format(file=file, version=importlib.metadata.version("elmo-hf"))
     blocks = ["\n".join(lines) + "\n" for lines in (standard, others, inside) if lines]
-    return "\n".join([header, *blocks, *(module.section for module in parsed)])
+    return "\n".join([header, *blocks, *(module.section for module in parsed), *filter(None, [ENDINGS.get(file)])])
 
 
 class _Module:

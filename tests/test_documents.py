@@ -172,7 +172,7 @@ def test_the_python_of_the_guide_to_tasks_runs(printed: tuple[Path, dict[str, st
     work, texts = printed
     expected = "(1, 6, 3) True bilm_layers ['attention_mask', 'input_ids', 'word_vector_ids']"
     assert expected in texts["tasks"].splitlines(), texts["tasks"]
-    code = (work / "tasks" / "film-elmo" / "modeling_elmo.py").read_text(encoding="utf-8")
+    code = (work / "tasks" / "film-elmo" / "heads_elmo.py").read_text(encoding="utf-8")
     assert "class ElmoForSequenceClassification(" in code
 
 

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
-from .pretraining import ElmoForPreTraining
-from .scoring import DIRECTIONS, evaluating
+from .pretraining import DIRECTIONS, ElmoForPreTraining
+from .scoring import evaluating
 
 GAP = re.compile("_{3,}")
 BOTH = "both"

@@ -11,16 +11,16 @@ from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from .corpus import Corpus
+from .pretraining import ElmoForPreTraining
 from .scoring import Progress, Scores, score_carried
 
 
 def score_documents(
-    model: PreTrainedModel, corpus: Corpus, documents: Sequence[int], progress: Progress = lambda count: None
+    model: ElmoForPreTraining, corpus: Corpus, documents: Sequence[int], progress: Progress = lambda count: None
 ) -> Scores:
-    """Scores a corpus document by document with an `ElmoForPreTraining` in evaluation mode.
+    """Scores a corpus document by document in evaluation mode.
 
     Args:
         model: the language models.

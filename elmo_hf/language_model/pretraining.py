@@ -8,20 +8,16 @@ w_{n+1} = `</S>` each predicts n+1 words:
     loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
            the forward one's alone in a model of one direction, `bidirectional=False`
 
-There are two ways to call the model, always in text order (the backward language model reads the last column first):
-
-    sentences  padded and masked, as from the tokenizer, with `labels`: for evaluation, scoring and fine-tuning
-    streams    windows of T words of endless rows of sentences without padding, a forward and a backward window of
-               their own texts, with the state after the window before: bilm-tf's training
+The code of a saved folder reads sentences with `labels`, padded and masked, and predicts them by the full softmax. With
+the package a model also trains on windows of streams (`windows.py`), which is bilm-tf's training, and with a sampled
+softmax (`sampled_softmax.py`), scores texts (`scoring.py`) and fills gaps (`cloze.py`).
 
 Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
 
-Deliberate differences from bilm-tf: backward windows are in text order. Chosen words of a stream may reset the state. A
-sampled loss has a name of its own and never occurs in evaluation. From AllenNLP's `LanguageModel`: no softmax class for
-padding.
+Deliberate differences from bilm-tf: a sampled loss has a name of its own and never occurs in evaluation. From
+AllenNLP's `LanguageModel`: no softmax class for padding.
 """
 
-import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,14 +28,15 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.bilm import BiLMState
-from ..model.configuration_elmo import ELMO_HF, ElmoConfig
+from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import IGNORED, check_shape
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
-from .corpus import Corpus
-from .scoring import DEFAULT_ROWS, DIRECTIONS, Scores, evaluating, score_carried, score_from_zero
-from .softmax import Candidates, WordSoftmax
+from ..model.package import part_of_package
+from .softmax import WordSoftmax
 
-STREAM_ARGUMENTS = ("forward_targets", "backward_targets", "forward_resets", "backward_resets")
+DIRECTIONS = ("forward", "backward")
+# Arguments that make a batch a window of streams.
+OF_WINDOWS = ("backward_input_ids", *(f"{name}_{what}" for name in DIRECTIONS for what in ("targets", "resets")))
 
 
 @dataclass
@@ -119,66 +116,46 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         state: BiLMState | None = None,
-        backward_input_ids: Tensor | None = None,
-        forward_targets: Tensor | None = None,
-        backward_targets: Tensor | None = None,
-        forward_resets: Tensor | None = None,
-        backward_resets: Tensor | None = None,
-        candidates: Sequence[Candidates] | None = None,
+        candidates: Sequence[Any] | None = None,
         output_log_probs: bool = False,
         output_logits: bool = False,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
-        """Runs the language models over sentences, or over windows of streams.
-
-        Windows have `backward_input_ids`; those of a model of one direction have `forward_targets` instead.
+        """Runs the language models over sentences, or over a window of streams, always in text order.
 
         Args:
-            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for word input; for streams the forward ones.
+            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for word input; of a window the forward ones.
             attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding on either side; None derives it.
-            labels: for sentences `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
+            labels: of sentences `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
             state: after the batch before; None starts from zeros.
-            backward_input_ids: the backward stream's ids in text order; the last column is read first.
-            forward_targets: `(B, T)`, the class of the word after each `input_ids`; -100 for none.
-            backward_targets: `(B, T)`, the class of the word before each `backward_input_ids`; -100 for none.
-            forward_resets: `(B, T)`, True on `input_ids` before which the forward state is set to zero.
-            backward_resets: `(B, T)`, True on `backward_input_ids` before which the backward state is set to zero.
             candidates: for the sampled softmax, the words drawn for each direction; None draws them.
             output_log_probs: whether to return log-probabilities, from the exact softmax.
             output_logits: whether to return logits.
             output_hidden_states: whether to return all layers; None: what the config says.
             return_dict: False for a plain tuple.
-            **kwargs: ignored, as in every transformers model.
+            **kwargs: the other arguments of a window, which `windows.py` of the package lists: `backward_input_ids`,
+                targets and resets. Any others are ignored, as in every transformers model.
 
         Raises:
             ValueError: if labels or targets do not fit the way of calling, or a shape is wrong.
+            ImportError: if a window or a sampled loss needs the package and it is not installed.
         """
-        targets, resets = (forward_targets, backward_targets), (forward_resets, backward_resets)
-        of_streams = dict(zip(STREAM_ARGUMENTS, targets + resets, strict=True))
-        num_directions = self.config.num_directions
-        if num_directions == 1:
-            of_backward = {name: of_streams[name] for name in ("backward_targets", "backward_resets")}
-            _refuse({"backward_input_ids": backward_input_ids} | of_backward, "one direction")
-        is_window = (forward_targets if num_directions == 1 else backward_input_ids) is not None
-        if not is_window:
-            _refuse(of_streams, "sentences")
-            vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
-            if labels is not None:
-                check_shape("labels", labels, mask)
-                targets = _neighbours(labels, mask)
+        window = {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
+        resets: list[Tensor] | None = None
+        if window:
+            window |= {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+            given = {name: value for name, value in window.items() if value is not None}
+            vectors, mask, targets, resets = part_of_package("language_model.windows").read_window(self, given)
         else:
-            _refuse({"labels": labels, "attention_mask": attention_mask}, "streams")
-            vectors, mask = self._embed_streams([ids for ids in (input_ids, backward_input_ids) if ids is not None])
-            for name, value in of_streams.items():
-                if value is not None:
-                    check_shape(name, value, mask)
+            vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
+            targets = _neighbours(labels, mask)
         dropout = self.config.lm_dropout if self.training else 0.0
-        layers, next_state = self.elmo.bilm(vectors, mask, state, _all_resets(resets[:num_directions], mask), dropout)
+        layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
-        hidden = dict(zip(DIRECTIONS, top.chunk(num_directions, dim=-1), strict=False))
-        output = self._losses(hidden, targets, candidates, output_log_probs, int(not is_window))
+        hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
+        output = self._losses(hidden, targets, candidates, output_log_probs, 0 if window else 1)
         for name, part in hidden.items() if output_logits else ():
             output[f"{name}_logits"] = self.softmax.logits(part, self._shared_weight)
         return ElmoForPreTrainingOutput(
@@ -189,52 +166,35 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         )
 
     def score(
-        self,
-        sentences: Iterable[Sequence[str]],
-        tokenizer: Any,
-        *,
-        carries_state: bool = False,
-        num_rows: int = DEFAULT_ROWS,
-    ) -> Scores:
-        """Log-probabilities, surprisals and perplexities of a text, with the exact softmax and without dropout.
+        self, sentences: Iterable[Sequence[str]], tokenizer: Any, *, carries_state: bool = False, num_rows: int = 32
+    ) -> Any:
+        """Log-probabilities, surprisals and perplexities of a text, the package's `Scores`: exact and without dropout.
 
         Sentences are lists of words without boundaries. Each starts from the zero state, or with `carries_state` from
         the state of the sentence before, as in bilm-tf's test; then `num_rows` rows are read side by side, and 1 reads
         the text in its order. The tokenizer is an `ElmoTokenizer` with the softmax's vocabulary.
 
         Raises:
+            ImportError: if the package is not installed.
             ValueError: if a sentence is a string, or the tokenizer has no vocabulary of predicted words.
         """
-        corpus = Corpus.from_sentences(sentences, tokenizer)
-        with evaluating(self):
-            return score_carried(self, corpus, num_rows) if carries_state else score_from_zero(self, corpus)
+        rows = num_rows if carries_state else None
+        return part_of_package("language_model.scoring").score(self, sentences, tokenizer, rows)
 
     def predict_words(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """The words that fit a gap: `elmo_hf.predict_words(model, tokenizer, words, ...)`; needs the package."""
-        if importlib.util.find_spec("elmo_hf") is None:
-            raise ImportError(f"`predict_words` needs {ELMO_HF}.")
-        return importlib.import_module("elmo_hf").predict_words(self, *args, **kwargs)
+        """The words that fit a gap: the package's `elmo_hf.predict_words(model, tokenizer, words, ...)`."""
+        return part_of_package("language_model.cloze").predict_words(self, *args, **kwargs)
 
     @property
     def _shared_weight(self) -> Tensor | None:
         """The word embedding without its padding row, if it is the softmax's matrix too."""
         return self.elmo.get_input_embeddings().weight[1:] if self.config.share_embedding_softmax else None
 
-    def _embed_streams(self, streams: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Word vectors `(B, T, DP)` of all streams, and a mask that is True everywhere."""
-        shapes = [tuple(ids.shape) for ids in streams]
-        if len(set(shapes)) > 1:
-            raise ValueError(
-                f"`input_ids` and `backward_input_ids` must have one shape, found {shapes[0]} and {shapes[1]}."
-            )
-        vectors, mask = self.elmo.embed_words(torch.cat(streams))
-        return torch.cat(vectors.chunk(len(streams)), dim=-1), torch.ones_like(mask[: len(streams[0])])
-
     def _losses(
         self,
         hidden: dict[str, Tensor],
         targets: Sequence[Tensor | None],
-        candidates: Sequence[Candidates] | None,
+        candidates: Sequence[Any] | None,
         output_log_probs: bool,
         distance: int,
     ) -> dict[str, Tensor]:
@@ -261,32 +221,23 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 totals.append(softmax(*chosen[name], weight))
         if len(chosen) == len(hidden):
             if is_sampled:
-                states, words = ([pair[part] for pair in chosen.values()] for part in (0, 1))
-                totals = softmax.sampled(states, words, weight, candidates)
+                part = part_of_package("language_model.sampled_softmax")
+                sizes = len(softmax.bias), self.config.num_softmax_samples
+                candidates = candidates or [part.draw_candidates(*sizes, softmax.bias.device) for _ in hidden]
+                states, words = ([pair[which] for pair in chosen.values()] for which in (0, 1))
+                totals = part.sampled_losses(softmax, states, words, candidates, weight)
             losses = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]
             names = [f"{'sampled_' if is_sampled else ''}{name}_loss" for name in chosen]
             output |= dict(zip(names, losses, strict=True)) | {"loss": torch.stack(losses).mean()}
         return output
 
 
-def _neighbours(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _neighbours(labels: Tensor | None, mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """For each position the classes `(B, T)` of the word after it and of the word before it, -100 beyond the text."""
+    if labels is None:
+        return None, None
+    check_shape("labels", labels, mask)
     labels = labels.masked_fill(~mask, IGNORED)
     after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
     return after.masked_fill(~mask, IGNORED), before.masked_fill(~mask, IGNORED)
-
-
-def _all_resets(resets: Sequence[Tensor | None], mask: Tensor) -> list[Tensor] | None:
-    if all(reset is None for reset in resets):
-        return None
-    return [torch.zeros_like(mask) if reset is None else reset.bool() for reset in resets]
-
-
-def _refuse(arguments: dict[str, Tensor | None], way: str) -> None:
-    given = [name for name, value in arguments.items() if value is not None]
-    if given:
-        raise ValueError(
-            f"`{'`, `'.join(given)}` cannot be given with {way}: sentences take `input_ids`, `attention_mask` and "
-            "`labels`; streams take `input_ids`, with two directions `backward_input_ids`, and targets and resets."
-        )

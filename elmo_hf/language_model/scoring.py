@@ -14,23 +14,24 @@ Glossary: B rows, T words, n words of a sentence, W words of the text, M sentenc
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from ..model.inputs import IGNORED
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
-from .streams import Stream, Window
+from .pretraining import DIRECTIONS, ElmoForPreTraining
+from .streams import Stream
+from .windows import window_arguments
 
 BATCH_WORDS = 4096  # positions, padding included
 WINDOW_STEPS = 64  # when the state is carried; scores do not depend on it
 DEFAULT_ROWS = 32
-DIRECTIONS = ("forward", "backward")
 
 Progress = Callable[[int], object]
 
@@ -81,9 +82,18 @@ class Scores:
         return -self.forward[places] / np.float32(math.log(2)), -self.backward[places] / np.float32(math.log(2))
 
 
+def score(
+    model: ElmoForPreTraining, sentences: Iterable[Sequence[str]], tokenizer: Any, num_rows: int | None = None
+) -> Scores:
+    """Scores lists of words from the zero state, or with the state carried along `num_rows` rows, without dropout."""
+    corpus = Corpus.from_sentences(sentences, tokenizer)
+    with evaluating(model):
+        return score_from_zero(model, corpus) if num_rows is None else score_carried(model, corpus, num_rows)
+
+
 @torch.no_grad()
-def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress = lambda count: None) -> Scores:
-    """Scores each sentence from the zero state with an `ElmoForPreTraining` in evaluation mode.
+def score_from_zero(model: ElmoForPreTraining, corpus: Corpus, progress: Progress = lambda count: None) -> Scores:
+    """Scores each sentence from the zero state in evaluation mode.
 
     After each batch `progress` gets the number of its forward predictions.
     """
@@ -112,7 +122,7 @@ def score_from_zero(model: PreTrainedModel, corpus: Corpus, progress: Progress =
 
 @torch.no_grad()
 def score_carried(
-    model: PreTrainedModel, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda count: None
+    model: ElmoForPreTraining, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda count: None
 ) -> Scores:
     """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences."""
     num_rows = max(min(num_rows, len(corpus)), 1)
@@ -123,23 +133,12 @@ def score_carried(
         windows = [stream.take(WINDOW_STEPS) for stream in streams]
         if windows[0].inputs.shape[1] == 0:
             return scores
-        inputs = stream_inputs(corpus, *windows, device=model.device)
+        inputs = window_arguments(corpus, *windows, device=model.device)
         output = model(**inputs, state=state, output_log_probs=True)
         state = output.state
         for name, found, window in zip(DIRECTIONS, (scores.forward, scores.backward), windows, strict=False):
             found[window.places] = _numpy(output[f"{name}_log_probs"])
         progress(windows[0].places.size)
-
-
-def stream_inputs(corpus: Corpus, *windows: Window, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """Turns the windows of all directions, forward first, into arguments of `ElmoForPreTraining`."""
-    arrays = {}
-    for name, ids, window in zip(DIRECTIONS, ("input_ids", "backward_input_ids"), windows, strict=False):
-        arrays[ids] = corpus.ids[window.inputs]
-        arrays[f"{name}_targets"] = corpus.classes[window.targets]
-        if window.resets.any():
-            arrays[f"{name}_resets"] = window.resets
-    return {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
 
 
 def _empty(corpus: Corpus) -> Scores:

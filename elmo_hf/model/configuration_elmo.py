@@ -42,7 +42,7 @@ ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7,
 # Every class that can open a saved folder; transformers alone would record only the class that wrote it.
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
-    f"AutoModelFor{head}": f"modeling_elmo.ElmoFor{head}" for head in HEADS
+    f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS
 }
 # Attributes that transformers and this package set, which are no fields.
 FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}

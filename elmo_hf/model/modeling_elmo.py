@@ -17,17 +17,16 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import FeatureExtractionPipeline, PreTrainedModel
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..scan.kernels import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
-from .configuration_elmo import ElmoConfig, save_code
+from .configuration_elmo import AUTO_MAP, ElmoConfig, save_code
 from .distinct_words import distinct_rows
 from .inputs import any_of_word, checked_mask, checked_words, require_tensor
 from .long_texts import PIECE_WORDS, read_in_pieces
-from .pipeline_elmo import ElmoFeatureExtractionPipeline
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
 from .sentence_files import write_sentence_files
@@ -99,7 +98,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
     # A converted biLM has no mix; mixes then start from equal weights, or from the config's.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
 
-    # For each task, the pipeline of a saved folder and the Auto class that loads its model.
+    # For each task, the pipeline of a saved folder, and the Auto class that loads its model from the same file.
     pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
 
     def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
@@ -149,7 +148,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         # Weights in the config would replace the checkpoint's mixes at loading.
         self.config.scalar_mix_weights = None
         self.config.custom_pipelines = {
-            task: {"impl": f"modeling_elmo.{pipeline.__name__}", "pt": [auto_class]}
+            task: {"impl": f"{AUTO_MAP[auto_class].split('.')[0]}.{pipeline.__name__}", "pt": [auto_class]}
             for task, (pipeline, auto_class) in self.pipelines.items()
         }
         pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
@@ -189,6 +188,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
         else:
             # Modules of a task head, and children of ours, which their parent overwrites afterwards.
             super()._init_weights(module)
+
+
+class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
+    """The stock pipeline, under a name that a saved config can hold: a folder that names one pipeline needs no task."""
 
 
 class ElmoModel(ElmoPreTrainedModel):

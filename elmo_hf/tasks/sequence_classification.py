@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import TextClassificationPipeline
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.pipeline_elmo import ElmoTextClassificationPipeline
 from ..model.pooling import masked_max, masked_mean
 from .task_encoder import compare
 from .task_model import ElmoTaskModel
@@ -46,6 +46,10 @@ class Pooler(nn.Module):
         mask = mask.unsqueeze(-1)
         weights = self.query(vectors).masked_fill(~mask, torch.finfo(vectors.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
+
+
+class ElmoTextClassificationPipeline(TextClassificationPipeline):
+    """The stock pipeline, under a name that a saved config can hold."""
 
 
 class ElmoForSequenceClassification(ElmoTaskModel):

@@ -8,26 +8,60 @@ Labels align with `input_ids`: one for each word, and -100 on boundaries and pad
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, K labels.
 
-Deliberate difference from other models with a CRF: in evaluation, `logits` are the CRF's log p(y_t = k), with the label
+Deliberate difference from the stock pipeline: a word's text comes from its offsets; the stock one decodes each entry of
+`input_ids` as one id, where ours is a row of character ids, and guesses from blanks whether it continues a word, where
+ours is a whole word. From other models with a CRF: in evaluation, `logits` are the CRF's log p(y_t = k), with the label
 of the best sequence raised to the top where it is not already there. Pipelines and metrics then need no CRF: the argmax
 is the best sequence and the softmax a probability.
 """
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import TokenClassificationPipeline
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import IGNORED, check_shape
-from ..model.pipeline_elmo import ElmoTokenClassificationPipeline
 from .crf import LinearChainCRF
 from .task_model import ElmoTaskModel
 
 # By how much the log-probability of the best sequence's label must exceed the others.
 MARGIN = 1e-3
+
+
+class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
+    """Labels words."""
+
+    def gather_pre_entities(
+        self,
+        sentence: str,
+        input_ids: Any,
+        scores: np.ndarray,
+        offset_mapping: Any,
+        special_tokens_mask: np.ndarray,
+        aggregation_strategy: Any,
+        word_ids: list[int | None] | None = None,
+        word_to_chars_map: list[tuple[int, int]] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Gives one entry per word: its text, its `(num_labels,)` scores and its place in `sentence`.
+
+        `scores` are `(T, num_labels)`; `special_tokens_mask` `(T,)` is 1 on boundaries; `offset_mapping` `(T, 2)` is in
+        characters of the text, or of each word if the words came split. Only then are there `word_ids`, the word at
+        each position, and `word_to_chars_map`, each word's start and end in `sentence`, the joined words.
+        """
+        entries = []
+        for index in np.flatnonzero(special_tokens_mask == 0).tolist():
+            start, end = (int(place) for place in offset_mapping[index])
+            if word_ids is not None and word_to_chars_map is not None:
+                shift = word_to_chars_map[word_ids[index]][0]  # type: ignore[index]
+                start, end = start + shift, end + shift
+            entry = {"word": sentence[start:end], "scores": scores[index], "start": start, "end": end}
+            entries.append(entry | {"index": index, "is_subword": False})
+        return entries
 
 
 class ElmoForTokenClassification(ElmoTaskModel):

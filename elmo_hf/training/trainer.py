@@ -44,9 +44,10 @@ from transformers import (
 )
 
 from ..language_model.corpus import Corpus
-from ..language_model.pretraining import ElmoForPreTraining
-from ..language_model.scoring import DIRECTIONS, evaluating, score_carried, score_from_zero, stream_inputs
+from ..language_model.pretraining import DIRECTIONS, ElmoForPreTraining
+from ..language_model.scoring import evaluating, score_carried, score_from_zero
 from ..language_model.streams import Stream
+from ..language_model.windows import window_arguments
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
 from .callbacks import HonestProgress
@@ -133,7 +134,7 @@ class Windows(Dataset):
         for stream in self._streams:
             stream.skip(step - stream.step)
         windows = [stream.take(self._args.unroll_steps, self._own_rows) for stream in self._streams]
-        return stream_inputs(self._corpus, *windows)
+        return window_arguments(self._corpus, *windows)
 
     def _start(self) -> list[Stream]:
         return [

@@ -6,7 +6,7 @@ from allennlp_loop import LoopElmo, LoopLanguageModels
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel
-from elmo_hf.language_model.softmax import draw_candidates
+from elmo_hf.language_model.sampled_softmax import draw_candidates
 
 LENGTHS = [3, 1, 5, 3]
 

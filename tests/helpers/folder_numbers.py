@@ -81,10 +81,9 @@ def onnx_outputs(program: Any, inputs: dict[str, torch.Tensor], path: Path) -> l
 def piped(folder: Path, model: Any, tokenizer: Any, has_pairs: bool) -> str:
     """What every pipeline that the config names gives, as text."""
     found = {}
-    for task, entry in sorted(model.config.custom_pipelines.items()):
+    for task in sorted(model.config.custom_pipelines):
         if sys.argv[4] == "package":
-            _, _, name = entry["impl"].partition(".")
-            kind = getattr(import_module("elmo_hf.model.pipeline_elmo"), name)
+            kind = import_module("elmo_hf.pipelines").CLASSES[task]
             model = load(folder, "ElmoModel")[0] if task == "feature-extraction" else model
             run = pipeline(task, model=model, tokenizer=tokenizer, pipeline_class=kind)
         else:

@@ -10,8 +10,8 @@ from transformers import Trainer
 
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.scoring import stream_inputs
 from elmo_hf.language_model.streams import Stream
+from elmo_hf.language_model.windows import window_arguments
 from elmo_hf.training.trainer import ElmoPretrainer
 
 Weights = dict[str, torch.Tensor]
@@ -61,7 +61,7 @@ def hand_written(
         losses.append([0.0, 0.0])
         for _ in range(num_windows):
             forward, backward = (stream.take(steps) for stream in streams)
-            output = model(**stream_inputs(corpus, forward, backward), state=state)
+            output = model(**window_arguments(corpus, forward, backward), state=state)
             state = output.state
             model.zero_grad()
             (factor * (output.forward_loss + output.backward_loss) / 2 / num_windows).backward()

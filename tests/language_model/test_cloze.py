@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from commands import assert_fails, run
-from tiny_lm import SIZES, WORDS, assert_close, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import SENTENCES, SIZES, WORDS, assert_close, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 from torch import Tensor
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
 from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
-from elmo_hf.model.configuration_elmo import ELMO_HF
 
 SENTENCE = "the unseen ___ left , at ___ .".split()
 REAL_WORDS = WORDS[3:]
@@ -89,19 +88,18 @@ def test_candidates_keep_their_probabilities(tmp_path: Path) -> None:
     assert total == pytest.approx(1, abs=1e-5)
 
 
-def test_the_method_of_a_saved_folder_needs_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_of_a_saved_folders_code_score_and_predict_by_the_package(tmp_path: Path) -> None:
     model = tiny_lm()
     tokenizer = tiny_tokenizer_of(model, tmp_path)
     model.save_pretrained(tmp_path / "model")
-    own_class = get_class_from_dynamic_module("modeling_elmo.ElmoForPreTraining", tmp_path / "model")
+    own_class = get_class_from_dynamic_module("heads_elmo.ElmoForPreTraining", tmp_path / "model")
     assert own_class is not ElmoForPreTraining
     saved = own_class.from_pretrained(tmp_path / "model").eval()
-    expected = predict_words(model, tokenizer, SENTENCE, 2, top_k=3)
-    assert saved.predict_words(tokenizer, SENTENCE, 2, top_k=3) == expected
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    message = f"`predict_words` needs {ELMO_HF}."
-    with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
-        saved.predict_words(tokenizer, SENTENCE)
+    assert saved.predict_words(tokenizer, SENTENCE, 2, top_k=3) == predict_words(model, tokenizer, SENTENCE, 2, top_k=3)
+    for carries_state in (False, True):
+        found, expected = (each.score(SENTENCES, tokenizer, carries_state=carries_state) for each in (saved, model))
+        np.testing.assert_array_equal(found.forward, expected.forward)
+        np.testing.assert_array_equal(found.backward, expected.backward)
 
 
 def test_a_forward_model_has_one_distribution(tmp_path: Path) -> None:

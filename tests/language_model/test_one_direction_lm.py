@@ -14,7 +14,7 @@ from elmo_hf import BiLMState
 from elmo_hf.embedding.placed_sentences import PlacedSentence
 from elmo_hf.embedding.word_tables import write_table
 from elmo_hf.language_model.cloze import gap_log_probs, predict_words
-from elmo_hf.language_model.softmax import draw_candidates
+from elmo_hf.language_model.sampled_softmax import draw_candidates
 
 ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
 TO_BACKWARD = {"backward_input_ids", "backward_targets"}
@@ -60,26 +60,23 @@ def test_streams_carry_the_state_and_reset_it(tmp_path: Path) -> None:
 def test_a_sampled_loss_is_the_forward_one_with_its_candidates(tmp_path: Path) -> None:
     both = tiny_lm(softmax="sampled", lm_dropout=0.0).train()
     one, stream = forward_half(both), stream_of(both, tmp_path, ROWS)
-    drawn = [draw_candidates(len(both.softmax.bias), both.softmax.num_samples) for _ in range(2)]
+    drawn = [draw_candidates(len(both.softmax.bias), both.config.num_softmax_samples) for _ in range(2)]
     found = one(**without_backward(stream), candidates=drawn[:1])
     assert_is_forward_half(found, both(**stream, candidates=drawn))
     assert_close(found.loss, found.sampled_forward_loss, 0)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("backward_input_ids", "`backward_input_ids` cannot be given with one direction: sentences take `input_ids`"),
-        ("backward_targets", "`backward_targets` cannot be given with one direction"),
-        ("backward_resets", "`backward_resets` cannot be given with one direction"),
-        ("forward_resets", "`forward_resets` cannot be given with sentences"),
-    ],
+    "names", [["backward_input_ids"], ["backward_targets"], ["backward_resets"], ["attention_mask", "labels"]]
 )
-def test_what_one_direction_cannot_take_is_named(name: str, message: str, tmp_path: Path) -> None:
+def test_what_one_direction_cannot_take_is_named(names: list[str], tmp_path: Path) -> None:
     one = tiny_lm(bidirectional=False)
     inputs = inputs_of(one, tmp_path, SENTENCES)
-    with pytest.raises(ValueError, match=f"^{message}"):
-        one(**inputs, **{name: inputs["input_ids"] if name.endswith("ids") else inputs["labels"]})
+    inputs |= {"forward_targets": inputs["labels"], "backward_input_ids": inputs["input_ids"]}
+    inputs |= {f"backward_{name}": inputs["labels"] for name in ("targets", "resets")}
+    given = {name: inputs[name] for name in ("input_ids", "forward_targets", *names)}
+    with pytest.raises(ValueError, match=f"^a window has `input_ids`, .* missing: `{'`, `'.join(names)}`"):
+        one(**given)
 
 
 @pytest.mark.parametrize("carries_state", [False, True])

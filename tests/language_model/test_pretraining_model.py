@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.softmax import Candidates
+from elmo_hf.language_model.sampled_softmax import Candidates, sampled_losses
 from elmo_hf.scan.reading_order import BatchLayout
 
 V, P, L = len(WORDS), 7, 2
@@ -296,7 +296,7 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
         ("sampled_backward_loss", hidden[:, 1:, P:], labels[:, :-1], drawn[1]),
     ):
         vectors, targets = before[is_word[:, 1:]], after[is_word[:, 1:]]
-        expected = model.softmax.sampled([vectors], [targets], candidates=[candidates])[0] / len(targets)
+        expected = sampled_losses(model.softmax, [vectors], [targets], [candidates])[0] / len(targets)
         assert_close(sampled[name], expected)
     assert_close(sampled.loss, (sampled.sampled_forward_loss + sampled.sampled_backward_loss) / 2)
     # Log-probabilities come from the exact softmax.
@@ -346,11 +346,8 @@ def test_a_model_without_a_vocabulary_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"forward_targets": (7, 10)}, "`forward_targets` cannot be given with sentences: .* streams take `input_ids`"),
-        (
-            {"forward_resets": (7, 10), "backward_resets": (7, 10)},
-            "`forward_resets`, `backward_resets` cannot be given with sentences",
-        ),
+        ({"forward_targets": (7, 10)}, "wrong or missing: `attention_mask`, `backward_input_ids`, `labels`"),
+        ({"backward_resets": (7, 10)}, "wrong or missing: `attention_mask`, `backward_input_ids`, `labels`"),
         ({"labels": (7, 9)}, r"`labels` must have shape \(batch, words\) = \(7, 10\), found \(7, 9\)"),
         ({"attention_mask": (7, 9)}, r"`attention_mask` must have shape .* = \(7, 10\), found \(7, 9\)"),
         ({"input_ids": (7, 10)}, r"character ids of shape \(batch, words, 11\), found \(7, 10\)"),

@@ -118,9 +118,8 @@ def test_ids_and_targets_of_any_integer_type_are_read(dtype: torch.dtype, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"labels": (2, 12)}, "`labels` cannot be given with streams: sentences take `input_ids`, `attention_mask`"),
-        ({"attention_mask": (2, 12)}, "`attention_mask` cannot be given with streams"),
-        ({"labels": (2, 12), "attention_mask": (2, 12)}, "`labels`, `attention_mask` cannot be given with streams"),
+        ({"labels": (2, 12)}, "wrong or missing: `labels`. Sentences have `input_ids`, `attention_mask` and `labels`"),
+        ({"labels": (2, 12), "attention_mask": (2, 12)}, "wrong or missing: `attention_mask`, `labels`"),
         ({"backward_input_ids": (2, 11, 11)}, r"must have one shape, found \(2, 12, 11\) and \(2, 11, 11\)"),
         ({"forward_targets": (2, 11)}, r"`forward_targets` must have shape .* = \(2, 12\), found \(2, 11\)"),
         ({"backward_targets": (2, 1)}, r"`backward_targets` must have shape .* = \(2, 12\), found \(2, 1\)"),

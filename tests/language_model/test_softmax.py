@@ -11,17 +11,20 @@ from torch.nn.functional import cross_entropy, linear
 from elmo_hf import ElmoConfig
 from elmo_hf.language_model import softmax
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.softmax import Candidates, WordSoftmax, draw_candidates
+from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates, sampled_losses
+from elmo_hf.language_model.softmax import WordSoftmax
 
 P, V, N, S = 7, 23, 13, 5
 TARGETS = torch.tensor([0, 22, 3, 3, 7, 1, 19, 0, 4, 11, 2, 3, 16])
 DRAWN = Candidates(torch.tensor([3, 0, 14, 1, 9]), torch.tensor(11.0))
+WORD_INPUT = {"token_encoder": "word_embedding", "vocab_size": V + 1, "projection_size": P, "cell_size": 9}
+WORD_INPUT |= {"num_softmax_samples": S}
 Gradients = tuple[Tensor, Tensor, Tensor]
 
 
 def word_softmax(dtype: torch.dtype = torch.float32, **fields: Any) -> WordSoftmax:
     """A softmax whose logits are a few units apart."""
-    fields = {"projection_size": P, "num_softmax_words": V, "softmax": "sampled", "num_softmax_samples": S} | fields
+    fields = {"projection_size": P, "num_softmax_words": V} | fields
     module = WordSoftmax(ElmoConfig(**fields))
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
@@ -134,9 +137,9 @@ def test_full_softmax_refuses_to_be_differentiated_twice() -> None:
         gradient.sum().backward()
 
 
-def sampled(module: WordSoftmax, hidden: Tensor, targets: Tensor, candidates: Candidates | None = None) -> Tensor:
+def sampled(module: WordSoftmax, hidden: Tensor, targets: Tensor, candidates: Candidates) -> Tensor:
     """The sampled loss of one direction."""
-    (loss,) = module.sampled([hidden], [targets], candidates=candidates and [candidates])
+    (loss,) = sampled_losses(module, [hidden], [targets], [candidates])
     return loss
 
 
@@ -169,7 +172,7 @@ def test_sampled_losses_and_gradients_are_tensorflows_formula() -> None:
 
 def test_directions_have_their_own_sampled_losses() -> None:
     module, hidden, only = word_softmax(), hidden_vectors(), Candidates(torch.tensor([3, 1]), torch.tensor(4.0))
-    found = module.sampled([hidden, hidden[1:]], [TARGETS, TARGETS[:-1]], candidates=[DRAWN, only])
+    found = sampled_losses(module, [hidden, hidden[1:]], [TARGETS, TARGETS[:-1]], [DRAWN, only])
     expected = [sampled(module, hidden, TARGETS, DRAWN), sampled(module, hidden[1:], TARGETS[:-1], only)]
     assert_close(torch.stack(found), torch.stack(expected), 1e-6)
     gradients = [gradients_of(sum(losses), hidden, module) for losses in (found, expected)]
@@ -201,12 +204,13 @@ def test_all_words_drawn_time_and_again_give_the_full_loss() -> None:
     assert_close(gradients_of(loss, hidden, module), gradients_of(full, hidden, module), 1e-5)
 
 
-def test_words_are_drawn_anew_for_each_call_from_the_generator() -> None:
-    module, hidden = word_softmax(), hidden_vectors()
+def test_words_are_drawn_anew_for_each_batch_from_the_generator() -> None:
+    model = ElmoForPreTraining(ElmoConfig(**WORD_INPUT, num_softmax_words=V, softmax="sampled", lm_dropout=0.0)).train()
+    ids = torch.arange(1, 7).view(2, 3)
 
     def losses() -> list[float]:
         torch.manual_seed(3)
-        return [sampled(module, hidden, TARGETS).item() for _ in range(3)]
+        return [model(ids, labels=ids).loss.item() for _ in range(3)]
 
     first = losses()
     assert len(set(first)) == 3
@@ -300,8 +304,7 @@ def test_sampled_normaliser_of_drawn_candidates_is_unbiased_but_for_the_rule_whe
 
 @pytest.mark.parametrize("kind", ["full", "sampled"])
 def test_gradients_of_both_sides_reach_a_shared_word_embedding(kind: str) -> None:
-    fields = {"token_encoder": "word_embedding", "vocab_size": V + 1, "projection_size": P, "cell_size": 9}
-    fields |= {"softmax": kind, "num_softmax_samples": S, "lm_dropout": 0.0}
+    fields = WORD_INPUT | {"softmax": kind, "lm_dropout": 0.0}
     shared = ElmoForPreTraining(ElmoConfig(share_embedding_softmax=True, **fields)).train()
     apart = ElmoForPreTraining(ElmoConfig(num_softmax_words=V, **fields)).train()
     assert shared.config.num_softmax_words == V

@@ -20,7 +20,7 @@ from elmo_hf.conversion.readers.bilm_tf import array_name
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options, language_model_rules
 from elmo_hf.conversion.rules import import_arrays
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.softmax import Candidates
+from elmo_hf.language_model.sampled_softmax import Candidates
 from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments
 
 CASES = ["full_char", "sampled_char", "full_word"]

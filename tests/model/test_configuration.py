@@ -221,7 +221,7 @@ def test_word_vectors_count_as_features_before_the_projection() -> None:
 def test_every_config_names_every_auto_class() -> None:
     heads = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
     expected = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}
-    expected |= {f"AutoModelFor{head}": f"modeling_elmo.ElmoFor{head}" for head in heads}
+    expected |= {f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in heads}
     assert ElmoConfig().auto_map == expected
 
 

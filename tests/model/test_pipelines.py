@@ -58,7 +58,7 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
 def test_the_stock_token_classification_pipeline_still_fails(
     tiny_folder: Path, labeller: ElmoForTokenClassification
 ) -> None:
-    """If the stock pipeline stops failing, `pipeline_elmo.py` is needed only for aggregation."""
+    """If the stock pipeline stops failing, ours is needed only for aggregation."""
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
     label = transformers.pipeline("token-classification", model=labeller, tokenizer=tokenizer)
     with pytest.raises((RuntimeError, ValueError, TypeError)):

@@ -14,6 +14,7 @@ from task_models import LSTM, TASKS, C, make_task_model
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.hub_code import TABLE
+from elmo_hf.model.configuration_elmo import ELMO_HF
 
 NUMBERS = (Path(__file__).parents[1] / "helpers" / "folder_numbers.py").read_text(encoding="utf-8")
 REFUSE = """
@@ -22,7 +23,7 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {"elmo_hf", "conversion", "h5py"}:
-            raise ImportError(f"{name} is not to be had here")
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refuse())
 """
@@ -85,6 +86,47 @@ def test_a_folder_computes_what_the_package_does_bit_for_bit_and_so_does_its_cop
     # transformers copies the files that the saved classes need: all of them.
     assert all(names == sorted(f"{file}.py" for file in TABLE) for names in files.values()), files
     assert_equal(found, {name: array for name, array in expected.items() if not name.endswith(".files")})
+
+
+WITHOUT_HEADS = """
+from transformers import AutoModel, AutoTokenizer
+
+model = AutoModel.from_pretrained("model", trust_remote_code=True)
+AutoTokenizer.from_pretrained("model", trust_remote_code=True)
+print(*sorted({name.split(".")[-1] for name in sys.modules if name.startswith("transformers_modules.model.")} - {""}))
+model.save_pretrained("again")
+"""
+LANGUAGE_MODELS = """
+import torch
+from transformers import AutoModelForPreTraining
+
+model = AutoModelForPreTraining.from_pretrained("model", trust_remote_code=True)
+ids = torch.ones(1, 3, 11, dtype=torch.long)
+for call in (
+    lambda: model.score([["Yes"]], None),
+    lambda: model.predict_words(None, ["___"]),
+    lambda: model(ids, backward_input_ids=ids),
+):
+    try:
+        call()
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_the_heads_travel_with_a_bilm_and_their_code_is_not_run(tmp_path: Path) -> None:
+    save(tmp_path, ElmoModel(ElmoConfig(**TINY)))
+    ran = run_python(REFUSE + WITHOUT_HEADS, tmp_path).split()
+    assert [name for name in ran if name.endswith("_elmo")] == sorted({*TABLE} - {"heads_elmo"})
+    assert (tmp_path / "again" / "heads_elmo.py").is_file()
+
+
+def test_what_needs_the_package_says_so(tmp_path: Path) -> None:
+    save(tmp_path, ElmoForPreTraining(ElmoConfig(**TINY, num_softmax_words=6)))
+    assert (
+        run_python(REFUSE + LANGUAGE_MODELS, tmp_path).splitlines()
+        == [f"this needs {ELMO_HF}, which is not installed here."] * 3
+    )
 
 
 HOSTILE = """

@@ -16,8 +16,8 @@ from tiny_inputs import assert_outputs_close
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.scoring import stream_inputs
 from elmo_hf.language_model.streams import Stream
+from elmo_hf.language_model.windows import window_arguments
 from elmo_hf.training import run as training_run
 
 
@@ -27,7 +27,7 @@ def test_three_steps_equal_those_of_a_loop_by_hand(corpus: Corpus, tmp_path: Pat
     accumulators = {name: torch.ones_like(weight) for name, weight in named.items()}
     stream, state, losses = Stream(corpus, ROWS, is_backward=False, seed=11), None, []
     for _ in range(3):
-        output = expected(**stream_inputs(corpus, stream.take(STEPS)), state=state)
+        output = expected(**window_arguments(corpus, stream.take(STEPS)), state=state)
         state = output.state
         losses.append(output.forward_loss.item())
         gradients = torch.autograd.grad(STEPS * output.forward_loss, list(named.values()))

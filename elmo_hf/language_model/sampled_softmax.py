@@ -1,0 +1,93 @@
+"""The sampled softmax of training (Jean et al. 2015; TensorFlow's `sampled_softmax_loss`).
+
+A training step replaces the sum over V words by one over the target and S words drawn at random. Each logit u_k (see
+`softmax.py`) is corrected by the logarithm of its word's expected count among the draws:
+
+    P(k) = log((k + 2) / (k + 1)) / log(V + 1)           log-uniform: classes are sorted by falling frequency
+    E(k) = 1 - (1 - P(k))^n                              n draws were made until S of them were distinct
+    loss = logsumexp_{j in {target} u S}(u_j - log E(j)) - (u_target - log E(target))
+         = log(1 + exp(logsumexp_{j in S}(u_j - log E(j)) - (u_target - log E(target))))
+
+A drawn word that is a prediction's own target is left out of that prediction's sum.
+
+Glossary: N predictions, P projection, V words of the vocabulary, S sampled words. Losses are in nats.
+
+Deliberate difference from bilm-tf: all draws are made at once.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .softmax import WordSoftmax
+
+
+class Candidates(NamedTuple):
+    """The words drawn for one batch of one direction: `(S,)` distinct classes, and n, the draws made, `()`."""
+
+    words: Tensor
+    num_draws: Tensor
+
+    def log_expected_counts(self, classes: Tensor, num_words: int) -> Tensor:
+        """Log E(k) of each class, in float32."""
+        probabilities = torch.log1p(1 / (classes.double() + 1)) / _log_of_all(num_words)
+        return torch.log(-torch.expm1(self.num_draws * torch.log1p(-probabilities))).float()
+
+
+def draw_candidates(num_words: int, num_samples: int, device: torch.device | str = "cpu") -> Candidates:
+    """Draws from the log-uniform distribution until `num_samples` classes of `num_words` are distinct.
+
+    Uses the device's random generator. Source: TensorFlow's `log_uniform_candidate_sampler(unique=True)`.
+
+    Raises:
+        ValueError: if there are fewer words than samples.
+    """
+    if num_samples > num_words:
+        raise ValueError(f"cannot draw {num_samples} distinct words from a vocabulary of {num_words}.")
+    draws = torch.empty(0, dtype=torch.long, device=device)
+    while True:
+        # P(k) is the length of [log(k + 1), log(k + 2)] within [0, log(V + 1)].
+        uniform = torch.rand(2 * num_samples + 64, dtype=torch.float64, device=device)
+        drawn = torch.exp(uniform * _log_of_all(num_words)).long() - 1
+        draws = torch.cat([draws, drawn.clamp(max=num_words - 1)])
+        ordered, order = draws.sort(stable=True)
+        is_new = torch.ones_like(draws, dtype=torch.bool)
+        is_new[order[1:]] = ordered[1:] != ordered[:-1]
+        num_distinct = is_new.cumsum(0)
+        if num_distinct[-1] >= num_samples:
+            num_draws = torch.searchsorted(num_distinct, num_samples) + 1
+            return Candidates(draws[:num_draws][is_new[:num_draws]], num_draws.double())
+
+
+def sampled_losses(
+    softmax: WordSoftmax,
+    hidden: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    candidates: Sequence[Candidates],
+    shared_weight: Tensor | None = None,
+) -> list[Tensor]:
+    """Each direction's sum of sampled losses; lower than cross-entropies, so never report one.
+
+    Takes, for each direction, biLM outputs `(N, P)`, targets `(N,)` and the words drawn.
+    """
+    weight, num_words = softmax.weight if shared_weight is None else shared_weight, len(softmax.bias)
+    # One look-up for all directions, so that the matrix gets one gradient.
+    parts = [part for each, drawn in zip(targets, candidates, strict=True) for part in (each, drawn.words)]
+    vectors = iter(nn.functional.embedding(torch.cat(parts), weight).split([len(part) for part in parts]))
+    losses = []
+    for states, target, drawn in zip(hidden, targets, candidates, strict=True):
+        classes = torch.cat([target, drawn.words])
+        offsets = softmax.bias[classes] - drawn.log_expected_counts(classes, num_words)
+        own, others = offsets.split([len(target), len(drawn.words)])
+        target_logits = (states * next(vectors)).sum(dim=-1).float() + own
+        logits = nn.functional.linear(states, next(vectors)).float() + others  # (N, S)
+        logits.masked_fill_(target.unsqueeze(1) == drawn.words, torch.finfo(torch.float32).min)
+        losses.append(nn.functional.softplus(logits.logsumexp(dim=1) - target_logits).sum())
+    return losses
+
+
+def _log_of_all(num_words: int) -> Tensor:
+    """log(V + 1), in float64."""
+    return torch.log(torch.tensor(num_words + 1.0, dtype=torch.float64))
