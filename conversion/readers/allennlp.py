@@ -11,6 +11,7 @@ vocabulary differs.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -217,7 +218,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
     tokenizer = _tokenizer(config, files, word_splitter)
     if has_softmax(arrays) and tokenizer.num_word_classes is not None:
-        config.task_specific_params = dict(BILM_TF_SCORING)
+        config.task_specific_params = deepcopy(BILM_TF_SCORING)
     return Checkpoint(
         config,
         import_arrays(rules, arrays, str(files.weights)),

@@ -28,7 +28,6 @@ def read_corpora(
 
     Arguments and errors are those of `read_sources` and `split_sentences`.
     """
-    make_word_splitter(word_splitter)  # refuses an unknown one before anything is read
     return split_sentences(read_sources(sources, split=split, encoding=encoding), word_splitter)
 
 
