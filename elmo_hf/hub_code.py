@@ -77,9 +77,6 @@ TABLE = {
         "language_model.pretraining",
     ),
 }
-# transformers copies a file and those that it seems to import. So a biLM that is loaded from a folder and saved again
-# brings the heads along, whose code it does not run.
-ENDINGS = {"modeling_elmo": "if TYPE_CHECKING:  # so that this file is copied too\n    from .heads_elmo import *\n"}
 LINE_LENGTH = 120
 HEADER = """\
 # {file}.py of elmo-hf {version}, generated from the readable modules of that package when this folder was saved.
@@ -122,8 +119,6 @@ def _generate(file: str, modules: tuple[str, ...]) -> str:
                 raise ValueError(f"{module.name} imports {source}, which is in no generated file.")
             if row != file:
                 siblings.setdefault(f".{row}", set()).update(names)
-    if file in ENDINGS:
-        outside.setdefault("typing", set()).add("TYPE_CHECKING")
     imports = [f"import {name}" for name in sorted(outside.pop("", ()))]
     imports += [_import_line(source, names) for source, names in sorted(outside.items())]
     standard = [line for line in imports if line.split()[1].split(".")[0] in sys.stdlib_module_names]
@@ -131,7 +126,7 @@ def _generate(file: str, modules: tuple[str, ...]) -> str:
     inside = [_import_line(source, names) for source, names in sorted(siblings.items())]
     header = HEADER.format(file=file, version=importlib.metadata.version("elmo-hf"))
     blocks = ["\n".join(lines) + "\n" for lines in (standard, others, inside) if lines]
-    return "\n".join([header, *blocks, *(module.section for module in parsed), *filter(None, [ENDINGS.get(file)])])
+    return "\n".join([header, *blocks, *(module.section for module in parsed)])
 
 
 class _Module:

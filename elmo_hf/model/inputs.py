@@ -1,8 +1,6 @@
 """What a model's inputs may be, checked once, where they enter a model; behind that ids and masks are trusted.
 
-Checks that look at numbers run on CPUs only, because on a GPU Python would wait for them, and not in graphs.
-
-Glossary: B batch, T words, N words of a batch, C characters per word.
+Glossary: B batch, T words.
 """
 
 import torch
@@ -35,8 +33,11 @@ def checked_words(input_ids: Tensor, attention_mask: Tensor | None, config: Elmo
         raise ValueError(f"`input_ids` must be {ids}, found {found}; `ElmoTokenizer` makes them.")
     input_ids = input_ids.long()
     mask = checked_mask(attention_mask, any_of_word(input_ids > 0))
-    if input_ids.device.type == "cpu" and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
-        _check_range(input_ids[mask], config)
+    if may_look_at(input_ids):
+        words = input_ids[mask]
+        check_range("input_ids", words, config.vocab_size - 1)
+        if config.num_input_words > 0:
+            check_range("input_ids", words[:, :-1], config.num_characters, "of characters ")
     return input_ids, mask
 
 
@@ -67,15 +68,14 @@ def check_shape(name: str, value: Tensor, mask: Tensor) -> None:
         raise ValueError(f"`{name}` must have shape (batch, words) = {expected}, found {found}.")
 
 
-def _check_range(words: Tensor, config: ElmoConfig) -> None:
-    """Raises ValueError if the model has no entry for an id of the words `(N, C)`, `(N, C + 1)` or `(N,)`."""
-    parts = [("", words, config.vocab_size - 1)]
-    if config.num_input_words > 0:
-        parts.append(("of characters ", words[:, :-1], config.num_characters))
-    for what, part, most in parts if len(words) else ():
-        smallest, largest = (int(end) for end in part.aminmax())
-        if smallest < 0 or largest > most:
-            found = smallest if smallest < 0 else largest
-            raise ValueError(
-                f"`input_ids` {what}must be from 0 to {most}, found {found}; is this the model's own tokenizer?"
-            )
+def may_look_at(tensor: Tensor) -> bool:
+    """Whether Python may look at numbers: on a GPU it would wait for them, and graphs cannot depend on them."""
+    return tensor.device.type == "cpu" and not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
+def check_range(name: str, ids: Tensor, most: int, which: str = "") -> None:
+    """Raises ValueError if ids are not from 0 to `most`."""
+    smallest, largest = ids.aminmax() if ids.numel() else (0, 0)
+    if smallest < 0 or largest > most:
+        found = int(smallest if smallest < 0 else largest)
+        raise ValueError(f"`{name}` {which}must be from 0 to {most}, found {found}; is this the model's own tokenizer?")

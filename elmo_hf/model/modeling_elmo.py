@@ -10,7 +10,9 @@ inserts and removes nothing; padding may be on either side; equal words of a bat
 long texts are read in pieces (`long_texts.py`).
 """
 
+import contextlib
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +20,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers import FeatureExtractionPipeline, PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
 from ..scan.kernels import is_hooked
@@ -156,6 +158,11 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if kwargs.get("is_main_process", True) and not is_adapter:
             save_code(self, save_directory)
             write_sentence_files(save_directory)
+            if self._auto_class is not None:
+                # transformers copies what this class imports; the heads lie beside it, where the model came from.
+                with contextlib.suppress(OSError):
+                    commit = getattr(self.config, "_commit_hash", None)
+                    shutil.copy(cached_file(self.name_or_path, "heads_elmo.py", revision=commit), save_directory)
         super().save_pretrained(save_directory, **kwargs)
         if pushing.pop("push_to_hub", False):  # transformers itself would push only what it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import checked_words, require_tensor
+from ..model.inputs import check_range, check_shape, checked_words, may_look_at, require_tensor
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
@@ -102,7 +102,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [rows.put_back(layer) for layer in self.elmo.bilm(vectors, rows.mask)[0]]
 
     def encode_texts(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
+        self, input_ids: Any, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
         """Encodes the words of a batch; of `others`, `word_vector_ids` are read and `inputs_embeds` refused.
 
@@ -110,12 +110,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
                 are `bilm_layers` but the biLM learns, or word vectors without legal ids.
         """
-        if input_ids is None or others.get("inputs_embeds") is not None:
-            found = "none" if input_ids is None else "`inputs_embeds` beside them"
+        if others.get("inputs_embeds") is not None:
             raise ValueError(
-                f"{type(self).__name__} needs `input_ids` and nothing in their place, found {found}: the ids show "
-                "where words, texts and padding are. `ElmoModel` takes `inputs_embeds`; pass layers that the biLM has "
-                "already computed as `bilm_layers` with their `input_ids`."
+                "a model for a task needs `input_ids`, found `inputs_embeds`, which do not show boundaries."
             )
         ids, mask = checked_words(input_ids, attention_mask, self.config)
         texts = self._texts(ids, mask)
@@ -128,29 +125,22 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         is_word = ~self.elmo.boundaries(ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
-            rows.take(self.token_vectors(others.get("word_vector_ids"), layers)),
+            rows.take(self.token_vectors(others.get("word_vector_ids"), layers, mask)),
             [rows.take(representation) for representation in representations],
             rows.mask,
         )
         return EncodedTexts(vectors, rows, tuple(layers))
 
-    def token_vectors(self, word_vector_ids: Tensor | None, layers: list[Tensor]) -> Tensor:
+    def token_vectors(self, word_vector_ids: Tensor | None, layers: list[Tensor], mask: Tensor) -> Tensor:
         """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or the biLM's context-free ones."""
         if self.word_vectors is None:
             return layers[0][..., : self.config.projection_size]
-        shape, most = tuple(layers[0].shape[:2]), self.word_vectors.num_embeddings - 1
-        found = "none" if word_vector_ids is None else f"shape {tuple(word_vector_ids.shape)}"
-        if word_vector_ids is not None and word_vector_ids.shape == shape:
-            # A compiled graph cannot look at the data, and Python would wait for a GPU.
-            is_seen = word_vector_ids.device.type == "cpu" and not torch.compiler.is_compiling()
-            ends = word_vector_ids.aminmax() if is_seen and word_vector_ids.numel() else (0, 0)
-            if 0 <= ends[0] and ends[1] <= most:
-                return self.elmo.dropout(self.word_vectors(word_vector_ids))
-            found = f"{ends[0]} to {ends[1]}"
-        raise ValueError(
-            f"a model with `word_vectors` needs `word_vector_ids` of shape {shape}, from 0 to {most}, found {found}; "
-            "the tokenizer that was saved with the model makes them."
-        )
+        if word_vector_ids is None:
+            raise ValueError("a model with `word_vectors` needs `word_vector_ids`, which the saved tokenizer makes.")
+        check_shape("word_vector_ids", word_vector_ids, mask)
+        if may_look_at(word_vector_ids):
+            check_range("word_vector_ids", word_vector_ids, self.word_vectors.num_embeddings - 1)
+        return self.elmo.dropout(self.word_vectors(word_vector_ids))
 
     def mix_penalty(self) -> Tensor | float:
         """The `scalar_mix_l2` term of the loss; 0 in evaluation and for frozen mixes."""

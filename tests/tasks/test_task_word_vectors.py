@@ -155,15 +155,19 @@ def test_what_is_exported_reads_the_ids_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "found"),
-    [(None, "none"), (torch.ones(3, 5, dtype=torch.long), r"shape \(3, 5\)"), (99, "99 to 99"), (-1, "-1 to -1")],
+    ("ids", "message"),
+    [
+        (None, "a model with `word_vectors` needs `word_vector_ids`"),
+        (torch.ones(3, 5, dtype=torch.long), r"`word_vector_ids` must have shape .* \(3, 8\), found \(3, 5\)"),
+        (99, f"`word_vector_ids` must be from 0 to {len(VECTORS.words)}, found 99"),
+        (-1, f"`word_vector_ids` must be from 0 to {len(VECTORS.words)}, found -1"),
+    ],
 )
-def test_a_model_with_word_vectors_says_which_ids_it_needs(ids: Any, found: str) -> None:
+def test_a_model_with_word_vectors_says_which_ids_it_needs(ids: Any, message: str) -> None:
     model, tokenizer = make("classification")
     batch = inputs_of("classification", tokenizer)
     batch["word_vector_ids"] = torch.full_like(batch["word_vector_ids"], ids) if isinstance(ids, int) else ids
-    needed = rf"needs `word_vector_ids` of shape \(3, 8\), from 0 to {len(VECTORS.words)}, found {found}; the tokenizer"
-    with pytest.raises(ValueError, match=needed):
+    with pytest.raises(ValueError, match=message):
         model(**batch)
 
 
@@ -243,9 +247,9 @@ def test_pushed_models_open_without_the_package_in_their_pipelines_with_equal_nu
 def test_word_vectors_have_the_dropout_of_representations_in_training() -> None:
     model, tokenizer = make("classification", representation_dropout=0.5)
     inputs = inputs_of("classification", tokenizer)
-    layers = [torch.zeros(*inputs["attention_mask"].shape, 1)]
-    evaluated = model.eval().token_vectors(inputs["word_vector_ids"], layers)
-    trained = model.train().token_vectors(inputs["word_vector_ids"], layers)
+    mask = inputs["attention_mask"].bool()
+    evaluated = model.eval().token_vectors(inputs["word_vector_ids"], [], mask)
+    trained = model.train().token_vectors(inputs["word_vector_ids"], [], mask)
     is_kept = trained != 0
     assert 0.2 < is_kept[evaluated != 0].float().mean() < 0.8
     assert_outputs_close(trained[is_kept], 2 * evaluated[is_kept])
