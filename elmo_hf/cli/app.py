@@ -4,7 +4,9 @@ Modules of commands import nothing heavy. Each command first checks what needs n
 that help and refusals come at once.
 """
 
+import os
 import platform
+import sys
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -21,6 +23,9 @@ from .single_words import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
+
+if sys.platform == "linux":
+    import resource
 
 app = typer.Typer(
     name="elmo-hf",
@@ -125,16 +130,29 @@ for command, summary, examples in (
     app.command(cls=Command, epilog=epilog, short_help=summary)(command)
 
 
+def limit_memory() -> None:
+    """On Linux without a GPU, lets this process have no more data than the machine has memory.
+
+    A file that asks for more, whatever its format, is then an error of this process alone.
+    """
+    if sys.platform == "linux" and not os.path.exists("/proc/driver/nvidia"):  # CUDA's maps were not measured
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory if soft == resource.RLIM_INFINITY else soft, hard))
+
+
 def main() -> None:
     """Entry point of `elmo-hf`."""
+    limit_memory()
     try:
         app(prog_name="elmo-hf")  # also where a launcher starts the module
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            say("Error: this machine has not enough memory for it; a file may be damaged.", is_error=True)
+        elif type(error).__name__ == "OutOfMemoryError":  # torch's, which is not imported here
+            reason = str(error).partition(". ")[0]
+            advice = "Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU."
+            say(f"Error: {reason}. {advice}", is_error=True)
+        else:
             raise
-        reason = str(error).partition(". ")[0]
-        say(
-            f"Error: {reason}. Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU.",
-            is_error=True,
-        )
         raise SystemExit(1) from None

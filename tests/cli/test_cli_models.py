@@ -240,6 +240,30 @@ def test_a_gpu_without_room_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().err == message
 
 
+HUNGRY = """
+import resource
+import sys
+from elmo_hf.cli import app, main
+
+@app.command()
+def hungry() -> None:
+    held = []
+    while True:
+        held.append(bytearray(1 << 30))  # zeros, which take no memory before they are written
+
+resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, resource.RLIM_INFINITY))
+sys.argv = ["elmo-hf", "hungry"]
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no limit on a process's data")
+def test_more_data_than_the_limit_is_one_line() -> None:
+    completed = subprocess.run([sys.executable, "-c", HUNGRY], capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    assert completed.stderr == "Error: this machine has not enough memory for it; a file may be damaged.\n"
+
+
 @pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")
 def test_a_command_that_imports_torchao_says_nothing_of_it() -> None:
     """Its libraries may not fit this machine, and torch warns of it; help and version do not import it at all."""
