@@ -83,7 +83,7 @@ def piped(folder: Path, model: Any, tokenizer: Any, has_pairs: bool) -> str:
     found = {}
     for task in sorted(model.config.custom_pipelines):
         if sys.argv[4] == "package":
-            kind = import_module("elmo_hf.pipelines").CLASSES[task]
+            kind = import_module("elmo_hf.pipelines").PIPELINES[task]
             model = load(folder, "ElmoModel")[0] if task == "feature-extraction" else model
             run = pipeline(task, model=model, tokenizer=tokenizer, pipeline_class=kind)
         else:
