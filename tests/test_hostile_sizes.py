@@ -6,7 +6,7 @@
 import os
 from pathlib import Path
 
-from fresh_process import run_forked
+from fresh_process import python_path, run_forked
 from measured_hostile import HOSTILE, MAX_MIB
 
 MEASURE = """
@@ -20,8 +20,7 @@ for name in HOSTILE:
 
 
 def test_hostile_files_are_refused_within_the_limits(tmp_path: Path) -> None:
-    helpers = Path(__file__).parent / "helpers"
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(helpers)}
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": python_path(Path(__file__).parent / "helpers")}
     printed = run_forked(MEASURE, [str(tmp_path / "source")], tmp_path, environment)
     found = dict(line.split("|", maxsplit=1) for line in printed.splitlines() if "|" in line)
     assert found.keys() == HOSTILE.keys()

@@ -39,6 +39,11 @@ def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[
     return printed
 
 
+def python_path(*folders: Path) -> str:
+    """A PYTHONPATH of folders and of what this process has there, which may be the package."""
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def run_program(code: str, arguments: list[str], folder: Path, environment: dict[str, str], *outputs: Path) -> None:
     """What a forked process does: it becomes one that `python -c` started."""
     gc.freeze()  # No garbage collection visits, and so copies, what the fork server imported.

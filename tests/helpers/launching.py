@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from fresh_process import PRELOADED, run_forked
+from fresh_process import PRELOADED, python_path, run_forked
 
 LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1")
 LAUNCH += ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
@@ -46,7 +46,7 @@ def fork_two(module: str, folder: Path, function: str = "main") -> str:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    given |= _environment() | {"PYTHONPATH": str(Path(__file__).parent)}
+    given |= _environment() | {"PYTHONPATH": python_path(Path(__file__).parent)}
     ranks = [given | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
     with ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(lambda environment: run_forked(code, [], folder, environment), ranks))

@@ -1,13 +1,13 @@
 """A Trainer run fills its card and pushes it with the model."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checkpoints import run_online, run_python
+from fresh_process import python_path
 from huggingface_hub import ModelCard
 from loopback_hub import LoopbackHub
 from torch import Tensor
@@ -149,7 +149,7 @@ def test_a_run_with_push_to_hub_pushes_model_tokenizer_and_card(
     hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
 ) -> None:
     here = Path(__file__).parent
-    path = {"PYTHONPATH": os.pathsep.join([str(here), str(here.parent / "helpers")])}
+    path = {"PYTHONPATH": python_path(here, here.parent / "helpers")}
     trained = run_online(PUSH, hub, tmp_path / "home", tiny_folder, tmp_path / "run", **path).splitlines()[-1]
     assert len(set(json.loads(trained))) > 1
     assert run_online(LOAD, hub, tmp_path / "user", HF_TOKEN="").splitlines() == [trained]
