@@ -24,10 +24,6 @@ from ..scan.operator import State, Stepped, scan_words, uses_operator
 from ..scan.parameters import Scanned, Weights
 from .configuration_elmo import ElmoConfig
 
-# Texts times words in one product of inputs and gate weights: enough to be fast, but few enough that the gates of a
-# long text need not all be in memory (256 MiB at H = 4096 in float32).
-GATE_ROWS = 4096
-
 
 class LSTMP(nn.Module):
     """One direction of one layer.
@@ -71,31 +67,12 @@ class LSTMP(nn.Module):
         in text order, zero where the mask is False, and the state after the last word read, shaped the same. `mask`
         `(B, T)` is True on words, `resets` `(B, T)` on words before which the state is set to zero; None means never.
         """
-        keeps = torch.ones_like(mask) if resets is None else ~resets
-        if uses_operator():
-            return self._scan_as_operator(inputs, mask, keeps, hidden, cell, reverse)
-        if inputs.numel() == 0:
+        if inputs.numel() == 0 and not uses_operator():
             return inputs, hidden, cell
-        block_length = max(1, GATE_ROWS // inputs.shape[0])
-        blocks = list(zip(*(tensor.split(block_length, dim=1) for tensor in (inputs, mask, keeps)), strict=True))
-        outputs = []
-        for block, *flags in reversed(blocks) if reverse else blocks:
-            gate_inputs = self.input_linear(block)  # (B, words of the block, 4H), one product
-            steps = list(zip(gate_inputs.unbind(1), *(flag.unsqueeze(-1).unbind(1) for flag in flags), strict=True))
-            for gate_input, is_word, keep in reversed(steps) if reverse else steps:
-                hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
-                outputs.append(hidden)
-        in_text_order = torch.stack(outputs[::-1] if reverse else outputs, dim=1)  # (B, T, P)
-        return in_text_order.masked_fill(~mask.unsqueeze(-1), 0), hidden, cell
-
-    def _scan_as_operator(
-        self, inputs: Tensor, mask: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
-    ) -> Scanned:
-        """The same as one operator of the graph, so that a compiled or exported model serves every length."""
+        keeps = torch.ones_like(mask) if resets is None else ~resets
 
         def step(state: State, word: State) -> Stepped:
-            (hidden, cell), (gate_input, is_word, keep) = state, word
-            hidden, cell = self.masked_step(gate_input, is_word, keep, hidden, cell)
+            hidden, cell = self.masked_step(*word, *state)
             return (hidden, cell), hidden
 
         # (T, B, 4H), (T, B, 1), (T, B, 1)

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tiny_inputs import random_inputs
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_config
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
-from elmo_hf.model import lstmp
 from elmo_hf.model.lstmp import clip
-from elmo_hf.scan.path import scan_path
 
 WORDS = ["The", "naïve", "日本語", "", "extraordinarily"]
 
@@ -134,30 +131,7 @@ def test_gradients_of_every_parameter_are_the_references_finite_differences(mode
         assert analytic == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-4, abs=1e-6), name
 
 
-@pytest.mark.parametrize("rows", [1, 4, 9, 1000])
-def test_a_long_text_scanned_in_blocks_gives_the_same_vectors(
-    tiny_model: ElmoModel, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inputs = random_inputs(tiny_model.config, [7, 3])
-    expected = tiny_model.double()(**inputs)
-    monkeypatch.setattr(lstmp, "GATE_ROWS", rows)
-    with scan_path("reference"):
-        actual = tiny_model(**inputs)
-    torch.testing.assert_close(actual.to_tuple(), expected.to_tuple(), atol=1e-12, rtol=0)
-
-
 def test_the_gradient_of_a_clip_is_one_inside_the_limits_and_at_them_and_zero_outside() -> None:
     values = torch.tensor([-3.0, -2.0, 0.5, 2.0, 2.5], requires_grad=True)
     clip(values, 2.0).sum().backward()
     assert values.grad.tolist() == [0, 1, 1, 1, 0]
-
-
-def test_gates_are_computed_for_at_most_gate_rows_words_at_once(
-    tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lstmp, "GATE_ROWS", 6)
-    rows: list[int] = []
-    linear = tiny_model.bilm.layers[0].forward_lstm.input_linear
-    linear.register_forward_pre_hook(lambda module, args: rows.append(args[0].shape[:2].numel()))
-    tiny_model(**random_inputs(tiny_model.config, [7, 3]))
-    assert rows == [6, 6, 2]
