@@ -58,9 +58,14 @@ def test_full_losses_and_gradients_are_those_of_all_logits_at_once(
     assert_close(loss, expected, 2e-5)
     # The factor is that of a mean over the predictions and of bilm-tf's steps.
     factor = 20 / N
+    gradients = gradients_of(factor * expected, hidden, module)
     actual = gradients_of(factor * loss, hidden, module)
     assert {gradient.dtype for gradient in actual} == {dtype}
-    assert_close(actual, gradients_of(factor * expected, hidden, module), 1e-5)
+    assert_close(actual, gradients, 1e-5)
+    # A saved folder leaves the gradient to autograd.
+    in_folder = -module.log_probs(hidden, TARGETS).sum()
+    assert_close(in_folder, expected, 2e-5)
+    assert_close(gradients_of(factor * in_folder, hidden, module), gradients, 1e-5)
 
 
 @pytest.mark.parametrize("frozen", ["hidden", "weight", "bias"])
@@ -117,7 +122,7 @@ def test_log_probabilities_are_those_of_the_logits_block_by_block(monkeypatch: p
 def test_full_losses_that_need_no_gradient_make_none(monkeypatch: pytest.MonkeyPatch) -> None:
     module, hidden = word_softmax(), hidden_vectors()
     expected = module(hidden, TARGETS)
-    monkeypatch.setattr(softmax, "_FullCrossEntropy", None)
+    monkeypatch.setattr(WordSoftmax, "cross_entropy", staticmethod(lambda *_: pytest.fail("with a gradient")))
     with torch.no_grad():
         assert_close(module(hidden, TARGETS), expected, 1e-5)
 

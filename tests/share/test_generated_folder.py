@@ -67,14 +67,11 @@ def numbers(saved: Path, work: Path, which: str) -> dict[str, np.ndarray]:
 def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     assert found.keys() == expected.keys()
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-
-
-def assert_close(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    """As `assert_equal`, but for the order of sums, which differs from machine to machine."""
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=0, atol=5e-6, err_msg=name)
+        if name.startswith("language_models.") and array.dtype.kind == "f":
+            # Only the package adds the gradients of the full softmax by blocks.
+            np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
 def test_a_folder_computes_what_the_package_does_bit_for_bit_and_so_does_its_copy(saved: Path, tmp_path: Path) -> None:
