@@ -7,6 +7,7 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
+from elmo_hf.folder.one_line import one_line
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from .errors import ConversionError, quoted
@@ -100,7 +101,7 @@ def make_config(where: str, num_arrays: int, **fields: Any) -> ElmoConfig:
     try:
         config = ElmoConfig(**fields)
     except (StrictDataclassError, TypeError) as error:
-        raise ConversionError(f"{where}: {' '.join(str(error).split())}") from error
+        raise ConversionError(f"{where}: {one_line(error)}") from error
     num_parts = config.num_hidden_layers
     if config.token_encoder == "char_cnn":
         num_parts += config.num_highway_layers + len(config.char_filters)

@@ -126,7 +126,7 @@ def test_texts_that_cannot_be_read_are_refused(text: str, message: str) -> None:
             "The model 'elsewhere' cannot be loaded: there is no folder elsewhere, and a Hub name looks",
         ),
         ("my-org/absent", "The model 'my-org/absent' cannot be loaded: "),
-        (str(SPACE), "has no config.json"),
+        (str(SPACE), "config.json"),
     ],
 )
 def test_models_that_cannot_be_loaded_are_told_in_one_line(model: str, message: str) -> None:

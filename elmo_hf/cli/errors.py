@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from elmo_hf.conversion.errors import ConversionError
 
+from ..folder.one_line import one_line
 from ..share.foreign_text import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
@@ -39,7 +40,7 @@ class RefusingCommand(TyperCommand):
         except BrokenPipeError:  # whoever read the output needs no more of it; click ends the command
             raise
         except StrictDataclassError as error:
-            fail(ValueError(" ".join(str(error).split())))
+            fail(ValueError(one_line(error)))
         except REFUSALS as error:
             fail(error)
 

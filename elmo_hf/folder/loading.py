@@ -16,7 +16,8 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_names import TINY_FOLDER, check_name, kind_of_model, model_folder, refuse_other_kinds
-from .saved_config import one_line, read_config
+from .one_line import one_line
+from .saved_config import read_config
 from .saved_tokenizer import read_tokenizer
 from .weight_files import check_weights, find_weights, without_memory
 
@@ -47,7 +48,7 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
             refuse_other_kinds(source, kind_of_model(folder / "config.json") or "elmo")
             folder = Path(snapshot_download(str(source), allow_patterns=patterns, ignore_patterns="*/*", **hub))
         except (HTTPError, OSError) as error:
-            raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
+            raise ValueError(f"{source} cannot be loaded as an ELMo model: {one_line(error)}") from error
     return folder
 
 

@@ -11,6 +11,7 @@ from transformers import GenerationConfig
 from transformers.utils import logging
 
 from ..model.configuration_elmo import ElmoConfig
+from .one_line import one_line
 from .saved_json import read_json
 
 logger = logging.get_logger(__name__)
@@ -52,7 +53,7 @@ class CommonFields(TypedDict, total=False):
     id2label: dict[str, str] | None
     label2id: dict[str, int] | None
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None
-    auto_map: dict[str, str] | None
+    auto_map: dict | None
     custom_pipelines: dict[str, dict] | None
     task_specific_params: dict | None
     quantization_config: dict | None
@@ -118,9 +119,3 @@ def refuse_misspelt(others: Collection[str], missing: Collection[str]) -> None:
     for name in others:
         for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
             raise ValueError(f"`{name}` is probably meant to be `{nearest}`")
-
-
-def one_line(error: Exception) -> str:
-    """An error's text without line breaks, cut where it quotes a long value."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 500 else f"{text[:500]} ..."

@@ -8,7 +8,8 @@ from huggingface_hub.dataclasses import validate_typed_dict
 from huggingface_hub.errors import StrictDataclassError
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .saved_config import MOST, one_line, refuse_misspelt
+from .one_line import one_line
+from .saved_config import MOST, refuse_misspelt
 from .saved_json import MOST_JSON_BYTES, read_json
 
 MOST_VOCABULARY_BYTES = 2**25

@@ -117,7 +117,7 @@ def check_weights(model: PreTrainedModel, files: Iterable[Path]) -> None:
         if shape != tuple(weight.shape):
             raise ValueError(f"{file}: `{name}` must have config.json's shape {tuple(weight.shape)}, found {shape}.")
     if missing:
-        raise ValueError(f"there is no {_list(missing)} in its files; such weights would be random numbers.")
+        raise ValueError(f"its files lack {_list(missing)}, which would be random numbers.")
     saved = model.config.architectures or ()
     if {*saved} <= CLASSES:  # a user's own class may have any
         left_out = MIXES if type(model).__name__ in saved else PARTS

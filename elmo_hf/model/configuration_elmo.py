@@ -46,6 +46,9 @@ AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modelin
 }
 # Attributes that transformers and this package set, which are no fields.
 FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
+# Rules of several fields, in words and as a check.
+RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
+CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
 
 
 class Pipelines(dict):
@@ -73,16 +76,6 @@ def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
 def at_least(least: int, default: float | None) -> Any:
     """A field of numbers from `least`."""
     return field(default, f"at least {least}", lambda value: least <= value < math.inf)
-
-
-def rate(default: float) -> Any:
-    """A field of numbers from 0 to below 1."""
-    return field(default, "in [0, 1)", lambda value: 0 <= value < 1)
-
-
-def clip(default: float) -> Any:
-    """A field of limits."""
-    return field(default, "a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
 
 
 def are_filters(value: Sequence) -> bool:
@@ -187,13 +180,13 @@ class ElmoConfig(PreTrainedConfig):
     num_hidden_layers: int = at_least(1, 2)
     bidirectional: bool = True
     cell_projection: bool | None = None
-    cell_clip: int | float | None = clip(3.0)
-    projection_clip: int | float | None = clip(3.0)
+    cell_clip: int | float | None = field(3.0, *CLIP)
+    projection_clip: int | float | None = field(3.0, *CLIP)
     use_skip_connections: bool = True
     forget_bias: int | float = field(1.0, "finite", lambda value: abs(value) < math.inf)
     hidden_size: int | None = None
     num_output_representations: int = at_least(1, 1)
-    representation_dropout: int | float = rate(0.5)
+    representation_dropout: int | float = field(0.5, *RATE)
     scalar_mix_weights: Sequence | None = None
     scalar_mix_trainable: bool = True
     scalar_mix_layer_norm: Literal["none", "batch", "word"] = "none"
@@ -203,7 +196,7 @@ class ElmoConfig(PreTrainedConfig):
     task_encoder: Literal["none", "lstm"] = "none"
     task_hidden_size: int = at_least(1, 256)
     word_vectors: dict[str, int | bool] | None = None
-    classifier_dropout: int | float = rate(0.0)
+    classifier_dropout: int | float = field(0.0, *RATE)
     pooling: Literal["mean", "max", "attention"] = "mean"
     text_pairs: bool = False
     use_crf: bool = False
@@ -211,7 +204,7 @@ class ElmoConfig(PreTrainedConfig):
     softmax: Literal["full", "sampled"] = "full"
     num_softmax_samples: int = at_least(1, 8192)
     share_embedding_softmax: bool = False
-    lm_dropout: int | float = rate(0.1)
+    lm_dropout: int | float = field(0.1, *RATE)
     pad_token_id: Literal[0] = 0
     bos_token_id: int | None = at_least(0, None)
     eos_token_id: int | None = at_least(0, None)
@@ -226,9 +219,6 @@ class ElmoConfig(PreTrainedConfig):
         if kwargs.get("custom_pipelines"):
             self.custom_pipelines = Pipelines(kwargs["custom_pipelines"])
         self.char_filters = [list(pair) for pair in self.char_filters]
-        for name in ("scalar_mix_weights", "freeze_bilm"):
-            if isinstance(getattr(self, name), tuple):
-                setattr(self, name, list(getattr(self, name)))
         resolved = {
             "char_projection": self.num_features != self.projection_size,
             "cell_projection": self.cell_size != self.projection_size,
@@ -264,14 +254,15 @@ class ElmoConfig(PreTrainedConfig):
         widest = max(width for width, _ in self.char_filters)
         legal = f"at most `max_word_length` = {self.max_word_length} characters wide"
         require(widest <= self.max_word_length, "char_filters", legal, widest)
-        is_characters = self.token_encoder == "char_cnn"
-        legal = f"0 with word input, and below `vocab_size` = {self.vocab_size}"
-        are_few = self.num_input_words < (self.vocab_size if is_characters else 1)
-        require(are_few, "num_input_words", legal, self.num_input_words)
-        if is_characters:
-            has_words, size = self.num_input_words > 0, self.word_embedding_size
-            legal = "given if and only if `num_input_words` is above 0, in a character model"
-            require(has_words == (size is not None), "word_embedding_size", legal, size)
+        num_words, size = self.num_input_words, self.word_embedding_size
+        if self.token_encoder == "word_embedding":
+            require(num_words == 0, "num_input_words", "0 with word input", num_words)
+        else:
+            require(
+                num_words < self.vocab_size, "num_input_words", f"below `vocab_size` = {self.vocab_size}", num_words
+            )
+            legal = "given if and only if `num_input_words` is above 0"
+            require((num_words > 0) == (size is not None), "word_embedding_size", legal, size)
         for name in ("bos_token_id", "eos_token_id"):
             require(getattr(self, name) is not None, name, "given where `alphabet` is 'code_points'", None)
 
@@ -301,17 +292,14 @@ class ElmoConfig(PreTrainedConfig):
     def validate_softmax(self) -> None:
         """Checks what language models read."""
         if self.softmax == "sampled" and self.num_softmax_words is not None:
-            legal = f"at most `num_softmax_words` = {self.num_softmax_words}"
-            is_legal = self.num_softmax_samples <= self.num_softmax_words
-            require(is_legal, "num_softmax_samples", legal, self.num_softmax_samples)
+            num_samples, most = self.num_softmax_samples, self.num_softmax_words
+            require(num_samples <= most, "num_softmax_samples", f"at most `num_softmax_words` = {most}", num_samples)
         if self.share_embedding_softmax:
-            is_legal = self.token_encoder == "word_embedding"
-            require(is_legal, "share_embedding_softmax", "False, unless `token_encoder` is 'word_embedding'", True)
-            legal = "None with `share_embedding_softmax`, which needs a word table of width `projection_size`"
-            require(self.word_embedding_size is None, "word_embedding_size", legal, self.word_embedding_size)
-            is_legal = self.num_softmax_words in (None, self.vocab_size - 1)
+            size, num_words = self.word_embedding_size, self.num_softmax_words
+            require(self.token_encoder == "word_embedding", "share_embedding_softmax", "False with characters", True)
+            require(size is None, "word_embedding_size", "None with `share_embedding_softmax`", size)
             legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
-            require(is_legal, "num_softmax_words", legal, self.num_softmax_words)
+            require(num_words in (None, self.vocab_size - 1), "num_softmax_words", legal, num_words)
 
     @property
     def num_directions(self) -> int:

@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
-from elmo_hf.folder.loading import load_complete
-from elmo_hf.folder.model_names import TINY, check_name, model_folder
+from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
+from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
+from elmo_hf.folder.model_names import TINY
+from elmo_hf.folder.saved_config import read_config
 from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
 
 MODEL = os.environ.get("ELMO_MODEL", TINY)
@@ -64,11 +65,10 @@ def load(name: str) -> tuple[ElmoPreTrainedModel, ElmoTokenizer]:
     if not name:
         raise ValueError(f"There is no name of a model. Type one, such as {TINY}.")
     try:
-        check_name(name)
-        config = ElmoConfig.from_pretrained(model_folder(name))
+        config, _ = read_config(open_folder(name))
         is_language_model = ElmoForPreTraining.__name__ in (config.architectures or ())
         model = load_complete(name, ElmoForPreTraining if is_language_model else ElmoModel)
-        return model, ElmoTokenizer.from_pretrained(model_folder(name))
+        return model, load_tokenizer(name)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"The model {name!r} cannot be loaded: {reason}") from error

@@ -156,7 +156,7 @@ def test_embed_refuses_a_model_that_lacks_weights(tiny_folder: Path, corpus: Pat
     save_file(weights, tmp_path / "broken" / "model.safetensors", metadata={"format": "pt"})
     result = run("embed", tmp_path / "broken", corpus, "-o", tmp_path / "out.npz")
     assert result.exit_code == 1
-    assert "lacks `bilm.layers.1.forward_lstm.projection.weight`, which would be random numbers." in result.stderr
+    assert "lack `bilm.layers.1.forward_lstm.projection.weight`, which would be random numbers." in result.stderr
     assert not (tmp_path / "out.npz").exists()
 
 

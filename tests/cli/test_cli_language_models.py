@@ -292,7 +292,7 @@ FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt o
         (
             ("--vocabulary", "words.txt", "--config", "wrong.json"),
             1,
-            "`cell_size` must be a whole number of at least 1",
+            "field 'cell_size'",
         ),
         (
             ("--vocabulary", "words.txt", "--softmax", "sampled"),

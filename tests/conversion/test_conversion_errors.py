@@ -60,7 +60,7 @@ FAULTY_OPTIONS = {
     "filters": ("char_cnn.filters", [[1, 4], [2]], "`char_cnn.filters` must be a list of at most 100 pairs [width,"),
     "filters no list": ("char_cnn.filters", 7, "whole numbers from 1 to 1,000,000, found 7."),
     "filters of text": ("char_cnn.filters", [["1", 4]], "whole numbers from 1 to 1,000,000, found [['1', 4]]."),
-    "filter too wide": ("char_cnn.filters", [[51, 4]], "`char_filters` may be at most `max_word_length` = 50"),
+    "filter too wide": ("char_cnn.filters", [[51, 4]], "`char_filters` must be at most `max_word_length` = 50"),
     "highway text": ("char_cnn.n_highway", "two", "`char_cnn.n_highway` must be a whole number up to 100, found"),
     "short words": ("char_cnn.max_characters_per_token", 2, "must be a whole number from 3 to 1,000, found 2."),
     "no layers": ("lstm.n_layers", 0, "`lstm.n_layers` must be a whole number from 1 to 100, found 0."),
@@ -191,7 +191,7 @@ def with_nan(array: np.ndarray) -> np.ndarray:
 FAULTY_ARRAYS = {
     "missing": (f"{CELL}/B", lambda array: None, f"missing: `{CELL}/B` (128,)"),
     "one cell's projection missing": (f"{CELL}/W_P_0", lambda array: None, f"missing: `{CELL}/W_P_0` (32, 8)"),
-    "no CNN projection": ("CNN_proj/W_proj", lambda array: None, "`char_projection` can be False only where"),
+    "no CNN projection": ("CNN_proj/W_proj", lambda array: None, "`char_projection` must be True, from an input"),
     "no CNN projection bias": ("CNN_proj/b_proj", lambda array: None, "missing: `CNN_proj/b_proj` (8,)"),
     "no table": ("char_embed", lambda array: None, "describes characters input, so the weights must hold `char_embed`"),
     "unknown": ("CNN/W_cnn_4", lambda array: np.ones((1, 5, 4, 8), np.float32), "unknown: `CNN/W_cnn_4` (1, 5, 4, 8)"),

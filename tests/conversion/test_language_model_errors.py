@@ -175,7 +175,7 @@ FAULTS: dict[str, tuple[Callable[[AllenNlpFiles], AllenNlpFiles], str]] = {
     "dropout": (set_option("dropout", 1.0), "`dropout` must be a number of at least 0 and below 1, or null, found"),
     "sampling": (set_option("sample_softmax", "yes"), "`sample_softmax` must be true or false, found 'yes'."),
     "samples": (set_option("n_negative_samples_batch", 12), "options.json: `num_softmax_samples` must be at most"),
-    "shared by characters": (set_option("share_embedding_softmax", True), "`share_embedding_softmax` needs"),
+    "shared by characters": (set_option("share_embedding_softmax", True), "`share_embedding_softmax` must be False"),
 }  # fmt: skip
 
 
@@ -213,7 +213,7 @@ def test_language_model_that_lacks_its_softmax_is_not_exported(tiny_lm_folder: P
     shard = (tiny_lm_folder / "model-00001-of-00002.safetensors").read_bytes()
     (tmp_path / "source" / "model.safetensors").write_bytes(shard)
     with pytest.raises(
-        ConversionError, match=r"lacks `softmax\.bias`, `softmax\.weight`, which would be random numbers"
+        ConversionError, match=r"lack `softmax\.bias`, `softmax\.weight`, which would be random numbers"
     ):
         folder_to_allennlp(tmp_path / "source", tmp_path / "to")
 

@@ -271,10 +271,9 @@ def test_a_private_repository_needs_a_token_and_the_errors_say_so(
     (tmp_path / "in.txt").write_text("Yes .\n", encoding="utf-8")
     arguments = (PRIVATE, hub, tmp_path, tmp_path / "in.txt", tmp_path / "out.npz")
     python, command_line = run_online(*arguments, HF_TOKEN="").split("exit code ")
-    advice = "If this is a private repository, make sure to pass a token having permission to this repo"
-    assert advice in python
+    assert "If this is a private repository, make sure to pass a token having permission to this repo" in python
     assert command_line.startswith("1")
-    assert re.search(f"Error: org/secret cannot be loaded as an ELMo model: .*{advice}", command_line, re.DOTALL)
+    assert re.search("Error: org/secret cannot be loaded as an ELMo model: 401 .* authenticated", command_line)
     assert not (tmp_path / "out.npz").exists()
 
     python, command_line = run_online(*arguments).split("exit code ")

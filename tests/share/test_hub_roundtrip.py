@@ -15,7 +15,8 @@ from elmo_hf.hub_code import TABLE
 from elmo_hf.model.sentence_files import SENTENCE_FILES
 
 CODE = {f"{file}.py" for file in TABLE}
-MAY_IMPORT = {"torch", "transformers", "tokenizers", "safetensors", "numpy", *sys.stdlib_module_names}
+MAY_IMPORT = {"torch", "transformers", "huggingface_hub", "tokenizers", "safetensors", "numpy"}
+MAY_IMPORT |= sys.stdlib_module_names
 
 # An import hook refuses our package and what only our tools need, as if neither were installed.
 SCRIPT = """

@@ -235,7 +235,7 @@ def test_a_folder_that_lacks_weights_is_refused(online: LoopbackHub, tiny_folder
     weights = load_file(path)
     del weights["token_encoder.projection.bias"]
     save_file(weights, path, metadata={"format": "pt"})
-    assert_refused(push(tmp_path / "folder", "org/elmo"), ".*lacks `token_encoder.projection.bias`")
+    assert_refused(push(tmp_path / "folder", "org/elmo"), ".*lack `token_encoder.projection.bias`")
     assert online.asked == []
 
 
@@ -271,11 +271,13 @@ def test_a_folder_with_a_damaged_tokenizer_or_an_index_of_files_outside_is_refus
     folder = tmp_path / "folder"
     shutil.copytree(tiny_folder, folder)
     (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
-    assert_refused(push(folder, "org/elmo"), f"{folder}/tokenizer.json: `added_tokens` must be a list of tokens")
+    assert_refused(push(folder, "org/elmo"), f"{folder}/tokenizer.json: `model` must hold an object `vocab`")
     (folder / "model.safetensors").rename(tmp_path / "x.safetensors")
     index = {"metadata": {}, "weight_map": {"x": "../x.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    assert_refused(push(folder, "org/elmo"), ".*index.json: `weight_map` must name .* found '../x.safetensors' for 'x'")
+    assert_refused(
+        push(folder, "org/elmo"), ".*index.json: `x` must be in a .safetensors file beside it, found '../x.safetensors'"
+    )
     assert online.asked == []
 
 

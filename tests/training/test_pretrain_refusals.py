@@ -103,7 +103,7 @@ def test_a_long_value_of_a_damaged_record_is_shown_in_part_and_on_one_line(stopp
     record["settings"]["seed"] = "\n" * 100_000
     path.write_text(json.dumps(record))
     shown = ("settings.seed was " + r"\n" * 1000)[:1000]
-    message = f"{path.parent} holds a run that was started with different settings ({shown} ...). Give the same"
+    message = f"{path.parent} holds a run that was started with different settings ({shown}). Give the same"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         run(tmp_path / "run")
 
