@@ -69,7 +69,7 @@ def convert_source(
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
         dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
         labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives a message about the format, and one about each part of the source that the folder lacks.
+        tell: receives messages about the format, each part of the source that the folder lacks, and published vectors.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -82,11 +82,14 @@ def convert_source(
         found = recognise(source)
         tell(f"Found {found.name} in {path}.")
         _refuse_unused(found, given)
-        checkpoint = found.read(source, given)
-        for note in checkpoint.notes:
-            tell(f"Note: {note}")
         return write_folder(
-            checkpoint, destination, source_name=path.resolve().name, check=check, dtype=dtype, labels=labels
+            found.read(source, given),
+            destination,
+            source_name=path.resolve().name,
+            check=check,
+            dtype=dtype,
+            labels=labels,
+            tell=lambda note: tell(f"Note: {note}"),
         )
 
 
@@ -113,7 +116,7 @@ def allennlp_to_folder(
         dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
         facts: published facts about the weights, for the card.
         labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives a message about each part of the checkpoint that the folder lacks.
+        tell: receives a message about each part of the checkpoint that the folder lacks, and about published vectors.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -122,11 +125,15 @@ def allennlp_to_folder(
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
     refuse_existing(destination)
-    checkpoint = read_allennlp(files, word_splitter)
-    for note in checkpoint.notes:
-        tell(note)
     return write_folder(
-        checkpoint, destination, source_name=source_name, check=check, dtype=dtype, facts=facts, labels=labels
+        read_allennlp(files, word_splitter),
+        destination,
+        source_name=source_name,
+        check=check,
+        dtype=dtype,
+        facts=facts,
+        labels=labels,
+        tell=tell,
     )
 
 
@@ -139,6 +146,7 @@ def write_folder(
     dtype: str = "float32",
     facts: Facts | None = None,
     labels: Mapping[str, Any] | None = None,
+    tell: Callable[[str], None] = logger.warning,
 ) -> float | None:
     """Writes a reader's checkpoint as a folder that `AutoModel.from_pretrained` loads.
 
@@ -147,12 +155,16 @@ def write_folder(
     Raises:
         ConversionError: if `int8` cannot be written, or the check has no witness or fails; nothing is written then.
     """
+    for note in checkpoint.notes:
+        tell(note)
     options = loading_options(checkpoint, dtype)
     with new_folder(destination) as folder:
         whole = folder if dtype == "float32" else folder / "float32"
         save_model(checkpoint, whole)
         checkpoint.tokenizer.save_pretrained(whole)
-        difference = check_folder(whole, checkpoint) if check else None
+        difference, names = check_folder(whole, checkpoint) if check else (None, [])
+        for name in names:
+            tell(f"the vectors are those that were published for {name}.")
         if whole != folder:
             save_smaller(whole, folder, options)
             shutil.rmtree(whole)

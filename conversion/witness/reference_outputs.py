@@ -1,8 +1,7 @@
 """Numbers that other people published for the official weights, to compare a converted folder with.
 
 Each `Stream` comes from a fresh AllenNLP embedder (0.8 or 0.9) that read one sentence a call, in the given order, words
-split on blanks; so the LSTM state passes from sentence to sentence. Some numbers come from software that read another
-export of probably the same weights: they are shown, and decide nothing.
+split on blanks; so the LSTM state passes from sentence to sentence.
 
 Glossary: layers of a sentence are an array `(L+1, n, 2P)`: n words, without boundaries, layer 0 the token vector twice.
 """
@@ -41,14 +40,12 @@ class Stream:
         source: where the numbers were published.
         sentences: in order.
         checks: the numbers.
-        is_decisive: whether the numbers certainly belong to these weights.
     """
 
     model: str
     source: str
     sentences: tuple[str, ...]
     checks: tuple[Check, ...]
-    is_decisive: bool = True
 
 
 def cosine_distances(layer: int, *places: tuple[int, int]) -> Callable[[Layers], np.ndarray]:
@@ -148,42 +145,6 @@ STREAMS = (
                 (-3.263432, -0.9447762, -0.31986535, -1.6759347, -0.11119218, 0.4732671),
             ),
         ),
-    ),
-    Stream(
-        "original",
-        "JohnSnowLabs/spark-nlp ElmoEmbeddings, word_emb of google/elmo",
-        ("This is a sentence .",),
-        (
-            Check(
-                "token vectors, first four numbers",
-                numbers_of(lambda layers: layers[0, :, :4]),
-                (
-                    *(6.662458181381226e-4, -0.2541114091873169, -0.6275503039360046, 0.5787073969841),
-                    *(0.19154725968837738, 0.22998669743537903, -0.2894386649131775, 0.21524395048618),
-                    *(0.10400570929050446, 0.12288510054349899, -0.07056470215320587, -0.246389418840),
-                    *(0.49932169914245605, -0.12706467509269714, 0.30969417095184326, 0.2643227577209),
-                    *(-0.8871506452560425, -0.20039963722229004, -1.0601330995559692, 0.0348707810044),
-                ),
-            ),
-        ),
-        is_decisive=False,
-    ),
-    Stream(
-        "original",
-        "nlp.johnsnowlabs.com/2020/01/31/elmo.html, elmo of google/elmo/3",
-        ("I love NLP",),
-        (
-            Check(
-                "mean of the layers, first two numbers",
-                numbers_of(lambda layers: layers.mean(axis=0)[:, :2]),
-                (
-                    *(0.6922717690467834, -0.32613131403923035),
-                    *(-0.7348151206970215, -0.09645576030015945),
-                    *(0.16370956599712372, 0.121705807745456),
-                ),
-            ),
-        ),
-        is_decisive=False,
     ),
     Stream(
         "5.5B",

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperArgument
 
 from .cloze import fill
-from .conversion import convert, models, verify
+from .conversion import convert, models
 from .embedding import embed
 from .errors import RefusingCommand, quiet_imports, say
 from .language_models import pretrain, score, vocab
@@ -87,11 +87,6 @@ for command, summary, examples in (
     ),
     (export, "Write a model as an ONNX graph, or for torch alone.", ("elmo-hf export tiny elmo.pt2",)),
     (push, "Share a folder on the Hub.", (*CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private")),
-    (
-        verify,
-        "Compare a folder of official weights with published outputs.",
-        ("elmo-hf convert --model small elmo-small", "elmo-hf verify elmo-small"),
-    ),
     (
         vocab,
         "Make the vocabulary of a language model.",

@@ -1,4 +1,4 @@
-"""The commands `elmo-hf convert`, `elmo-hf models` and `elmo-hf verify`."""
+"""The commands `elmo-hf convert` and `elmo-hf models`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from ..files import refuse_existing
 from ..folder.model_names import check_name
-from .arguments import Language, Licence, Model, SourceOfWeights, Splitter
+from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import say
 
 # What `convert` writes.
@@ -50,7 +50,11 @@ def convert(
     to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = "hf",
     word_splitter: Annotated[Splitter | None, typer.Option(help=SPLITTER_HELP)] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Embed sentences before and after; print the largest difference.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Embed sentences before and after, print the largest difference; compare with published vectors.",
+        ),
     ] = False,
     dtype: Annotated[
         Precision, typer.Option(help="Of the weights; int8: of linears, with torchao, and faster for few sentences.")
@@ -105,30 +109,6 @@ def models() -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def verify(model: Model) -> None:
-    """Compare MODEL with numbers that were published for the official weights.
-
-    They are known for small, original and 5.5B; MODEL is compared with the models of its sizes. Exits with 0 on a
-    match.
-    """
-    check_name(model)
-    from elmo_hf.conversion.verify import candidates, table
-    from elmo_hf.conversion.verify import verify as compare
-    from elmo_hf.folder.loading import load_complete, load_tokenizer
-
-    loaded, tokenizer = load_complete(model), load_tokenizer(model)
-    names = candidates(loaded.config)
-    for name in names:
-        outcomes = list(compare(loaded, tokenizer, name))
-        say(f"The published {name} model:")
-        for line in table(outcomes):
-            say(f"  {line}")
-        if all(outcome.agrees for outcome in outcomes if outcome.stream.is_decisive):
-            say(f"{model} gives the published numbers of {name}.")
-            return
-    raise ValueError(f"{model} gives the numbers of none: it is another model, or its conversion went wrong.")
 
 
 def _check_form(num_paths: int, options: Path | None, weights: Path | None, model: str | None) -> None:

@@ -43,7 +43,7 @@ FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DE
 def test_the_examples_of_every_help_run_in_an_empty_folder(
     verb: str, written: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of push and verify need a Hub and a download."""
+    """Those of push need a Hub."""
     monkeypatch.chdir(tmp_path)
     for line in run(verb, "--help").stdout.split("Example:\n")[1].splitlines():
         program, *arguments = shlex.split(line)
@@ -68,7 +68,6 @@ def test_help_lists_every_verb() -> None:
         "vectors",
         "export",
         "push",
-        "verify",
         "vocab",
         "pretrain",
         "score",

@@ -18,6 +18,7 @@ from checkpoints import (
     assert_returns_bit_by_bit,
     base_checkpoint,
     bits,
+    difference_of,
     random_checkpoint,
     random_options,
     read_datasets,
@@ -28,7 +29,6 @@ from safetensors.numpy import load_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion import check
-from elmo_hf.conversion.check import largest_difference
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options, options_from_config
@@ -198,9 +198,9 @@ def test_random_architectures_cover_every_choice() -> None:
 @pytest.mark.parametrize("changed", ["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B", "CNN_high_1/b_carry", "char_embed"])
 def test_check_sees_a_change_in_any_array(changed: str, tiny_folder: Path) -> None:
     options, arrays = base_checkpoint()
-    assert largest_difference(tiny_folder, ReferenceElmo(options, arrays)) < 1e-5
+    assert difference_of(tiny_folder, ReferenceElmo(options, arrays)) < 1e-5
     arrays[changed] = arrays[changed] + 0.05
-    assert largest_difference(tiny_folder, ReferenceElmo(options, arrays)) > 1e-3
+    assert difference_of(tiny_folder, ReferenceElmo(options, arrays)) > 1e-3
 
 
 @pytest.mark.parametrize("sentence", [0, 1, 2])
@@ -213,7 +213,7 @@ def test_check_sees_a_nan_in_any_sentence(
         return embed(self, words) * (np.nan if list(words) == list(check.CHECK_SENTENCES[sentence]) else 1)
 
     monkeypatch.setattr(ReferenceElmo, "embed", embed_with_nan)
-    assert np.isnan(largest_difference(tiny_folder, ReferenceElmo(*base_checkpoint())))
+    assert np.isnan(difference_of(tiny_folder, ReferenceElmo(*base_checkpoint())))
     with pytest.raises(ConversionError, match="the converted model differs from its checkpoint by nan, more than"):
         allennlp_to_folder(AllenNlpFiles.in_folder(BASE), tmp_path / "model", source_name="x", check=True)
     assert not (tmp_path / "model").exists()
@@ -235,7 +235,7 @@ def test_projections_between_equal_sizes_are_kept(with_filters: bool, tmp_path: 
     np.testing.assert_array_equal(
         kept["bilm.layers.0.forward_lstm.projection.weight"].numpy(), arrays[f"{CELL}/W_P_0"].T
     )
-    assert largest_difference(tmp_path / "there", ReferenceElmo(options, arrays)) < 1e-5
+    assert difference_of(tmp_path / "there", ReferenceElmo(options, arrays)) < 1e-5
     folder_to_allennlp(tmp_path / "there", tmp_path / "back")
     assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(arrays)
 

@@ -11,13 +11,13 @@ from checkpoints import (
     TINY_LM,
     base_checkpoint,
     bits,
+    difference_of,
     read_datasets,
     run_python,
 )
 from huggingface_hub import ModelCard
 from safetensors.numpy import load_file
 
-from elmo_hf.conversion.check import largest_difference
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.conversion.hdf5 import read_hdf5
 from elmo_hf.conversion.witness.reference import ReferenceElmo
@@ -64,7 +64,7 @@ def test_card_says_where_the_weights_come_from(tiny_folder: Path) -> None:
     for name in ("options.json", "weights.hdf5"):
         digest = hashlib.sha256((BASE / name).read_bytes()).hexdigest()
         assert f"| `{name}` | `{digest}` |" in text.splitlines()
-    difference = largest_difference(tiny_folder, ReferenceElmo(*base_checkpoint()))
+    difference = difference_of(tiny_folder, ReferenceElmo(*base_checkpoint()))
     assert f"NumPy biLM in float64\non the source's arrays was {difference:.1e}." in text
     assert "Not checked" not in text
 

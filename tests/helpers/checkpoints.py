@@ -14,8 +14,11 @@ import pytest
 from fresh_process import run_forked
 from loopback_hub import LoopbackHub
 
+from elmo_hf.conversion.check import largest_difference
+from elmo_hf.conversion.checkpoint import Reference
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 Options = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -163,6 +166,11 @@ def random_options(seed: int) -> tuple[Options, bool, bool]:
         },
     }
     return options, cell_projection, char_projection
+
+
+def difference_of(folder: Path, reference: Reference) -> float:
+    """The largest difference between a folder's model and a witness."""
+    return largest_difference(load_complete(folder), load_tokenizer(folder), reference)
 
 
 def assert_refused(files: AllenNlpFiles, work: Path, message: str, *, check: bool = False) -> None:

@@ -84,9 +84,7 @@ def test_text_says_all_that_a_card_must(name: str) -> None:
 def test_the_conversion_command_exists_and_makes_the_snippets_folder(name: str) -> None:
     text = card_file(name).read_text(encoding="utf-8")
     (commands,) = re.findall(r"```bash\n(.*?)\n```", text, flags=re.DOTALL)
-    command, *checks = [shlex.split(line, comments=True) for line in commands.splitlines()]
-    assert checks in ([], [["elmo-hf", "verify", CARDS[name].folder]])
-    program, verb, *arguments = command
+    program, verb, *arguments = shlex.split(commands)
     assert (program, verb) == ("elmo-hf", "convert")
     assert CARDS[name].folder in arguments
     assert f'from_pretrained("{CARDS[name].folder}"' in text
@@ -110,11 +108,6 @@ def test_the_snippet_of_every_card_runs_on_a_tiny_model(tiny_folder: Path, tmp_p
     shapes = run_python(code, tmp_path).splitlines()
     assert len(shapes) == 2 * len(CARDS)
     assert all(re.fullmatch(r"torch\.Size\(\[2, (\d+, )?16\]\)", shape) for shape in shapes)
-
-
-def test_cards_name_the_verification_where_vectors_are_published() -> None:
-    named = [name for name in CARDS if "elmo-hf verify" in card_file(name).read_text(encoding="utf-8")]
-    assert named == ["small", "original", "original-5.5B"]
 
 
 def test_numbers_of_parameters_are_the_published_ones() -> None:
