@@ -4,7 +4,7 @@
     hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
     hub.load("https://tfhub.dev/google/elmo/3")          ->   hub.load("elmo-original")
     hub.KerasLayer("https://tfhub.dev/google/elmo/3")    ->   hub.KerasLayer("elmo-original"), a layer of torch
-    from keras_elmo import ElmoEmbeddingLayer            ->   from elmo_hf.tfhub import ElmoEmbeddingLayer, the same
+    keras_elmo.ElmoEmbeddingLayer()                      ->   hub.KerasLayer("elmo-original", trainable=True)
 
 The module is named by a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the
 published ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are
@@ -106,14 +106,12 @@ class Module(nn.Module):
             raise ValueError(f"`signature` must be one of {', '.join(self.signatures)}, found {signature!r}.")
         if isinstance(inputs, Mapping) and inputs.keys() == {"text"}:
             inputs = inputs["text"]
-        if isinstance(inputs, Mapping) != (signature == "tokens"):
+        names = {*map(str, inputs)} if isinstance(inputs, Mapping) else set()
+        if names != ({"tokens", "sequence_len"} if signature == "tokens" else set()):
+            found = f"a dictionary with {', '.join(sorted(names))}" if names else type(inputs).__name__
             raise ValueError(
                 "the signature `default` takes a list of sentences, and `tokens` a dictionary with `tokens` and "
-                f"`sequence_len`; found {type(inputs).__name__} for `{signature}`."
-            )
-        if signature == "tokens" and inputs.keys() != {"tokens", "sequence_len"}:
-            raise ValueError(
-                f"the signature `tokens` takes `tokens` and `sequence_len`, found {', '.join(map(str, inputs))}."
+                f"`sequence_len`; found {found} for `{signature}`."
             )
         outputs = self._embed_tokens(**inputs) if signature == "tokens" else self._embed_sentences(inputs)
         return outputs if as_dict else outputs["default"]
@@ -236,23 +234,6 @@ class KerasLayer(nn.Module):
         if not self.as_dict and self.output_key not in outputs:
             raise ValueError(f"`output_key` must be one of {', '.join(outputs)}, found {self.output_key!r}.")
         return outputs if self.as_dict else outputs[self.output_key]
-
-
-class ElmoEmbeddingLayer(KerasLayer):
-    """The layer of keras-elmo, without Keras: texts to vectors `(B, 2P)`, with a mix that trains.
-
-    Attributes:
-        dimensions: 2P.
-    """
-
-    def __init__(self, handle: str | Path | Module, trainable: bool = True, **keras: Any) -> None:
-        """Loads a model; arguments and errors are those of `KerasLayer`."""
-        super().__init__(handle, trainable, **keras)
-        self.dimensions: int = self.module.elmo.model.config.hidden_size
-
-    def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, int]:
-        """`(B, 2P)`."""
-        return input_shape[0], self.dimensions
 
 
 def _converted_module(config: Any) -> dict[str, Any]:

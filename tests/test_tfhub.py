@@ -127,7 +127,7 @@ def test_a_learned_mix_is_kept(tiny_folder: Path, tmp_path: Path) -> None:
         (
             {"tokens": [["Yes"]], "sequence_len": [1]},
             "default",
-            "takes a list of sentences, .*; found dict for `default`",
+            "takes a list of sentences, .*; found a dictionary with sequence_len, tokens for `default`",
         ),
         ("Yes .", "default", "takes a list of sentences, found the string 'Yes .'"),
         ({"tokens": [["Yes"]], "sequence_len": [2]}, "tokens", r"how many of its words count, found \[2\]"),
@@ -135,7 +135,7 @@ def test_a_learned_mix_is_kept(tiny_folder: Path, tmp_path: Path) -> None:
         ({"tokens": ["ab"], "sequence_len": [2]}, "tokens", "`tokens` must be lists of words, found the string 'ab'"),
         ({"tokens": [["Yes"], ["No"]], "sequence_len": 1}, "tokens", r"each of the 2 lists .* found \[1\]"),
         ({"tokens": [[b"\xff"]], "sequence_len": [1]}, "tokens", r"a text must be UTF-8, found b'\\xff'"),
-        ({"tokens": [["Yes"]]}, "tokens", "takes `tokens` and `sequence_len`, found tokens"),
+        ({"tokens": [["Yes"]]}, "tokens", "found a dictionary with tokens for `tokens`"),
         ({"tokens": [[None]], "sequence_len": [1]}, "tokens", "a text must be a string, found None"),
         ({"tokens": [], "sequence_len": []}, "tokens", "`tokens` needs at least one sentence, found none"),
         ([], "default", "`default` needs at least one sentence, found none"),

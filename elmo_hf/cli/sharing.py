@@ -99,11 +99,11 @@ def push(
     name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
     private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
 ) -> None:
-    """Make the content of FOLDER one commit of a Hub repository, and its card a second one.
+    """Make the content of FOLDER one commit of a Hub repository.
 
     Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has
-    everything that loading it elsewhere needs. The card's snippet, in FOLDER too, then names the first commit, so that
-    nothing is downloaded again when the card is edited. If an upload breaks off, give the same command again.
+    everything that loading it elsewhere needs. The card's snippet, in FOLDER too, then names the repository. If an
+    upload breaks off, give the same command again.
     """
     from elmo_hf.share.destination import check_name_and_token
 
@@ -112,8 +112,8 @@ def push(
     from elmo_hf.share.push import push_folder
 
     pushed = push_folder(folder, name, private=private)
-    say(f"Wrote {pushed.url}, commit {pushed.revision}.")
-    say(f"Load it: AutoModel.from_pretrained({name!r}, revision={pushed.revision!r}, trust_remote_code=True)")
+    say(f"Wrote {pushed.repo_url}, commit {pushed.oid}.")
+    say(f"Load it: AutoModel.from_pretrained({name!r}, revision={pushed.oid!r}, trust_remote_code=True)")
 
 
 def _check_folder(folder: Path) -> None:

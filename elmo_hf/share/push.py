@@ -1,7 +1,4 @@
-"""Pushes a folder to the Hub: all but the card in one commit, or nothing; then the card.
-
-The card's snippet pins the first commit, whose files never change: so nothing is downloaded again when the card is
-edited. A push that changes nothing but the card leaves the pin as it is.
+"""Pushes a folder to the Hub in one commit, or not at all.
 
 The folder is checked before anything is sent. Without its code or tokenizer a repository opens only where this package
 is installed; without some of its weights it opens with random numbers. `huggingface_hub` does the sending: large files
@@ -9,11 +6,10 @@ go first, by their SHA-256; failed requests are tried again; a second push sends
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, constants
+from huggingface_hub import CommitInfo, HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
 from ..folder.loading import load_complete, load_tokenizer
@@ -21,7 +17,7 @@ from ..folder.saved_json import read_json
 from ..hub_code import generated_files
 from ..model.configuration_elmo import AUTO_MAP
 from .destination import check_name_and_token
-from .saved_card import CARD, pin_card, pinned_revision
+from .saved_card import CARD, name_card
 
 # The classes that each config may name.
 CLASSES = {
@@ -33,23 +29,10 @@ CLASSES = {
 IGNORED = ["checkpoint-*", "_*", ".*"]
 
 
-@dataclass(frozen=True)
-class Pushed:
-    """A repository after a push.
+def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo:
+    """Makes the content of a folder a commit of a Hub repository, which is created if needed.
 
-    Attributes:
-        url: its address.
-        revision: the commit with the folder's weights and code, which `revision` and `code_revision` pin.
-    """
-
-    url: str
-    revision: str
-
-
-def push_folder(folder: Path, name: str, *, private: bool = False) -> Pushed:
-    """Makes the content of a folder a commit of a Hub repository, which is created if needed, and its card another.
-
-    The card in the folder gets the name and the commit of the repository.
+    The snippet of the folder's card then names the repository.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
@@ -63,9 +46,13 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> Pushed:
     """
     check_name_and_token(name)
     check_folder(folder)
+    api = HfApi()
     try:
-        HfApi().create_repo(name, private=private or None, exist_ok=True)
-        return _upload(folder, name)
+        api.create_repo(name, private=private or None, exist_ok=True)
+        name_card(folder / CARD, name)
+        return api.upload_folder(
+            repo_id=name, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
+        )
     except OfflineModeIsEnabled as error:
         raise ConnectionError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.") from error
     except HfHubHTTPError as error:
@@ -77,28 +64,6 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> Pushed:
         raise _broken_off(name, error) from error
     except HTTPError as error:
         raise _broken_off(name, error) from error
-
-
-def _upload(folder: Path, name: str) -> Pushed:
-    """Uploads the folder, then its card, which names the commit before."""
-    api, card = HfApi(), folder / CARD
-    before = api.model_info(name).sha
-    commit = api.upload_folder(
-        repo_id=name,
-        folder_path=folder,
-        commit_message="Upload ELMo model",
-        ignore_patterns=[*IGNORED, CARD],
-    )
-    pinned = pinned_revision(card.read_text(encoding="utf-8"), name)
-    revision = pinned if pinned and commit.oid == before else commit.oid
-    pin_card(card, name, revision)
-    api.upload_folder(
-        repo_id=name,
-        folder_path=folder,
-        commit_message=f"Card of the model in {revision[:8]}",
-        allow_patterns=CARD,
-    )
-    return Pushed(str(commit.repo_url), revision)
 
 
 def check_folder(folder: Path) -> None:
@@ -128,25 +93,25 @@ def check_folder(folder: Path) -> None:
 def _check_code_names(folder: Path) -> None:
     """Raises ValueError if a config names code that this package does not write."""
     for path in (folder / name for name in CLASSES if (folder / name).is_file()):
-        for field, reference in _references(read_json(path)):
-            module, _, found = reference.partition(".") if isinstance(reference, str) else ("", "", "")
-            if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
-                raise ValueError(
-                    f"{path}: `{field}` may name only classes that `save_pretrained` writes, such as "
-                    f"{AUTO_MAP['AutoModel']}, found {reference!r:.200}."
-                )
+        config = read_json(path)
+        pipelines = [each.get("impl", "") for each in (config.get("custom_pipelines") or {}).values()]
+        for field, named in (("auto_map", config.get("auto_map")), ("custom_pipelines", pipelines)):
+            for reference in _leaves(named):
+                module, _, found = str(reference).partition(".")
+                if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
+                    raise ValueError(
+                        f"{path}: `{field}` may name only classes that `save_pretrained` writes, such as "
+                        f"{AUTO_MAP['AutoModel']}, found {reference!r:.200}."
+                    )
 
 
-def _references(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a config names as code, each with its field."""
-    for field in ("auto_map", "custom_pipelines"):
-        named = config.get(field) or {}
-        for each in named.values() if isinstance(named, dict) else [named]:
-            if field == "custom_pipelines" and isinstance(each, dict):
-                each = each.get("impl")
-            for reference in each if isinstance(each, list) else [each]:
-                if reference is not None or field == "custom_pipelines":
-                    yield field, reference
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values in nested objects and lists, without nulls."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+    elif value is not None:
+        yield value
 
 
 def _broken_off(name: str, error: Exception) -> ConnectionError:

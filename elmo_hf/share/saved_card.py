@@ -1,4 +1,4 @@
-"""Changes cards that exist: what a user says about the weights, and the commit that the snippet loads.
+"""Changes cards that exist: what a user says about the weights, and the model that the snippet loads.
 
 Both change only what the template of this package wrote (`model_card.py`): the metadata, the section about licence,
 language and source, and the calls that load the folder. All else of a card, which its author may have edited, stays.
@@ -21,7 +21,7 @@ TITLE = "## Licence, language, source"
 SECTION = re.compile(rf"^{TITLE}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 LOADING = re.compile(
     r'(?P<call>from_pretrained\(|pipeline\("[a-z-]+", model=)(?P<name>"(?:[^"\\\n]|\\.)*")'
-    r'(?:, revision="(?P<revision>\w+)")?, trust_remote_code=True\)'
+    r"(?=, trust_remote_code=True\))"
 )
 
 
@@ -75,36 +75,20 @@ def label_card(path: Path, labels: Mapping[str, Any]) -> None:
     _write(path, f"---\n{header}---\n\n{body.lstrip()}")
 
 
-def pinned_revision(card: str, name: str) -> str | None:
-    """The commit of the Hub repository `name` that the card's snippet loads; None if it loads no certain one."""
-    call = LOADING.search(card)
-    return call["revision"] if call and call["name"] == string_literal(name) else None
-
-
-def pin_card(path: Path, name: str, revision: str) -> None:
-    """Lets the card's snippet load one commit of a Hub repository.
-
-    The files of a commit never change, so nothing is downloaded again when the card is edited.
+def name_card(path: Path, name: str) -> None:
+    """Lets the card's snippet load a Hub repository.
 
     Args:
-        path: the card; one whose snippet is another stays as it is.
+        path: the card; one whose snippet is another, or pins a `revision`, stays as it is.
         name: `org/name`.
-        revision: the commit.
 
     Raises:
         ValueError: if the card is not UTF-8.
     """
     card = read_card(path)
     first = LOADING.search(card)
-    if first is None:
-        return
-
-    def pinned(call: re.Match[str]) -> str:
-        if call["name"] != first["name"]:
-            return call[0]
-        return f'{call["call"]}{string_literal(name)}, revision="{revision}", trust_remote_code=True)'
-
-    _write(path, LOADING.sub(pinned, card))
+    if first is not None:
+        _write(path, card.replace(f"{first['name']}, trust", f"{string_literal(name)}, trust"))
 
 
 def _write(path: Path, card: str) -> None:

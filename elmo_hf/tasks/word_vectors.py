@@ -8,7 +8,7 @@ The paper puts ELMo beside a word vector x of the task's model (Peters et al. 20
     word       padding  <S>  </S>  <UNK>  the words in order
 
     the 0.418 0.24968 ...     GloVe's text, one word a line
-    400000 100                the first line of word2vec's text and of word2vec's binary files (.bin)
+    400000 100                the first line of word2vec's text; gensim converts its binary files
 
 A name that ends in .gz is a gzipped file. A file is read once, and only the vectors that are wanted are kept.
 """
@@ -23,21 +23,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..sentences import open_bytes, read_lines, suffix_of
+from ..sentences import read_lines
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, VocabularyCodec
 from .task_model import ElmoTaskModel
 
 # What a file may call the vector of unknown words; without one it is the mean of all that are kept.
 UNKNOWN_NAMES = (UNKNOWN_WORD, "<unk>")
-MOST_WORD_BYTES = 10_000
-MOST_COLUMNS = 2**16
 MOST_BYTES = 2**29
 HEADER = re.compile(r"(\d+) (\d+)\s*")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-
-# A word's place in its file, the word, and its numbers as they are there.
-Row = tuple[str, bytes, str | bytes]
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class WordVectors:
         """Vectors from a file.
 
         Args:
-            path: GloVe's or word2vec's text in UTF-8, or a binary file of word2vec with a name in .bin, gzipped or not.
+            path: GloVe's or word2vec's text in UTF-8, gzipped or not.
             words: the only words to keep, and their forms in lower case; None keeps all of the file.
             trainable: whether they go on learning with the task.
 
@@ -92,11 +87,10 @@ class WordVectors:
         """
         path = Path(path)
         forms = (form for word in words or () for form in (word, word.lower()))
-        wanted = None if words is None else {form.encode("utf-8", "replace") for form in (*forms, *UNKNOWN_NAMES)}
+        wanted = None if words is None else {*forms, *UNKNOWN_NAMES}
         kept: dict[str, np.ndarray] = {}
-        for place, found, numbers in _rows(path):
-            word = found.decode("utf-8", "replace") if wanted is None or found in wanted else ""
-            if not _can_be_kept(word):
+        for place, word, numbers in _rows(path):
+            if (wanted is not None and word not in wanted) or not _can_be_kept(word):
                 continue
             if word in kept:
                 raise ValueError(f"{place}: {word!r:.200} is in the file a second time; remove one of the two.")
@@ -146,12 +140,8 @@ def _can_be_kept(word: str, special: tuple[str, ...] = SPECIAL_WORDS[:2]) -> boo
     return word.split() == [word] and "\ufffd" not in word and word not in (*special, PADDING, "!!!MAXTERMID")
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    """The words of a file with their numbers."""
-    return _binary_rows(path) if suffix_of(path) == ".bin" else _text_rows(path)
-
-
-def _text_rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """The place, the word and the numbers of each line."""
     announced = size = None
     count = 0
     for number, line in enumerate(read_lines(path), start=1):
@@ -169,43 +159,17 @@ def _text_rows(path: Path) -> Iterator[Row]:
         if size < 1 or not is_word:
             raise ValueError(f"{place}: expected a word and {size or 'some'} numbers, found {len(columns)} columns.")
         count += 1
-        yield place, word.encode(), " ".join(columns[-size:])
-    _check_count(path, count, announced)
-
-
-def _binary_rows(path: Path) -> Iterator[Row]:
-    with open_bytes(path) as file:
-        header = HEADER.fullmatch(file.readline(100).decode("latin-1"))
-        if not header or not 0 < int(header[2]) <= MOST_COLUMNS:
-            raise ValueError(f"{path} must begin with the numbers of words and columns, as word2vec's .bin files do.")
-        announced, num_bytes = int(header[1]), 4 * int(header[2])
-        for count in range(announced):
-            place = f"{path}, word {count + 1}"
-            word = bytearray()
-            while (byte := file.read(1)) not in (b" ", b"") and len(word) < MOST_WORD_BYTES:
-                word += byte
-            numbers = file.read(num_bytes)
-            if len(numbers) < num_bytes:
-                _check_count(path, count, announced)
-            if len(word) == MOST_WORD_BYTES:
-                raise ValueError(f"{place}: longer than {MOST_WORD_BYTES:,} bytes; is this a .bin file of word2vec?")
-            yield place, bytes(word).lstrip(b"\n"), numbers
-
-
-def _check_count(path: Path, count: int, announced: int | None) -> None:
+        yield place, word, columns[-size:]
     if count == 0:
         raise ValueError(f"{path} holds no word vectors.")
     if announced not in (None, count):
         raise ValueError(f"{path} announces {announced} words and holds {count}; was it downloaded in full?")
 
 
-def _vector(place: str, numbers: str | bytes) -> np.ndarray:
+def _vector(place: str, numbers: list[str]) -> np.ndarray:
     """A word's vector in float32."""
     try:
-        if isinstance(numbers, bytes):
-            vector = np.frombuffer(numbers, dtype="<f4").astype(np.float32)
-        else:
-            vector = np.array(numbers.split(" "), dtype=np.float32)
+        vector = np.array(numbers, dtype=np.float32)
     except ValueError as error:
         raise ValueError(f"{place}: {error}; after its word a line has numbers only.") from error
     if not np.isfinite(vector).all():

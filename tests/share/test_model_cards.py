@@ -16,7 +16,7 @@ from elmo_hf.cli import app
 from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.conversion.published_cards import CARDS, facts_of, published_card, write_cards
 from elmo_hf.share.model_card import Facts, render_card
-from elmo_hf.share.saved_card import label_card, pin_card
+from elmo_hf.share.saved_card import label_card, name_card
 
 FOLDER = Path(__file__).parents[2] / "model_cards"
 # The licences of https://huggingface.co/docs/hub/repositories-licenses that our cards use.
@@ -140,10 +140,10 @@ def test_labels_keep_what_a_card_says_already(tmp_path: Path) -> None:
     assert (data.pipeline_tag, data.license, data.library_name) == ("text-classification", "cc0-1.0", "transformers")
 
 
-def test_only_the_cards_own_snippet_is_pinned(tmp_path: Path) -> None:
+def test_only_the_cards_own_snippet_is_renamed(tmp_path: Path) -> None:
     path = tmp_path / "README.md"
     line = "AutoModel.from_pretrained({}, trust_remote_code=True)\n"
     path.write_text(line.format('"mine"') + line.format('"org/other"') + line.format('"mine"'), encoding="utf-8")
-    pin_card(path, "org/mine", "abc123")
-    own = line.format('"org/mine", revision="abc123"')
+    name_card(path, "org/mine")
+    own = line.format('"org/mine"')
     assert path.read_text(encoding="utf-8") == own + line.format('"org/other"') + own

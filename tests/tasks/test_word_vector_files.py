@@ -1,7 +1,6 @@
 """Word vectors from files of GloVe and word2vec, and from the words of a training set."""
 
 import gzip
-import struct
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from elmo_hf.tasks import word_vectors
 ROWS = {"the": [0.5, -1.0, 2.0], "ferry": [1.5, 0.25, -4.0], "Oslo": [1.0, 3.0, 8.0]}
 GLOVE = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in ROWS.items()).encode()
 WORD2VEC = b"3 3\n" + GLOVE.replace(b"\n", b" \n")  # its own writer ends each line with a blank
-BINARY = b"3 3\n" + b"".join(word.encode() + b" " + struct.pack("<3f", *row) + b"\n" for word, row in ROWS.items())
 
 
 def written(folder: Path, name: str, content: bytes) -> Path:
@@ -27,8 +25,6 @@ def written(folder: Path, name: str, content: bytes) -> Path:
         ("glove.txt", GLOVE),
         ("glove.txt.gz", GLOVE.replace(b"\n", b"\r\n")),
         ("w2v.vec", WORD2VEC),
-        ("w2v.bin", BINARY),
-        ("w2v.bin.gz", BINARY),
     ],
 )
 def test_each_format_gives_the_same_table(name: str, content: bytes, tmp_path: Path) -> None:
@@ -41,9 +37,8 @@ def test_each_format_gives_the_same_table(name: str, content: bytes, tmp_path: P
     assert vectors.config == {"num_words": 6, "size": 3, "trainable": False}
 
 
-@pytest.mark.parametrize("name", ["the.txt", "the.bin"])
-def test_only_wanted_words_are_kept_and_their_forms_in_lower_case(name: str, tmp_path: Path) -> None:
-    path = written(tmp_path, name, BINARY if name.endswith("bin") else GLOVE)
+def test_only_wanted_words_are_kept_and_their_forms_in_lower_case(tmp_path: Path) -> None:
+    path = written(tmp_path, "glove.txt", GLOVE)
     vectors = WordVectors.from_file(path, words={"The", "Oslo", "harbour", "OSLO", "\ud800"}, trainable=True)
     assert vectors.words[3:] == ["the", "Oslo"]
     assert vectors.table is not None
@@ -63,8 +58,6 @@ def test_words_that_no_line_of_a_vocabulary_can_hold_are_left_out(tmp_path: Path
     strange = ". . 1 2 3\nat me@there.com 1 2 3\n\u00a0 1 2 3\na\u00a0b 1 2 3\n 1 2 3\n<S> 1 2 3\nnice 1 2 3\n"
     path = written(tmp_path, "glove.txt", b"first 1 2 3\n" + strange.encode())
     assert WordVectors.from_file(path).words[3:] == ["first", "nice"]
-    binary = written(tmp_path, "w2v.bin", BINARY.replace(b"the", b"\xff\xfe\xfd"))
-    assert WordVectors.from_file(binary).words[3:] == ["ferry", "Oslo"]
 
 
 @pytest.mark.parametrize(
@@ -83,12 +76,6 @@ def test_words_that_no_line_of_a_vocabulary_can_hold_are_left_out(tmp_path: Path
         ("a.txt", b"a 1\n\xff 1\n", "PATH, line 2: not UTF-8 (byte 0xff)."),
         ("a.txt", b"PK\x03\x04\0\0", "PATH, line 1: holds the character 0; the file looks like a zip archive"),
         ("a.txt.gz", b"", "PATH must be a gzipped file, because its name ends in .gz"),
-        ("a.bin", b"", "PATH must begin with the numbers of words and columns, as word2vec's .bin files do."),
-        ("a.bin", b"1 70000\n", "PATH must begin with the numbers of words and columns"),
-        ("a.bin", BINARY[:-5], "PATH announces 3 words and holds 2; was it downloaded in full?"),
-        ("a.bin", b"2 1\n" + b"a" * 20_000, "PATH, word 1: longer than 10,000 bytes; is this a .bin file of word2vec?"),
-        ("a.bin", b"2 1\na 1234\na 1234\n", "PATH, word 2: 'a' is in the file a second time; remove one of the two."),
-        ("a.bin.gz", b"", "PATH must be a gzipped file, because its name ends in .gz"),
     ],
 )
 def test_a_damaged_file_is_named_with_the_place(name: str, content: bytes, message: str, tmp_path: Path) -> None:
