@@ -55,10 +55,12 @@ def main() -> int:
     begin = time.monotonic()
     chosen = [each for each in mutants() if each.room in (given.room or [each.room])]
     chosen = [each for each in chosen if each.id in (given.only or [each.id])]
+    if not chosen:
+        parser.error("there is no such mutant.")
     tests: dict[str, set[str]] = {}
     for each in chosen:
         tests.setdefault(each.room, set()).update(each.tests)
-    counts = {room: Counter[str]() for room in tests}
+    counts, times = {room: Counter[str]() for room in tests}, dict.fromkeys(tests, 0.0)
     with tempfile.TemporaryDirectory(prefix="elmo-hf-mutants-") as root:
         folders = prepare(Path(root).resolve(), given.n)
         for job, end in run([Job(room, tuple(sorted(named))) for room, named in tests.items()], folders):
@@ -71,9 +73,10 @@ def main() -> int:
             assert job.mutant is not None
             verdict = VERDICTS.get(end.code, f"ENDED WITH {end.code}")
             counts[job.room][verdict] += 1
+            times[job.room] += end.seconds
             print(f"{verdict:15}{end.seconds:5.1f} s  {job.mutant.id}: {job.mutant.mistake}", flush=True)  # noqa: T201
     for room, count in counts.items():
-        print(f"{room:18}", *(f"{verdict}: {number}" for verdict, number in sorted(count.items())))  # noqa: T201
+        print(f"{room:18}{times[room]:5.0f} s ", *(f"{name}: {number}" for name, number in sorted(count.items())))  # noqa: T201
     total = sum(counts.values(), Counter[str]())
     seconds = time.monotonic() - begin
     print(f"{total['killed']} of {total.total()} killed in {seconds:.0f} s; {len(gone())} gone")  # noqa: T201
