@@ -23,6 +23,8 @@ from .weight_files import check_weights, find_weights, without_memory
 
 # The files of a repository that are downloaded, and arguments that say which.
 DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
+# What transformers and safetensors raise for a damaged folder.
+UNREADABLE = (AttributeError, ImportError, KeyError, OSError, RuntimeError, SafetensorError, TypeError, ValueError)
 # Arguments of loading that are fields of the config.
 FIELDS = ElmoConfig.__dataclass_fields__.keys() - {"dtype"} | {"num_labels"}
 HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
@@ -74,10 +76,8 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         config, others = read_config(folder, **{name: kwargs.pop(name) for name in kwargs.keys() & FIELDS})
         check_weights(without_memory(model_class, config), find_weights(folder))
         model = model_class.from_pretrained(folder, config=config, **kwargs).eval()
-    except (AttributeError, ImportError, KeyError, OSError, RuntimeError, SafetensorError, TypeError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"{source} cannot be loaded as an ELMo model: {one_line(error)}") from error
-    except ValueError as error:
-        raise ValueError(f"{source} cannot be loaded as an ELMo model: {error}") from error
     vars(model.config).update(others)
     return model
 

@@ -49,7 +49,7 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
     try:
         return ElmoTokenizer.from_pretrained(folder, **kwargs)
     except (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the tokenizer of {folder} cannot be loaded: {one_line(error)}") from error
+        raise ValueError(f"tokenizer_config.json or tokenizer.json of {folder}: {one_line(error)}") from error
 
 
 def _check_ids(path: Path) -> None:

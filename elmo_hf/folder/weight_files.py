@@ -29,6 +29,8 @@ MIXES = re.compile(r"(scalar|linear)_mixes\.\d+\.\w")
 PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
 )
+# The parts of a quantised weight, as torchao names them.
+TORCHAO = re.compile(r"\._(\w+?)_(qdata|scale|zero_point)$")
 Header = dict[str, tuple[tuple[int, ...], str]]
 
 
@@ -97,19 +99,19 @@ def check_weights(model: PreTrainedModel, files: Iterable[Path]) -> None:
                 raise ValueError(f"{file} holds `{name}`, which {held[name][0]} holds too.")
             held[name] = file, shape, kind
     expected = {name.removeprefix(prefix): weight for name, weight in model.state_dict().items()}
+    quantised = {}
     if getattr(model.config, "quantization_config", None) is not None:
-        # Quantised weights have names of their own, and are at most a sixteenth as large.
-        most = 16 * sum(math.prod(shape) for _, shape, _ in held.values())
+        quantised = {name: TORCHAO.sub(r".\1", name) for name in held if TORCHAO.search(name)}
+        most = 16 * sum(math.prod(shape) for _, shape, _ in held.values())  # they are at most a sixteenth as large
         if sum(weight.numel() for weight in expected.values()) > most:
             raise ValueError(f"config.json describes more than {most:,} numbers, which the weights do not hold.")
-        return
     mixes = {name.rpartition(".")[0] for name in held if MIXES.match(name)}
     missing = []
     for name, weight in expected.items():
         if name not in held:
             # Without its weights a scalar mix starts anew; half a mix is damage.
             is_new = name.startswith("scalar_mixes.") and name.rpartition(".")[0] not in mixes
-            missing += [] if is_new else [name]
+            missing += [] if is_new or name in quantised.values() else [name]
             continue
         file, shape, kind = held[name]
         if kind not in FLOATS:
@@ -121,7 +123,7 @@ def check_weights(model: PreTrainedModel, files: Iterable[Path]) -> None:
     saved = model.config.architectures or ()
     if {*saved} <= CLASSES:  # a user's own class may have any
         left_out = MIXES if type(model).__name__ in saved else PARTS
-        strange = sorted(name for name in held.keys() - expected.keys() if not left_out.match(name))
+        strange = sorted(name for name in held.keys() - expected.keys() - quantised.keys() if not left_out.match(name))
         if strange:
             raise ValueError(f"its files hold {_list(strange)}, which the model of config.json does not have.")
 
