@@ -172,7 +172,7 @@ def _convert_files(
     """From AllenNLP's two files, or a published model, to a Hub repository."""
     from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
     from elmo_hf.conversion.published import PUBLISHED, download
-    from elmo_hf.conversion.published_cards import facts_of
+    from elmo_hf.share.model_card import published_facts
 
     options = files.pop("options")
     if model is not None:
@@ -191,7 +191,8 @@ def _convert_files(
         word_splitter=splitter or "ptb",
         **writing,
         labels=labels,
-        facts=None if model is None else facts_of(model),
+        # A checkpoint with its softmax has the facts of the one without.
+        facts=None if model is None else published_facts(model.removesuffix("-lm")),
         tell=lambda note: say(f"Note: {note}"),
     )
     _report(destination, difference)
