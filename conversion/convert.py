@@ -51,14 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 def convert_source(
-    path: Path,
-    destination: Path,
-    given: Given,
-    *,
-    check: bool = False,
-    dtype: str = "float32",
-    labels: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
+    path: Path, destination: Path, given: Given, *, tell: Callable[[str], None] = lambda message: None, **writing: Any
 ) -> float | None:
     """Converts a SOURCE of any known format to a folder that `AutoModel.from_pretrained` loads.
 
@@ -66,13 +59,8 @@ def convert_source(
         path: a folder, a file, or an archive.
         destination: the new folder; it must not exist.
         given: the files and settings that the user gave beside it.
-        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
-        labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives messages about the format, each part of the source that the folder lacks, and published vectors.
-
-    Returns:
-        the largest absolute difference of the check over all layers, or None without a check.
+        tell: receives a message about the format too.
+        **writing: further arguments of `write_folder`, whose result it returns.
 
     Raises:
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
@@ -86,55 +74,21 @@ def convert_source(
             found.read(source, given),
             destination,
             source_name=path.resolve().name,
-            check=check,
-            dtype=dtype,
-            labels=labels,
             tell=lambda note: tell(f"Note: {note}"),
+            **writing,
         )
 
 
 def allennlp_to_folder(
-    files: AllenNlpFiles,
-    destination: Path,
-    *,
-    source_name: str,
-    word_splitter: str = "ptb",
-    check: bool = False,
-    dtype: str = "float32",
-    facts: Facts | None = None,
-    labels: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = logger.warning,
+    files: AllenNlpFiles, destination: Path, *, word_splitter: str = "ptb", **writing: Any
 ) -> float | None:
-    """Converts an AllenNLP or bilm-tf checkpoint to a folder that `AutoModel.from_pretrained` loads.
-
-    Args:
-        files: the checkpoint.
-        destination: the new folder; it must not exist.
-        source_name: the model card's name for the source.
-        word_splitter: how the folder's tokenizer splits raw text.
-        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
-        facts: published facts about the weights, for the card.
-        labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives a message about each part of the checkpoint that the folder lacks, and about published vectors.
-
-    Returns:
-        the largest absolute difference of the check over all layers, or None without a check.
+    """Converts the files of an AllenNLP or bilm-tf checkpoint; further arguments and the result are `write_folder`'s.
 
     Raises:
         ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
     """
     refuse_existing(destination)
-    return write_folder(
-        read_allennlp(files, word_splitter),
-        destination,
-        source_name=source_name,
-        check=check,
-        dtype=dtype,
-        facts=facts,
-        labels=labels,
-        tell=tell,
-    )
+    return write_folder(read_allennlp(files, word_splitter), destination, **writing)
 
 
 def write_folder(
@@ -150,7 +104,18 @@ def write_folder(
 ) -> float | None:
     """Writes a reader's checkpoint as a folder that `AutoModel.from_pretrained` loads.
 
-    Arguments and result are those of `allennlp_to_folder`.
+    Args:
+        checkpoint: the checkpoint.
+        destination: the new folder; it must not exist.
+        source_name: the model card's name for the source.
+        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
+        dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
+        facts: published facts about the weights, for the card.
+        labels: what the user says about the weights, for the card (`card_labels`).
+        tell: receives a message about each part of the checkpoint that the folder lacks, and about published vectors.
+
+    Returns:
+        the largest absolute difference of the check over all layers, or None without a check.
 
     Raises:
         ConversionError: if `int8` cannot be written, or the check has no witness or fails; nothing is written then.

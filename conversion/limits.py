@@ -27,7 +27,6 @@ MAX_ARRAYS = 10_000  # arrays of a checkpoint, and groups of an hdf5 file
 MAX_AXES = 8
 MAX_CHUNKS = 50_000  # of all arrays of an hdf5 file
 MAX_CHUNK = 128 << 20  # bytes of one of them
-MAX_PICKLE = 2 << 20  # bytes that name the tensors of a file of torch
 MAX_SIZE = 1_000_000  # of one dimension in the options
 MAX_LAYERS = 100  # also of highways and filters
 MAX_WORD_LENGTH = 1_000  # characters

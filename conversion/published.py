@@ -1,7 +1,7 @@
 """The published checkpoints and their download.
 
 The table `published.tsv` has their addresses and what is known of them; only what a public page or code gives is there.
-`published_cards.py` has more facts about those with a card of their own. A row has one of these:
+`model_cards/` has more facts about those of two files, below their names. A row has one of these:
 
     options, weights                 AllenNLP's two files; some with the softmax and its vocabulary
     options, weights, vocabulary     a TensorFlow checkpoint of bilm-tf: `weights` is its `.index`

@@ -77,7 +77,6 @@ def convert(
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
     _check_form(len(paths), options, weights, model)
-    writing = {"check": check, "dtype": dtype}
     given = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
     if to == "allennlp" and (source is None or any(given)):
         raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
@@ -88,10 +87,11 @@ def convert(
         _write_back(source, destination)
         return
     _check_sources(source, files | {"weights": weights}, model)
-    if source is not None:
-        _convert_source(source, destination, files, word_splitter, writing, labels)
-    else:
-        _convert_files(destination, files, weights, model, word_splitter, writing, labels)
+    writing = {"check": check, "dtype": dtype, "labels": labels}
+    difference = _to_hub(source, weights, model, files, word_splitter, destination, writing)
+    if difference is not None:
+        say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
+    say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
 
 
 def models() -> None:
@@ -144,60 +144,40 @@ def _write_back(source: Path, destination: Path) -> None:
     say(f"Wrote {', '.join(map(str, written))} and {last}.")
 
 
-def _convert_source(
-    source: Path,
-    destination: Path,
-    files: dict[str, Path | None],
-    splitter: str | None,
-    writing: dict[str, Any],
-    labels: dict[str, Any],
-) -> None:
-    """From a checkpoint of any format to a Hub repository."""
-    from elmo_hf.conversion.checkpoint import Given
-    from elmo_hf.conversion.convert import convert_source
-
-    given = Given(**files, word_splitter=splitter)
-    _report(destination, convert_source(source, destination, given, **writing, labels=labels, tell=say))
-
-
-def _convert_files(
-    destination: Path,
-    files: dict[str, Path | None],
+def _to_hub(
+    source: Path | None,
     weights: Path | None,
     model: str | None,
+    files: dict[str, Path | None],
     splitter: str | None,
+    destination: Path,
     writing: dict[str, Any],
-    labels: dict[str, Any],
-) -> None:
-    """From AllenNLP's two files, or a published model, to a Hub repository."""
-    from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+) -> float | None:
+    """From a checkpoint of any format, AllenNLP's two files, or a published model, to a Hub repository."""
+    from elmo_hf.conversion.checkpoint import Given
+    from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, convert_source
     from elmo_hf.conversion.published import PUBLISHED, download
-    from elmo_hf.conversion.published_cards import facts_of
+    from elmo_hf.share.model_card import published_facts
 
-    options = files.pop("options")
+    found = source
     if model is not None:
-        found, name = download(model), f"the published {model} model"
+        found = download(model)
         if isinstance(found, Path):
-            labels = PUBLISHED[model].labels | labels
-            return _convert_source(found, destination, files | {"options": options}, splitter, writing, labels)
-    else:
-        assert options is not None
-        assert weights is not None
-        found, name = AllenNlpFiles(options, weights), weights.stem
-    difference = allennlp_to_folder(
-        replace(found, **{field: path for field, path in files.items() if path is not None}),
-        destination,
-        source_name=name,
-        word_splitter=splitter or "ptb",
-        **writing,
-        labels=labels,
-        facts=None if model is None else facts_of(model),
-        tell=lambda note: say(f"Note: {note}"),
-    )
-    _report(destination, difference)
-
-
-def _report(destination: Path, difference: float | None) -> None:
-    if difference is not None:
-        say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
-    say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
+            writing |= {"labels": PUBLISHED[model].labels | writing["labels"]}
+        else:
+            # A checkpoint with its softmax has the facts of the one without.
+            facts = published_facts(model.removesuffix("-lm"))
+            writing |= {"source_name": f"the published {model} model", "facts": facts}
+    elif weights is not None and files["options"] is not None:
+        found = AllenNlpFiles(files["options"], weights)
+        writing |= {"source_name": weights.stem}
+    if isinstance(found, AllenNlpFiles):
+        return allennlp_to_folder(
+            replace(found, **{field: path for field, path in files.items() if path is not None}),
+            destination,
+            word_splitter=splitter or "ptb",
+            tell=lambda note: say(f"Note: {note}"),
+            **writing,
+        )
+    assert found is not None
+    return convert_source(found, destination, Given(**files, word_splitter=splitter), tell=say, **writing)

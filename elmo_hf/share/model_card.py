@@ -25,33 +25,8 @@ TASKS = {
     "AutoModelForSequenceClassification": "text-classification",
     "AutoModelForQuestionAnswering": "question-answering",
 }
+TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
-
-
-@dataclass(frozen=True)
-class Score:
-    """One published score: what was measured, its value, and the source."""
-
-    measured: str
-    value: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Licence:
-    """The licence of weights.
-
-    Attributes:
-        name: the Hub's name for it; `"other"` with `other_name` and `link`, or `"unknown"`.
-        note: what the authors say, and where.
-        other_name: a short name of an `"other"` licence.
-        link: URL of an `"other"` licence.
-    """
-
-    name: str
-    note: str
-    other_name: str | None = None
-    link: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,27 +35,27 @@ class Facts:
 
     Attributes:
         title: as in "the small English model of the Allen Institute".
-        languages: ISO 639 codes.
-        training_data: the text that the biLM read.
-        licence: of the weights.
         page: where the weights are published.
-        datasets: Hub names of exactly the training texts, if they are on the Hub.
-        scores: published scores.
+        metadata: the card's `language`, `license`, and `datasets` if exactly the training texts are on the Hub.
+        sections: on the training text, the licence and published scores.
         words: how to split text, if `word_splitter` does not describe it.
-        word_limit: how much of a word is read, as far as is known without the config.
         example: two texts for the snippet.
     """
 
     title: str
-    languages: tuple[str, ...]
-    training_data: str
-    licence: Licence
     page: str
-    datasets: tuple[str, ...] = ()
-    scores: tuple[Score, ...] = ()
+    metadata: Mapping[str, Any]
+    sections: str
     words: str | None = None
-    word_limit: str = "48 bytes of UTF-8"
-    example: tuple[str, str] = ENGLISH_EXAMPLE
+    example: Sequence[str] = ENGLISH_EXAMPLE
+
+
+def published_facts(name: str) -> Facts:
+    """Reads `model_cards/NAME.md`; what is only for the template is below `elmo_hf` in its metadata."""
+    card = ModelCard.load(str(TEMPLATES / f"{name}.md"))
+    metadata = card.data.to_dict()
+    own = metadata.pop("elmo_hf")
+    return Facts(metadata=metadata, sections=card.text.strip(), **own)
 
 
 @dataclass(frozen=True)
@@ -123,13 +98,12 @@ class TrainingRun:
 
 def render_card(
     name: str,
+    config: ElmoConfig,
     *,
-    config: ElmoConfig | None = None,
     num_parameters: int | None = None,
     auto_class: str = "AutoModel",
     task: str = FEATURE_EXTRACTION,
     facts: Facts | None = None,
-    command: str | None = None,
     conversion: Conversion | None = None,
     run: TrainingRun | None = None,
     word_splitter: str = "ptb",
@@ -139,12 +113,11 @@ def render_card(
 
     Args:
         name: the folder's name, from which the snippet loads.
-        config: the architecture; None if it is unknown until the weights are there.
+        config: the architecture.
         num_parameters: count of numbers in the checkpoint.
         auto_class: the class that loads the model in the snippet.
         task: the pipeline that opens the model.
         facts: what the authors of the weights published.
-        command: what converts the published files.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained.
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
@@ -153,24 +126,23 @@ def render_card(
     data = _metadata(name, task, facts, run, labels)
     card = ModelCard.from_template(
         data,
-        template_path=str(resources.files("elmo_hf.model_cards") / "template.md"),
+        template_path=str(TEMPLATES / "template.md"),
         name=name,
         version=metadata.version("elmo-hf"),
         package=ELMO_HF,
-        architecture=[] if config is None else architecture(config, num_parameters),
-        hidden_size="2P" if config is None else config.hidden_size,
-        word_limit=word_limit(config, facts),
+        architecture=architecture(config, num_parameters),
+        hidden_size=config.hidden_size,
+        word_limit=word_limit(config),
         word_splitter=word_splitter if facts is None or facts.words is None else None,
         auto_class=auto_class,
         task=task,
         facts=facts,
         provenance=provenance(data.to_dict()),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
-        command=command,
         conversion=conversion,
         run=run,
-        num_softmax_words=None if config is None else config.num_softmax_words,
-        bidirectional=config is None or config.bidirectional,
+        num_softmax_words=config.num_softmax_words,
+        bidirectional=config.bidirectional,
         printable=printable,
         markdown=markdown,
         code_span=code_span,
@@ -184,9 +156,7 @@ def _metadata(
 ) -> ModelCardData:
     fields: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
     if facts is not None:
-        licence = facts.licence
-        fields |= {"license": licence.name, "license_name": licence.other_name, "license_link": licence.link}
-        fields |= {"language": list(facts.languages), "datasets": list(facts.datasets) or None}
+        fields |= facts.metadata
     if run is not None and run.model_index:
         fields |= {"model_name": printable(name), "eval_results": run.model_index}
     return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
@@ -249,10 +219,8 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
     ]
 
 
-def word_limit(config: ElmoConfig | None, facts: Facts | None) -> str | None:
+def word_limit(config: ElmoConfig) -> str | None:
     """How much of a word is read; None if words are looked up whole."""
-    if config is None:
-        return None if facts is None else facts.word_limit
     if config.token_encoder == "word_embedding" and config.alphabet == "bytes":
         return None
     unit = {"bytes": "bytes of UTF-8", "code_points": "code points"}[config.alphabet]

@@ -161,7 +161,7 @@ def _softmax(model: SavedModel) -> str:
 def _tokenizer(model: SavedModel) -> str:
     if model.tokenizer is None:
         return "none"
-    limit = word_limit(model.config, None)
+    limit = word_limit(model.config)
     reads = "words looked up whole" if limit is None else f"words of up to {limit}"
     return f"splits {SPLITTERS[model.tokenizer.word_splitter]}; {reads}"
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from huggingface_hub import EvalResult, ModelCard
 
+from elmo_hf import ElmoConfig
 from elmo_hf.share.foreign_text import code_span, markdown, printable, string_literal
 from elmo_hf.share.model_card import TrainingRun, render_card
 
@@ -69,7 +70,7 @@ def test_code_has_a_fence_that_the_text_cannot_close(text: str, expected: str) -
 def test_a_runs_values_change_neither_metadata_nor_tables(text: str) -> None:
     result = EvalResult("feature-extraction", "org/data", printable(text), "f1", 0.5)
     run = TrainingRun({text: text}, {text: text}, [{text: text}], text, text, [result])
-    card = render_card(text, run=run, datasets=["org/data"])
+    card = render_card(text, ElmoConfig(), run=run, datasets=["org/data"])
     data = ModelCard(card).data
     assert (data.model_name, data.datasets, data.pipeline_tag) == (printable(text), ["org/data"], "feature-extraction")
     shown = markdown(text)
