@@ -24,7 +24,6 @@ from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
 from elmo_hf.files import new_file, sha256_of_file
-from elmo_hf.share.card_labels import card_labels
 
 from .errors import ConversionError
 
@@ -70,6 +69,8 @@ class Published:
     @property
     def labels(self) -> dict[str, Any]:
         """What is known of the weights, for the card of a converted archive."""
+        from elmo_hf.share.saved_card import card_labels
+
         licence = None if self.licence in ("no-restrictions", "unknown") else self.licence
         return card_labels(licence, [self.language], self.source)
 

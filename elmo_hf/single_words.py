@@ -13,6 +13,7 @@ Glossary: N words, D numbers of a vector, P projection.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,10 +21,39 @@ from tqdm import tqdm
 
 from .files import new_file
 from .model.modeling_elmo import ElmoModel
+from .sentences import read_sentences, storable
 from .tokenizer.tokenization_elmo import ElmoTokenizer
-from .word_list import check_layer, checked_word
 
 BATCH = 256
+
+
+class WordList(NamedTuple):
+    """The words of a file, each once, in their order; and how many lines were blank or repeated a word."""
+
+    words: list[str]
+    num_blank: int
+    num_repeated: int
+
+
+def read_words(path: Path, encoding: str = "utf-8") -> WordList:
+    """Reads words: a line of text is one word; sentences of JSON lines and CoNLL-U are lists of words.
+
+    Raises:
+        ValueError: if there are no words, or the file cannot be read.
+        OSError: if the file cannot be opened.
+    """
+    words: dict[str, None] = {}
+    num_blank = num_repeated = 0
+    for sentence in read_sentences(path, encoding=encoding):
+        for word in [sentence] if isinstance(sentence, str) else sentence:
+            word = storable(word.strip())
+            num_blank += not word
+            num_repeated += word in words
+            if word:
+                words[word] = None
+    if not words:
+        raise ValueError(f"{path} has no words; give one word a line.")
+    return WordList([*words], num_blank, num_repeated)
 
 
 def word_vectors(
@@ -71,7 +101,13 @@ def write_word_vectors(
         ValueError: if there is no such layer, or a word has a blank.
         OSError: if the file cannot be written.
     """
-    rest = iter([checked_word(word, "") for word in words])
+    for word in words:
+        if word.split() != [word]:
+            raise ValueError(
+                f"a word must not have blanks, because blanks separate the numbers of its vector, found {word[:80]!r}; "
+                "join its parts (New_York), or leave it out."
+            )
+    rest = iter(words)
     size = 0
     with new_file(output) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         for block in _blocks(model, tokenizer, words, layer, show_progress):
@@ -105,9 +141,8 @@ def nearest_words(
 def _blocks(
     model: ElmoModel, tokenizer: ElmoTokenizer, words: Sequence[str], layer: str, show_progress: bool
 ) -> Iterator[np.ndarray]:
-    check_layer(layer)
     num_layers = model.config.num_hidden_layers
-    if layer.isdecimal() and int(layer) > num_layers:
+    if layer not in ("token", "mix", *map(str, range(1, num_layers + 1))):
         raise ValueError(f"`layer` must be token, mix or a number from 1 to {num_layers}, found {layer!r}.")
     place = tokenizer.num_special_tokens_to_add() // 2
     with tqdm(total=len(words), unit=" words", disable=not show_progress) as bar:

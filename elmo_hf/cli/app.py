@@ -1,7 +1,7 @@
 """The command line `elmo-hf`: its list of commands, with examples, and `--version`.
 
-Modules of commands import nothing heavy. Each command first checks what needs no model, then imports what it runs, so
-that help and refusals come at once.
+Modules of commands import nothing heavy, and a command imports what it runs, so that help and errors of usage come at
+once.
 """
 
 import os

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..folder.model_names import check_name
-from ..sentences import Sentence, check_encoding, read_sentences
+from ..sentences import Sentence, read_sentences
 from .arguments import Encoding, Model
 from .devices import load_on_gpu
 from .errors import say
@@ -42,8 +41,6 @@ def fill(
     Of both directions, the probability is their product, normalised; each alone is beside it. A file is text, .jsonl or
     .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` says whether it has one.
     """
-    check_name(model)
-    check_encoding(encoding)
     sentences = _sentences(text, encoding)
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 

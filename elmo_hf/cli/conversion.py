@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..files import refuse_existing
-from ..folder.model_names import check_name
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import say
 
@@ -72,14 +71,14 @@ def convert(
     With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that
     it was made from.
     """
-    from elmo_hf.share.card_labels import card_labels
-
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
     _check_form(len(paths), options, weights, model)
     given = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
     if to == "allennlp" and (source is None or any(given)):
         raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
+    from elmo_hf.share.saved_card import card_labels
+
     labels = card_labels(licence, language or [], source_of_weights)
     refuse_existing(destination)
     if to == "allennlp":
@@ -135,7 +134,6 @@ def _check_sources(source: Path | None, files: dict[str, Path | None], model: st
 
 def _write_back(source: Path, destination: Path) -> None:
     """From a Hub repository to AllenNLP's files."""
-    check_name(source)
     from elmo_hf.conversion.convert import folder_to_allennlp
 
     for note in folder_to_allennlp(source, destination):

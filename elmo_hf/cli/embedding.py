@@ -6,20 +6,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..embedding.arguments import (
-    BATCH_WORDS,
-    check_dtype,
-    check_kept,
-    check_one_file,
-    check_paths,
-    check_words,
-    is_folder,
-    refuse_inside,
-)
-from ..embedding.inputs import Documents
-from ..embedding.stores import Folder
-from ..folder.model_names import check_name
-from ..sentences import check_encoding
 from .arguments import Encoding, Model
 from .devices import usable_device
 from .errors import counted, say, when_stopped
@@ -76,7 +62,7 @@ def embed(
     encoding: Encoding = "utf-8",
     batch_words: Annotated[
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
-    ] = BATCH_WORDS,
+    ] = 2048,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
     engine: Annotated[Engine | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")] = None,
 ) -> None:
@@ -92,29 +78,25 @@ def embed(
     if sources == ["-"] and sys.stdin is None:
         raise ValueError("there is no standard input to read.")
     stream = sys.stdin.buffer if sources == ["-"] else None
-    documents = None
-    check_kept(layers, words is not None)
-    if words is not None:
-        check_words(words)
-    if is_folder(output):
-        check_dtype(f".{chosen_format}", dtype)
-        refuse_inside(output, sources)
-        Folder(output).refuse_foreign()
-        documents = Documents.find(sources, split_into_words, encoding, column, split or "train", stream)
-    else:
-        check_one_file(output, sources, shard_format, column, engine is not None)
-        check_dtype(Path(output).suffix.lower(), dtype)
-        check_paths(None if stream else Path(sources[0]), Path(output))
-    check_name(model)
-    check_encoding(encoding)
     import pyarrow
 
     from elmo_hf.embedding.chosen_words import ChosenWords
-    from elmo_hf.embedding.embed import embed_file
+    from elmo_hf.embedding.embed import check_one_file, embed_file
+    from elmo_hf.embedding.inputs import Documents
     from elmo_hf.embedding.processes import Processes
     from elmo_hf.embedding.ray_workers import RayWorkers
-    from elmo_hf.embedding.shards import embed_documents
+    from elmo_hf.embedding.shards import embed_documents, is_folder, refuse_inside
     from elmo_hf.folder.loading import load_complete, load_tokenizer
+
+    documents = None
+    if is_folder(output):
+        refuse_inside(output, sources)
+        documents = Documents.find(sources, split_into_words, encoding, column, split or "train", stream)
+    else:
+        if shard_format is not None:
+            raise ValueError("--format is for shards; that of one file is its suffix.")
+        check_one_file(output, sources, column is not None, engine is not None)
+    chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB that it no longer needs.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
@@ -122,7 +104,6 @@ def embed(
     place = usable_device(device if device and engine is None else processes.device)
     loaded = load_complete(model).to(place), load_tokenizer(model)
     splitter, options = loaded[1].word_splitter, {"whitespace": "--split-into-words"}
-    chosen = None if words is None else ChosenWords(words)
     how: dict[str, Any] = {"layers": layers, "dtype": dtype, "words": chosen}
     how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
     how["look"] = lambda texts: say_split("the text", texts, splitter, options=options)

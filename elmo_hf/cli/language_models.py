@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..embedding.arguments import check_readable, check_table
 from ..extras import require
 from ..files import check_new_file, new_file
-from ..folder.model_names import check_name
 from ..sentences import check_encoding
 from ..training.corpus_files import corpus_files, refuse_finished
 from .arguments import Encoding, Model, Splitter
@@ -200,17 +198,14 @@ def score(
     for_tables = {"--carry-state": carry_state, "--unit": unit, "--skip-unknown": skip_unknown, "--regions": regions}
     if per_word is None and any(for_tables.values()):
         raise typer.BadParameter(f"{next(name for name, given in for_tables.items() if given)} needs --per-word OUT.")
-    if per_word is not None:
-        check_table(per_word)
-    check_name(model)
-    check_encoding(encoding)
-    check_readable(source)
     from elmo_hf.embedding.placed_sentences import place_sentences
-    from elmo_hf.embedding.word_tables import write_table
+    from elmo_hf.embedding.word_tables import check_table, write_table
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.sentences import beginning_of, read_sentences
 
+    if per_word is not None:
+        check_table(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
     texts, read = beginning_of(read_sentences(source, encoding=encoding))
@@ -243,7 +238,6 @@ def _check_corpora(sources: list[str], encoding: str) -> None:
 def _read_config(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    check_readable(path)
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -264,10 +258,6 @@ def _train(
     settings: dict[str, Any],
 ) -> "ElmoPretrainer":
     """Trains a new model on the training text, or adapts `model`."""
-    if model is not None:
-        check_name(model)
-    if vocabulary is not None:
-        check_readable(vocabulary)
     refuse_finished(output)
     from transformers import set_seed
 

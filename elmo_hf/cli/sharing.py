@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ..folder.model_names import TINY, check_name
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import say, when_stopped
 
@@ -18,7 +17,6 @@ def info(model: Model) -> None:
     Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. No weights are read; of
     a model on the Hub, none are downloaded.
     """
-    check_name(model)
     from elmo_hf.share.model_info import describe
 
     _say_rows(describe(model))
@@ -46,14 +44,16 @@ def card(
     its text; the options change its metadata and its section about licence, language and source. To have the whole
     card written anew, delete README.md first.
     """
-    from elmo_hf.share.card_labels import card_labels
-
-    labels = card_labels(licence, language or [], source)
-    _check_folder(folder)
     from elmo_hf.files import new_file
+    from elmo_hf.folder.loading import TINY, check_name
     from elmo_hf.share.model_info import new_card
-    from elmo_hf.share.saved_card import CARD, card_metadata, label_card, read_card
+    from elmo_hf.share.saved_card import CARD, card_labels, card_metadata, label_card, read_card
 
+    if not folder.is_dir():
+        hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
+        raise FileNotFoundError(f"there is no folder {folder}.{hint if str(folder) == TINY else ''}")
+    check_name(folder)
+    labels = card_labels(licence, language or [], source)
     path = folder / CARD
     if path.exists():
         label_card(path, labels)
@@ -80,12 +80,9 @@ def export(
     A model for a task is written with its head, any other one as its biLM. Inputs and outputs have names. Before the
     file gets its name, it is run and its outputs are compared with the model's.
     """
-    from elmo_hf.share.export_arguments import check_output
+    from elmo_hf.share.export import check_output, export_model, load_for_export
 
     check_output(output)
-    check_name(model)
-    from elmo_hf.share.export import export_model, load_for_export
-
     difference = export_model(load_for_export(model), output, has_state=state)
     if difference is None:
         say("Not compared with the model: onnxruntime is not installed.")
@@ -105,23 +102,11 @@ def push(
     everything that loading it elsewhere needs. The card's snippet, in FOLDER too, then names the repository. If an
     upload breaks off, give the same command again.
     """
-    from elmo_hf.share.destination import check_name_and_token
-
-    check_name_and_token(name)
-    _check_folder(folder)
     from elmo_hf.share.push import push_folder
 
     pushed = push_folder(folder, name, private=private)
     say(f"Wrote {pushed.repo_url}, commit {pushed.oid}.")
     say(f"Load it: AutoModel.from_pretrained({name!r}, revision={pushed.oid!r}, trust_remote_code=True)")
-
-
-def _check_folder(folder: Path) -> None:
-    """Checks that a folder of the user's own is there, and that it is an ELMo's."""
-    if not folder.is_dir():
-        hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
-        raise FileNotFoundError(f"there is no folder {folder}.{hint if str(folder) == TINY else ''}")
-    check_name(folder)
 
 
 def _say_rows(rows: list[tuple[str, str]]) -> None:

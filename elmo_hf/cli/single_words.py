@@ -1,17 +1,17 @@
 """The command `elmo-hf vectors`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..embedding.arguments import check_readable
 from ..files import check_new_file
-from ..folder.model_names import check_name
-from ..word_list import WordList, check_layer, checked_word, read_words
 from .arguments import Encoding, Model
 from .devices import usable_device
 from .errors import say, when_stopped
+
+if TYPE_CHECKING:
+    from ..single_words import WordList
 
 # The first line of a file of vectors: two counts, or the first word.
 TextFormat = Literal["word2vec", "glove"]
@@ -40,7 +40,7 @@ def vectors(
 ) -> None:
     """Write a vector for every word of WORDS, without context, as text that gensim reads; or print nearest words.
 
-    A word that is repeated is written once; blank lines are left out. A word with a blank inside is refused.
+    A word that is repeated is written once; blank lines are left out. A word with a blank inside is not written.
     """
     if output is None and not nearest:
         raise typer.BadParameter("give --output OUT, or --nearest WORD, or both.")
@@ -51,16 +51,11 @@ def vectors(
     queries = nearest or []
     if output is not None:
         check_new_file(output)
-    check_layer(layer)
-    check_readable(words)
-    check_name(model)
-    found = read_words(words, encoding)
-    for query in queries:
-        checked_word(query, "--nearest: ")
     from elmo_hf.folder.loading import load_complete, load_tokenizer
-    from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
+    from elmo_hf.single_words import nearest_words, read_words, word_vectors, write_word_vectors
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 
+    found = read_words(words, encoding)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     if output is not None:
@@ -74,7 +69,7 @@ def vectors(
             say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
 
 
-def _left_out(found: WordList) -> str:
+def _left_out(found: "WordList") -> str:
     """What the file of words held besides."""
     parts = [(found.num_repeated, "repeated"), (found.num_blank, "blank")]
     told = " and ".join(f"{number} {what}" for number, what in parts if number)

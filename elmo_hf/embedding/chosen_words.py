@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .arguments import check_words
-
 
 class ChosenWords:
     """Words as the model's tokenizer gives them; capitals count.
@@ -25,11 +23,10 @@ class ChosenWords:
             FileNotFoundError: if it looks like the name of a file, and there is none.
             ValueError: if it is neither a file nor a regular expression, or the file has no words or is not UTF-8.
         """
-        check_words(source)
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, bool] = {}
         self.found: bool | None = None
-        if os.path.isfile(source):
+        if os.path.isfile(source):  # unlike `Path.is_file`, it takes a string that is too long for a name
             try:
                 lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
             except UnicodeDecodeError as error:
@@ -38,8 +35,13 @@ class ChosenWords:
             if not self._known:
                 raise ValueError(f"{source} must be a list of words, one a line; it has none.")
             content = "\n".join(sorted(self._known))
+        elif "/" in source or source.endswith((".txt", ".tsv", ".csv")):
+            raise FileNotFoundError(f"there is no file {source}.")
         else:
-            self._pattern, content = re.compile(source), f"/{source}/"
+            try:
+                self._pattern, content = re.compile(source), f"/{source}/"
+            except re.error as error:
+                raise ValueError(f"{source!r} is neither a file of words nor a regular expression: {error}.") from error
         self.digest = hashlib.sha256(content.encode()).hexdigest()
 
     def positions(self, words: Sequence[str]) -> np.ndarray:

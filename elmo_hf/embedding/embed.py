@@ -14,19 +14,20 @@ while the first one lives. The input is read again for the vectors, and again fo
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from glob import has_magic
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from ..files import named_if_full, only_writer, publish_last
+from ..files import check_folder_of, check_new_file, named_if_full, only_writer, publish_last
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence, read_sentences
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .arguments import check_paths, check_suffix
 from .how import How
 from .inputs import windows_of
 from .processes import Processes
+from .stores import is_url
 from .vector_files import MOST_TENSORS, WRITERS, Record
 from .window_vectors import embed_window
 from .working_folder import WorkingFolder, digest_of
@@ -65,6 +66,27 @@ class Plan(NamedTuple):
     missing: list[int]
 
 
+def check_one_file(output: str, sources: list[str], has_rows: bool, is_ray: bool) -> None:
+    """Checks that one file can hold the vectors of sources.
+
+    Args:
+        output: of `elmo-hf embed`.
+        sources: files, patterns, folders, datasets, or `"-"`.
+        has_rows: whether they are datasets.
+        is_ray: whether Ray's workers write.
+
+    Raises:
+        ValueError: if it cannot, naming a folder, which can.
+    """
+    (source, *others) = sources
+    is_many = others or is_url(source) or has_rows or (has_magic(source) and not Path(source).is_file())
+    if is_many or Path(source).is_dir() or is_url(output) or is_ray:
+        raise ValueError(
+            "one file of vectors takes one file of sentences, and neither stores nor Ray write it; give a folder: "
+            f"`-o {output.removesuffix(Path(output).suffix)}/`."
+        )
+
+
 def embed_file(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
@@ -99,7 +121,8 @@ def embed_file(
     """
     how = How(**options)
     processes, wanted = how.processes or Processes(), how.wanted
-    check_suffix(destination)
+    if destination.suffix.lower() not in WRITERS:
+        raise ValueError(f"the output's suffix must be one of {', '.join(WRITERS)}, found {destination.name!r}.")
     wanted.check(destination.suffix.lower(), how.batch_words)
     job = wanted.job(model, tokenizer) | {"split_into_words": split_into_words, "window_characters": WINDOW_CHARACTERS}
     work = WorkingFolder(destination.with_name(destination.name + ".partial"), job)
@@ -133,8 +156,9 @@ def _prepare(
     stack: ExitStack,
 ) -> Plan:
     """Keeps other runs out until `stack` closes, reads the input once, and opens the working folder."""
+    check_folder_of(destination)
     stack.enter_context(only_writer(destination))
-    check_paths(source if isinstance(source, Path) else None, destination)
+    check_new_file(destination)
     stack.callback(_remove_unless_open, work)
     read_from = Input(source if isinstance(source, Path) else _spool(source, work.path / "input.txt"), *reading)
     sizes: list[int] = []

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..folder.loading import load_shared, version_of
 from ..sentences import Sentence, sentence_of
-from .arguments import BATCH_WORDS
 from .chosen_words import ChosenWords
-from .window_vectors import Wanted, embed_window
+from .window_vectors import BATCH_WORDS, Wanted, embed_window
 
 
 class Embedder:

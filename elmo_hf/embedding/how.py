@@ -5,10 +5,9 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ..sentences import raw_texts
-from .arguments import BATCH_WORDS
 from .chosen_words import ChosenWords
 from .processes import Processes
-from .window_vectors import Wanted
+from .window_vectors import BATCH_WORDS, Wanted
 
 
 class How(NamedTuple):

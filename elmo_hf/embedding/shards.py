@@ -15,8 +15,11 @@ A shard is whole if its size is that of its entry, and on a disk also its checks
 
 import json
 import logging
+import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, nullcontext
+from glob import has_magic
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +31,6 @@ from ..files import named_if_full, only_writer
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .arguments import FORMATS
 from .how import How
 from .inputs import Documents, Line, windows_of
 from .processes import Processes
@@ -39,10 +41,37 @@ from .working_folder import checksum_of, differing, digest_of, digest_with_job, 
 
 logger = logging.getLogger(__name__)
 
+# What shards may be files of.
+FORMATS = ("parquet", "safetensors", "npz", "hdf5")
 # About how many bytes a shard has, if words have 5 letters; and the most characters, as little work may be lost.
 SHARD_BYTES, SHARD_CHARACTERS = 1 << 27, 1_000_000
 
 Window = list[tuple[Line, Sentence]]
+
+
+def is_folder(output: str) -> bool:
+    """Whether an output is a folder of shards: it ends with a slash, is one already, or is in a store."""
+    return output.endswith("/") or Path(output).is_dir() or (is_url(output) and Path(output).suffix not in WRITERS)
+
+
+def refuse_inside(output: str, sources: list[str]) -> None:
+    """Raises ValueError if an output lies where the next run would read its files."""
+    files = [f"{_place(output)}/{name}" for name in (INDEX, JOB, *(f"part-00000.{suffix}" for suffix in FORMATS))]
+    for source in sources:
+        pattern = re.escape(f"{_place(source)}/") + ".*"
+        if has_magic(source) and not Path(source).exists():
+            from fsspec.utils import glob_translate
+
+            pattern = glob_translate(_place(source))
+        elif Path(source).is_file():
+            continue
+        if any(re.fullmatch(pattern, file, re.DOTALL) for file in files):
+            raise ValueError(f"{output} lies in {source}, which is read; choose another place.")
+
+
+def _place(name: str) -> str:
+    """A file or folder, its name without links and doubled slashes."""
+    return re.sub("/+", "/", name).rstrip("/") if is_url(name) else os.path.realpath(name)
 
 
 def embed_documents(
@@ -112,11 +141,11 @@ class _Shards:
         Raises:
             ValueError: if the folder holds shards of another job.
         """
+        self._folder.refuse_foreign()
         if self._folder.disk is not None:
             self._folder.disk.mkdir(parents=True, exist_ok=True)
             stack.enter_context(only_writer(self._folder.disk))
             self._folder.remove_leftovers()
-        self._folder.refuse_foreign()
         recorded = unseal(self._folder.read([JOB])[0]) if JOB in self._folder.sizes() else None
         other = differing(self._job, recorded or self._job)
         if other:

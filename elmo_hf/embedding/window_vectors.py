@@ -34,10 +34,13 @@ from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .arguments import BATCH_WORDS, DTYPES, check_dtype, check_kept
 from .chosen_words import ChosenWords
 
 Kept = dict[str, np.ndarray]
+
+DTYPES = ("float32", "float16", "bfloat16", "int8")
+# The most positions of a batch, padding included.
+BATCH_WORDS = 2048
 
 # From the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries, to the tensors kept.
 LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
@@ -66,7 +69,7 @@ class Wanted(NamedTuple):
         """Checks what is asked for.
 
         Args:
-            suffix: of the files.
+            suffix: of the files; empty for NumPy arrays.
             batch_words: as in `embed_window`.
 
         Raises:
@@ -75,8 +78,11 @@ class Wanted(NamedTuple):
         for name, value, known in (("layers", self.layers, LAYERS), ("dtype", self.dtype, DTYPES)):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, found {value!r}.")
-        check_dtype(suffix, self.dtype)
-        check_kept(self.layers, self.words is not None)
+        if self.dtype == "bfloat16" and suffix != ".safetensors":
+            holder = f"{suffix} files" if suffix else "NumPy arrays"
+            raise ValueError(f"{holder} hold no bfloat16; choose float16, or safetensors.")
+        if self.layers == "pooled" and self.words is not None:
+            raise ValueError("`pooled` has one vector a sentence, so no words can be chosen; leave `words` out.")
         if batch_words < 1:
             raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
 

@@ -26,16 +26,29 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..files import new_file
+from ..files import check_new_file, new_file
 from ..language_model.scoring import Scores
 from ..sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
-from .arguments import check_table
 from .placed_sentences import PlacedSentence
 
+TABLE_SUFFIXES = (".tsv", ".parquet")
 NATS_PER = {"bits": math.log(2), "nats": 1.0}
 NOTHING, MISSING = np.zeros(0, dtype=np.float32), np.array([np.nan], dtype=np.float32)
+
+
+def check_table(path: Path) -> None:
+    """Checks that a new table of surprisals can be made, as `check_new_file` does, and its suffix.
+
+    Raises:
+        FileExistsError: if the file exists.
+        FileNotFoundError: if there is no folder for it.
+        ValueError: if the suffix is not in `TABLE_SUFFIXES`.
+    """
+    if path.suffix not in TABLE_SUFFIXES:
+        raise ValueError(f"{path} must end in {' or '.join(TABLE_SUFFIXES)}.")
+    check_new_file(path)
 
 
 def write_table(

@@ -29,7 +29,8 @@ from typing import IO, Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..files import publish, workplace
+from ..extras import require
+from ..files import check_new_file, publish, workplace
 from ..folder.loading import load_complete, refuse_quantised
 from ..guarded_file import GuardedFile
 from ..model.bilm import BiLMState
@@ -38,13 +39,14 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tasks.question_answering import ElmoForQuestionAnswering
 from ..tasks.sequence_classification import ElmoForSequenceClassification
 from ..tasks.token_classification import ElmoForTokenClassification
-from .export_arguments import check_output, weights_file
 
 # The classes that are exported with their head; any other folder is exported as its biLM.
 HEADS = {
     head.__name__: head
     for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
 }
+# The packages that each suffix needs beside torch.
+PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
 # The largest difference allowed between file and model in float32, absolute below 1 and relative above. Rounding alone
 # makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
 TOLERANCE = 1e-4
@@ -86,6 +88,27 @@ class NamedTensors(nn.Module):
         if self.has_state:
             named |= {"next_hidden": outputs.state.hidden, "next_cell": outputs.state.cell}
         return named
+
+
+def check_output(path: Path) -> None:
+    """Checks that a model can be written to a file; removes what a killed run left beside a complete one.
+
+    Raises:
+        FileExistsError: if the file or its file of weights exists.
+        FileNotFoundError: if the folder does not exist.
+        ImportError: if a package is missing.
+        ValueError: if the suffix is not in `PACKAGES`.
+    """
+    if path.suffix not in PACKAGES:
+        raise ValueError(f"the output's suffix must be .onnx or .pt2, found {path.name!r}.")
+    for file in (path, weights_file(path)):
+        check_new_file(file)
+    require("export", *PACKAGES[path.suffix])
+
+
+def weights_file(path: Path) -> Path:
+    """The file beside an ONNX file that holds its weights if they do not fit into it."""
+    return path.with_name(path.name + ".data")
 
 
 def load_for_export(source: str | Path) -> ElmoPreTrainedModel:

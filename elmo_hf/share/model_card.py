@@ -6,6 +6,7 @@ facts are missing, the card asks for them. The template escapes every text that 
 write. `saved_card.py` changes cards that exist.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata, resources
@@ -14,9 +15,9 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
-from .card_labels import ADDRESS
 from .foreign_text import code_span, markdown, printable, string_literal
 
+ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
 # The pipeline for each Auto class.

@@ -12,8 +12,7 @@ from typing import Any
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
-from ..folder.loading import is_quantised, load_tokenizer, open_folder
-from ..folder.model_names import model_folder
+from ..folder.loading import is_quantised, load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import read_config
 from ..folder.weight_files import find_weights, read_header
 from ..model.configuration_elmo import ElmoConfig

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitInfo, HfApi, constants
-from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub import CommitInfo, HfApi, constants, get_token
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub.utils import validate_repo_id
 
 from ..folder.loading import load_complete, load_tokenizer
 from ..folder.saved_json import read_json
 from ..hub_code import generated_files
 from ..model.configuration_elmo import AUTO_MAP
-from .destination import check_name_and_token
 from .saved_card import CARD, name_card
 
 # The classes that each config may name.
@@ -44,7 +44,7 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
         PermissionError: if there is no token, or it may not write there.
         ConnectionError: if the Hub is out of reach or an upload broke off; it has the whole commit or nothing of it.
     """
-    check_name_and_token(name)
+    _check_name_and_token(name)
     check_folder(folder)
     api = HfApi()
     try:
@@ -64,6 +64,26 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
         raise _broken_off(name, error) from error
     except HTTPError as error:
         raise _broken_off(name, error) from error
+
+
+def _check_name_and_token(name: str) -> None:
+    """Checks the name of a Hub repository, and that this machine has a token.
+
+    Raises:
+        ValueError: if the name is not `org/name`.
+        PermissionError: if there is no token.
+    """
+    if name.count("/") != 1:
+        raise ValueError(f"a Hub repository is called org/name, found {name!r}.")
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise ValueError(f"{name!r} is no name of a Hub repository: {error}") from error
+    if get_token() is None:
+        raise PermissionError(
+            "pushing needs a token: run `hf auth login`, or set HF_TOKEN, with a token that may write "
+            "(https://huggingface.co/settings/tokens)."
+        )
 
 
 def check_folder(folder: Path) -> None:

@@ -5,17 +5,20 @@ language and source, and the calls that load the folder. All else of a card, whi
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from ..files import new_file
+from ..folder.loading import HUB_NAME
 from .foreign_text import string_literal
-from .model_card import FEATURE_EXTRACTION, TAGS, provenance
+from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, provenance
 
 CARD = "README.md"
+LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 HEADER = re.compile(r"\A\s*---\r?\n(.*?\r?\n)??---[ \t]*\r?\n", re.DOTALL)
 TITLE = "## Licence, language, source"
 SECTION = re.compile(rf"^{TITLE}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -23,6 +26,34 @@ LOADING = re.compile(
     r'(?P<call>from_pretrained\(|pipeline\("[a-z-]+", model=)(?P<name>"(?:[^"\\\n]|\\.)*")'
     r"(?=, trust_remote_code=True\))"
 )
+
+
+def card_labels(licence: str | None, languages: Sequence[str], source: str | None) -> dict[str, Any]:
+    """The metadata of a card, by the Hub's names for them; what is not given is left out.
+
+    Args:
+        licence: the Hub's name of it, such as `mit`; capital letters are made small.
+        languages: ISO 639 codes, such as `en`.
+        source: where the weights come from, an address or a Hub name.
+
+    Raises:
+        ValueError: if one of them is none.
+    """
+    labels: dict[str, Any] = {}
+    if licence is not None:
+        if not LICENCE.fullmatch(licence.lower()):
+            raise ValueError(f"a licence is the Hub's name of it, such as mit or apache-2.0, found {licence!r}.")
+        labels["license"] = licence.lower()
+    wrong = [language for language in languages if not LANGUAGE.fullmatch(language)]
+    if wrong:
+        raise ValueError(f"a language is a code of ISO 639, such as en or eu, found {wrong[0]!r}.")
+    if languages:
+        labels["language"] = list(languages)
+    if source is not None:
+        if not HUB_NAME.fullmatch(source) and not ADDRESS.fullmatch(source):
+            raise ValueError(f"a source is an address (https://...) or a Hub name (org/name), found {source!r}.")
+        labels["base_model" if HUB_NAME.fullmatch(source) else "source"] = source
+    return labels
 
 
 def card_metadata(card: str, where: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
 from ..files import new_file
-from ..folder.model_names import HUB_NAME, TINY
+from ..folder.loading import HUB_NAME, TINY
 from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, render_card
 
 

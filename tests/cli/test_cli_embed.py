@@ -18,9 +18,9 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.arguments import Splitter
 from elmo_hf.cli.embedding import Dtype, Format, Layers
 from elmo_hf.cli.embedding import embed as embed_command
-from elmo_hf.embedding.arguments import BATCH_WORDS, DTYPES, FORMATS, SUFFIXES
+from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.vector_files import WRITERS
-from elmo_hf.embedding.window_vectors import LAYERS
+from elmo_hf.embedding.window_vectors import BATCH_WORDS, DTYPES, LAYERS
 from elmo_hf.tokenizer.word_splitter import WORD_SPLITTERS
 
 
@@ -127,7 +127,7 @@ def test_embed_names_a_model_that_is_not_there(corpus: Path, tmp_path: Path) -> 
 
 def test_embed_names_an_input_that_is_not_there(tiny_folder: Path, tmp_path: Path) -> None:
     result = run("embed", tiny_folder, tmp_path / "nowhere.txt", "-o", tmp_path / "vectors.hdf5")
-    assert_fails(result, 1, "nowhere.txt.")
+    assert_fails(result, 1, "nowhere.txt'")
 
 
 def test_embed_names_the_line_that_it_cannot_read(tiny_folder: Path, tmp_path: Path) -> None:
@@ -173,7 +173,6 @@ def test_choices_of_the_command_line_are_those_of_the_package() -> None:
     assert {f".{each}" for each in FORMATS} <= {*WRITERS}
     assert {*get_args(Splitter)} == {*WORD_SPLITTERS}
     assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
-    assert list(SUFFIXES) == list(WRITERS)
 
 
 @pytest.fixture(autouse=True)
@@ -227,22 +226,18 @@ def test_embed_reads_a_column_of_a_dataset(tiny_folder: Path, tmp_path: Path) ->
     assert table["index"].to_pylist() == [0, 1, 2]
 
 
-ONE_FILE = "one file of vectors takes one file of sentences; for more, give a folder: `-o v/`."
+ONE_FILE = "one file of vectors takes one file of sentences, and neither stores nor Ray write it; give a folder: "
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("sentences.txt s3.txt -o v.npz", ONE_FILE),
-        ("*.txt -o v.npz", ONE_FILE),
-        ("memory://a.txt -o v.npz", ONE_FILE),
-        ("data -o v.npz", ONE_FILE),
-        ("sentences.txt -o v.npz --column text", ONE_FILE),
-        ("sentences.txt -o v.npz --format npz", "the format of one file is its suffix, here .npz; leave --format out."),
-        (
-            "sentences.txt -o s3://bucket/v.npz",
-            "a store takes a folder of shards, not one file; give `-o s3://bucket/v/`.",
-        ),
+        ("sentences.txt s3.txt -o v.npz", f"{ONE_FILE}`-o v/`."),
+        ("*.txt -o v.npz", f"{ONE_FILE}`-o v/`."),
+        ("memory://a.txt -o v.npz", f"{ONE_FILE}`-o v/`."),
+        ("data -o v.npz", f"{ONE_FILE}`-o v/`."),
+        ("sentences.txt -o v.npz --column text", f"{ONE_FILE}`-o v/`."),
+        ("sentences.txt -o s3://bucket/v.npz", f"{ONE_FILE}`-o s3://bucket/v/`."),
         ("sentences.txt -o v/ --dtype bfloat16", ".parquet files hold no bfloat16; choose float16, or safetensors."),
         ("sentences.txt -o v.h5 --dtype bfloat16", ".h5 files hold no bfloat16; choose float16, or safetensors."),
         ("sentences.txt -o v/ --words none.txt", "there is no file none.txt."),

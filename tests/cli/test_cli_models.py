@@ -19,8 +19,7 @@ from huggingface_hub import ModelCard
 from language_models import state_of
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer, tfhub, tiny_model, tiny_tokenizer
-from elmo_hf.folder.loading import load_complete, load_tokenizer
-from elmo_hf.folder.model_names import TINY_FOLDER
+from elmo_hf.folder.loading import TINY_FOLDER, load_complete, load_tokenizer
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.share import model_info
 from elmo_hf.share.foreign_text import markdown

@@ -10,8 +10,7 @@ import torch
 from commands import assert_fails, assert_stopped, run
 
 from elmo_hf import ElmoModel, ElmoTokenizer, single_words
-from elmo_hf.single_words import nearest_words, word_vectors, write_word_vectors
-from elmo_hf.word_list import read_words
+from elmo_hf.single_words import nearest_words, read_words, word_vectors, write_word_vectors
 
 WORDS = ["The", "ferry", "Größe", "日本", "<S>"]
 LINES = "The\nferry\n\n The \nGröße\r\n日本\n<S>"
@@ -81,13 +80,6 @@ def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
     assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)
 
 
-def test_a_word_with_a_blank_is_found_in_its_sentence(tmp_path: Path) -> None:
-    rows = ["1\tYes" + "\t_" * 8, "", "1\tViệt Nam" + "\t_" * 8, ""]
-    (tmp_path / "w.conllu").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"w\.conllu, sentence 2: a word must not have blanks"):
-        read_words(tmp_path / "w.conllu")
-
-
 def test_a_word_has_its_vector_whatever_the_other_words_are(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_words, "BATCH", 2)
     tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
@@ -124,7 +116,6 @@ def test_nearest_words_are_printed_for_words_of_the_file_and_others(tiny_folder:
     special.write_text("<S>\n</S>\n<UNK>\nlate\n", encoding="utf-8")
     result = run("vectors", tiny_folder, special, "--nearest", "ferry")  # a vocabulary begins so
     assert [word.split()[0] for word in result.stdout.split(": ")[1].split(", ")] == ["late"]
-    assert_fails(run("vectors", tiny_folder, words, "--nearest", "a b"), 1, "--nearest: a word must not have blanks")
 
 
 def test_a_layer_that_the_model_lacks_leaves_nothing(tiny_folder: Path, words: Path, tmp_path: Path) -> None:

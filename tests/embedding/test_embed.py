@@ -320,7 +320,7 @@ def test_an_existing_output_is_left_as_it_is(
 
 
 def test_a_missing_input_is_named(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere\.txt\."):
+    with pytest.raises(FileNotFoundError, match=r"No such file .*nowhere\.txt"):
         embed_file(mixed_model, tiny_tokenizer, tmp_path / "nowhere.txt", tmp_path / "vectors.npz")
     assert list(tmp_path.iterdir()) == []
 

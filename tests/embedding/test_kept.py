@@ -15,7 +15,6 @@ from vectors import LAYERS, SENTENCES, SUFFIXES
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import embed, window_vectors
-from elmo_hf.embedding.arguments import check_words
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.embed import embed_file
 from elmo_hf.embedding.window_vectors import Wanted, embed_window
@@ -100,7 +99,7 @@ def test_words_that_are_neither_a_file_nor_a_pattern_are_refused(
     source: str, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}"):
-        check_words(source)
+        ChosenWords(source)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_safetensors_hold_bfloat16(
         (
             "v.npz",
             {"layers": "pooled", "words": ChosenWords("a")},
-            "`pooled` has one vector a sentence, so no words can be chosen; leave --words out.",
+            "`pooled` has one vector a sentence, so no words can be chosen; leave `words` out.",
         ),
         (
             "v.safetensors",

@@ -184,7 +184,7 @@ def test_the_command_needs_ray_and_a_folder(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "in.txt").write_text("Yes\n")
     command = ["embed", "tiny", str(tmp_path / "in.txt"), "--engine", "ray", "-o"]
     one_file = CliRunner().invoke(app, [*command, str(tmp_path / "out.npz")])
-    message = f"Error: Ray writes a folder of shards, not one file; give `-o {tmp_path}/out/`."
+    message = f"neither stores nor Ray write it; give a folder: `-o {tmp_path}/out/`."
     assert message in one_file.output.replace("\n", " ")
     find = importlib.util.find_spec
     monkeypatch.setattr("elmo_hf.extras.find_spec", lambda name: None if name == "ray" else find(name))

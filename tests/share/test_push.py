@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -242,13 +240,6 @@ def test_a_folder_with_a_damaged_tokenizer_or_an_index_of_files_outside_is_refus
 
 def test_a_folder_that_is_not_there_is_named(online: LoopbackHub) -> None:
     assert_refused(push("org/elmo", "org/elmo"), "there is no folder org/elmo.")
-
-
-def test_name_and_token_are_checked_without_torch_and_transformers() -> None:
-    code = "import sys; from elmo_hf.share.destination import check_name_and_token; check_name_and_token(sys.argv[1])"
-    code = f"try:\n    {code}\nexcept ValueError:\n    print({{'torch', 'transformers'}} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", code, "org/el mo"], check=True, capture_output=True, text=True)
-    assert run.stdout == "set()\n"
 
 
 def test_an_organisation_decides_whether_a_repository_is_private(
