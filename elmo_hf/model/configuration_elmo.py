@@ -212,7 +212,8 @@ class ElmoConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         """Resolves the fields left None; `kwargs` are transformers' own, and names that no ELMo reads."""
         super().__post_init__(**kwargs)
-        unknown = [name for name in kwargs if name in vars(self).keys() - FURTHER and not hasattr(type(self), name)]
+        new = [name for name in kwargs if name in vars(self).keys() - FURTHER and not hasattr(type(self), name)]
+        unknown = [name for name in new if not name.startswith("_")]
         if unknown:
             logger.warning(f"ElmoConfig keeps {', '.join(unknown)}, which nothing reads: it has no such field.")
         self.auto_map = dict(AUTO_MAP)
