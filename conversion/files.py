@@ -50,9 +50,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
     Raises:
         ConversionError: if it has more than `limit` bytes.
     """
-    size = path.stat().st_size
-    if size > limit:
-        raise ConversionError(f"{path} has {size:,} bytes; at most {limit:,} are read.")
+    _check_size(path, limit)
     return path.read_bytes()
 
 
@@ -69,9 +67,7 @@ def read_lines(path: Path) -> Iterator[str]:
         ConversionError: if it is not UTF-8, has more than `MAX_TEXT` bytes or `MAX_WORDS` lines, or has a line of more
             than `MAX_LINE` bytes.
     """
-    size = path.stat().st_size
-    if size > MAX_TEXT:
-        raise ConversionError(f"{path} has {size:,} bytes; at most {MAX_TEXT:,} are read.")
+    _check_size(path, MAX_TEXT)
     with path.open("rb") as file:
         lines = at_most(MAX_WORDS, iter(lambda: file.readline(MAX_LINE + 1), b""), str(path), "lines")
         for number, line in enumerate(lines, start=1):
@@ -122,6 +118,12 @@ def refuse_existing(path: Path) -> None:
         files.refuse_existing(path)
     except FileExistsError as error:
         raise ConversionError(str(error)) from error
+
+
+def _check_size(path: Path, limit: int) -> None:
+    size = path.stat().st_size
+    if size > limit:
+        raise ConversionError(f"{path} has {size:,} bytes; at most {limit:,} are read.")
 
 
 def _depth(value: Any) -> int:

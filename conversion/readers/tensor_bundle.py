@@ -93,13 +93,8 @@ class TensorBundle:
         path = prefix.with_name(f"{prefix.name}.index")
         if not path.is_file():
             raise ConversionError(f"there is no checkpoint index {path}.")
-        if path.stat().st_size > MAX_INDEX_SIZE:
-            raise ConversionError(
-                f"{path} has {path.stat().st_size} bytes; an index may have at most {MAX_INDEX_SIZE}, "
-                "and an ELMo's has about 5,000."
-            )
         try:
-            values = dict(_table_entries(path.read_bytes()))
+            values = dict(_table_entries(read_bytes(path, MAX_INDEX_SIZE)))
             header = Message(values.pop(b"", b""))
             self._num_shards = header.number(1)
             is_big_endian = header.number(2) != 0

@@ -82,7 +82,7 @@ BOMB_MESSAGES = {
     "long.th": "is not a state dict that torch.save wrote",
     "lying.zip": "lying.zip cannot be unpacked, it may be truncated: ",
     "packed.hdf5": "and would unpack to 10,737,418,240, as no checkpoint does; it is not unpacked.",
-    "storage.th": "storage.th cannot be read, it may be truncated: ",
+    "storage.th": "storage.th is not a state dict that torch.save wrote, or is damaged: RuntimeError",
     "torch.th": "as no checkpoint does; it is not unpacked.",
     "trailing.tar.gz": "as no checkpoint does; it is not unpacked.",
     "unwritten.hdf5": "and would unpack to 8,589,934,592, as no checkpoint does; it is not unpacked.",
