@@ -100,7 +100,7 @@ def generated_files() -> dict[str, str]:
     """The text of each file by its name.
 
     Raises:
-        ValueError: if a module holds what the module docstring rules out.
+        AssertionError: if a module holds what the module docstring rules out.
     """
     return {f"{file}.py": _generate(file, modules) for file, modules in TABLE.items()}
 
@@ -115,8 +115,7 @@ def _generate(file: str, modules: tuple[str, ...]) -> str:
             outside.setdefault(source, set()).add(name)
         for source, names in module.inside_imports:
             row = next((row for row, members in TABLE.items() if source in members), None)
-            if row is None:
-                raise ValueError(f"{module.name} imports {source}, which is in no generated file.")
+            assert row is not None, f"{module.name} imports {source}, which is in no generated file."
             if row != file:
                 siblings.setdefault(f".{row}", set()).update(names)
     imports = [f"import {name}" for name in sorted(outside.pop("", ()))]
@@ -150,8 +149,8 @@ class _Module:
             else:
                 continue
             dropped |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
-        if any(isinstance(node, ast.ImportFrom) and node.level and node not in tree.body for node in ast.walk(tree)):
-            raise ValueError(f"{name} imports from the package inside a function; such imports stand on top.")
+        on_top = all(node in tree.body for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level)
+        assert on_top, f"{name} imports from the package inside a function; such imports stand on top."
         docstring = ast.get_docstring(tree) or ""
         end = tree.body[0].end_lineno or 0
         body = "\n".join(line for number, line in enumerate(lines) if number >= end and number not in dropped)
@@ -173,8 +172,8 @@ class _Module:
 
     def _take_inside_import(self, node: ast.ImportFrom) -> None:
         parents = self.name.split(".")[: -node.level]
-        if any(alias.asname for alias in node.names):
-            raise ValueError(f"{self.name} gives another name to what it imports from {node.module}.")
+        is_renamed = any(alias.asname for alias in node.names)
+        assert not is_renamed, f"{self.name} gives another name to what it imports from {node.module}."
         self.inside_imports.append((".".join([*parents, node.module or ""]), {alias.name for alias in node.names}))
 
 
@@ -202,8 +201,7 @@ def _refuse_collisions(file: str, modules: list[_Module]) -> None:
     for name, meaning in (pair for module in modules for pair in module.meanings):
         meanings.setdefault(name, set()).add(meaning)
     clashes = [" and ".join(sorted(found)) for found in meanings.values() if len(found) > 1]
-    if clashes:
-        raise ValueError(f"{file}.py would hold one name for {'; '.join(sorted(clashes))}: rename one of each.")
+    assert not clashes, f"{file}.py would hold one name for {'; '.join(sorted(clashes))}: rename one of each."
 
 
 def _meaning(module: str, imported: str) -> tuple[str, str]:

@@ -231,9 +231,7 @@ def _parse_json_lines(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
         try:
             value: Any = json.loads(line) if line.strip() else ""
             sentence = sentence_of(value) if isinstance(value, dict) else _checked(value)
-        except RecursionError as error:
-            raise ValueError(f"{path}, line {number}: JSON nested too deeply.") from error
-        except json.JSONDecodeError as error:
+        except (RecursionError, json.JSONDecodeError) as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error}); each line must be one value.") from error
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
@@ -265,13 +263,12 @@ def _parse_conllu(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
 def _conllu_words(line: str, place: str) -> list[str]:
     """The word of a line; none of a multiword token, whose words follow, and of an empty node."""
     columns = line.split("\t")
-    if len(columns) != 10:
-        raise ValueError(f"{place}: CoNLL-U has 10 columns, found {len(columns)}.")
     found = CONLLU_NUMBER.fullmatch(columns[0])
-    if found is None:
-        raise ValueError(f"{place}: CoNLL-U numbers its words 1, 2-3 or 4.1, found {columns[0][:80]!r}.")
-    if not columns[1]:
-        raise ValueError(f"{place}: the word is missing.")
+    if len(columns) != 10 or found is None or not columns[1]:
+        raise ValueError(
+            f"{place}: CoNLL-U has 10 columns, the number of a word, such as 1, 2-3 or 4.1, and the word first, found "
+            f"{len(columns)}: {line[:80]!r}."
+        )
     return [columns[1]] if found[1] else []
 
 

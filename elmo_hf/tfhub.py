@@ -255,9 +255,6 @@ def _converted_module(config: Any) -> dict[str, Any]:
 def _text(value: str | bytes) -> str:
     """Decodes TensorFlow's strings, which are UTF-8 bytes; a `ValueError` if it is no string."""
     try:
-        text = value.decode("utf-8") if isinstance(value, bytes) else value
-    except UnicodeDecodeError as error:
-        raise ValueError(f"a text must be UTF-8, found {value!r:.200}.") from error
-    if not isinstance(text, str):
-        raise ValueError(f"a text must be a string, found {value!r:.200}.")
-    return text
+        return value.decode("utf-8") if isinstance(value, bytes) else "".join([value])
+    except (TypeError, UnicodeDecodeError) as error:
+        raise ValueError(f"a text must be a string of UTF-8, found {value!r:.200}.") from error

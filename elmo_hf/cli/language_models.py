@@ -1,6 +1,5 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,7 +9,6 @@ import typer
 from ..extras import require
 from ..files import check_new_file, new_file
 from ..sentences import check_encoding
-from ..training.corpus_files import corpus_files, refuse_finished
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu
 from .errors import counted, say, when_stopped
@@ -141,6 +139,8 @@ def pretrain(
             raise typer.BadParameter(f"{name} must be above 0 and at most {MOST:g}, found {number:g}.")
     if not 0 <= rate < math.inf:
         raise typer.BadParameter(f"--learning-rate must be a number of at least 0, found {rate:g}.")
+    from elmo_hf.folder.saved_json import read_json
+
     _check_corpora([*corpora, *(held_out or [])], encoding)
     settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
     settings |= {"optim": optim, "learning_rate": rate}
@@ -149,11 +149,10 @@ def pretrain(
     settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
     settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
     settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}
+    fields = {} if config is None else read_json(config)
     given = {"softmax": softmax, "num_softmax_samples": samples}
+    fields |= {name: value for name, value in given.items() if value is not None}
     texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
-    fields = _read_config(config) | {name: value for name, value in given.items() if value is not None}
-    if samples is not None and model is None and fields.get("softmax") != "sampled":
-        raise typer.BadParameter("--samples needs --softmax sampled.")
     trainer = _train(texts, words, encoding, output, model, vocabulary, fields, settings)
     if trainer.is_world_process_zero():
         _print_best(trainer)
@@ -230,21 +229,11 @@ def score(
 
 def _check_corpora(sources: list[str], encoding: str) -> None:
     check_encoding(encoding)
+    from elmo_hf.training.corpora import corpus_files
+
     has_datasets = not all([corpus_files(source) for source in sources])
     if has_datasets:
         require("train", "datasets")
-
-
-def _read_config(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}.") from error
-    if not isinstance(fields, dict):
-        raise ValueError(f"{path} must hold one JSON object with fields of `ElmoConfig`.")
-    return fields
 
 
 def _train(
@@ -258,22 +247,22 @@ def _train(
     settings: dict[str, Any],
 ) -> "ElmoPretrainer":
     """Trains a new model on the training text, or adapts `model`."""
-    refuse_finished(output)
     from transformers import set_seed
 
     from elmo_hf.folder.loading import load_for_pretraining
-    from elmo_hf.training.run import new_language_model
+    from elmo_hf.training.run import new_language_model, refuse_finished
     from elmo_hf.training.run import pretrain as run
 
+    refuse_finished(output)
     args = _arguments(output, has_held_out="held-out text" in texts, settings=settings)
     set_seed(args.seed)
     if model is not None:
         lm, tokenizer = load_for_pretraining(model, vocabulary, splitter, **fields)
-        if "num_softmax_samples" in fields and lm.config.softmax != "sampled":
-            raise ValueError("--samples needs --softmax sampled.")
     else:
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, splitter or "whitespace", **fields)
+    if "num_softmax_samples" in fields and lm.config.softmax != "sampled":
+        raise ValueError("--samples needs --softmax sampled.")
     corpora = {
         name: _read_corpus(name, sources, encoding, tokenizer, is_quiet=args.process_index > 0)
         for name, sources in texts.items()

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, constants, get_token
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, OfflineModeIsEnabled
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
-from ..folder.loading import load_complete, load_tokenizer
+from ..folder.loading import HUB_NAME, load_complete, load_tokenizer
 from ..folder.saved_json import read_json
 from ..hub_code import generated_files
 from ..model.configuration_elmo import AUTO_MAP
@@ -73,12 +72,8 @@ def _check_name_and_token(name: str) -> None:
         ValueError: if the name is not `org/name`.
         PermissionError: if there is no token.
     """
-    if name.count("/") != 1:
+    if not HUB_NAME.fullmatch(name):
         raise ValueError(f"a Hub repository is called org/name, found {name!r}.")
-    try:
-        validate_repo_id(name)
-    except HFValidationError as error:
-        raise ValueError(f"{name!r} is no name of a Hub repository: {error}") from error
     if get_token() is None:
         raise PermissionError(
             "pushing needs a token: run `hf auth login`, or set HF_TOKEN, with a token that may write "
@@ -98,14 +93,11 @@ def check_folder(folder: Path) -> None:
     load_complete(folder)
     _check_code_names(folder)
     missing = [name for name in ("tokenizer_config.json", CARD, *generated_files()) if not (folder / name).is_file()]
-    if missing == [CARD]:
-        raise ValueError(
-            f"{folder} lacks {CARD}, the model card. Write it: `elmo-hf card {folder} --license NAME --language CODE`."
-        )
     if missing:
         raise ValueError(
             f"{folder} lacks {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
-            f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder}` the model card {CARD}."
+            f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder} --license NAME --language CODE` the "
+            f"model card {CARD}."
         )
     load_tokenizer(folder)
 

@@ -8,17 +8,38 @@ by `sentences.py`; only folders and Hub datasets need the `datasets` library.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from glob import glob, has_magic
 from io import StringIO
 from pathlib import Path
 
-from ..sentences import Sentence, read_dataset, read_sentences, sentence_of
+from ..sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, sentence_of
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
-from .corpus_files import corpus_files
 
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # JSON's escapes can name half a character, which no file of text can hold.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def corpus_files(source: str) -> list[str]:
+    """The files of a corpus: the file itself, or those that match a pattern; empty for a dataset.
+
+    Args:
+        source: a file, a pattern, a folder with a dataset, or the name of a Hub dataset.
+
+    Raises:
+        ValueError: if a pattern matches nothing, or `source` is neither a file nor a dataset's name.
+    """
+    paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
+    if not paths:
+        raise ValueError(f"{source} matches no file.")
+    if Path(paths[0]).is_file():
+        return paths
+    is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES))
+    if not is_name and not Path(source).is_dir():
+        raise ValueError(f"there is no file {source}.")
+    return []
 
 
 def read_corpora(

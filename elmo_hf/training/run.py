@@ -26,7 +26,6 @@ from ..share.foreign_text import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import StopCallback
 from .checkpoint import last_complete_checkpoint
-from .corpus_files import refuse_finished
 from .interruption import Interrupted, StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
@@ -169,6 +168,14 @@ def _pretrain(
         trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
         _write_model(trainer.model, tokenizer, partial, output)
     return trainer
+
+
+def refuse_finished(folder: Path) -> None:
+    """Raises ValueError if a folder holds a finished model, or is a file."""
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file; choose a folder.")
+    if (folder / "config.json").exists():
+        raise ValueError(f"{folder} holds a finished model; choose another folder.")
 
 
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:

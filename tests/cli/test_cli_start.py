@@ -175,7 +175,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "export tiny there.pt2": (1, "there.pt2 exists already; remove it or choose another name."),
     "export nowhere elmo.pt2": (1, NO_MODEL),
     "push folder elmo": (1, "a Hub repository is called org/name, found 'elmo'."),
-    "push folder org/--elmo": (1, "'org/--elmo' is no name of a Hub repository: "),
+    "push folder org/--elmo": (1, "a Hub repository is called org/name, found 'org/--elmo'."),
     "push folder org/elmo": (1, "pushing needs a token: run `hf auth login`, or set HF_TOKEN"),
     "vocab file.txt": (2, "Missing option '--output' / '-o'."),
     "vocab none.txt -o words": (1, "there is no file none.txt."),
@@ -203,7 +203,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
         2,
         "--learning-rate must be a number of at least 0, found -1.",
     ),
-    "pretrain file.txt -o lm --vocabulary file.txt --samples 9": (2, "--samples needs --softmax sampled."),
+    "pretrain file.txt -o lm --model tiny --softmax full --samples 9": (1, "--samples needs --softmax sampled."),
     "pretrain file.txt -o blanks.txt --model tiny": (1, "blanks.txt is a file; choose a folder."),
     "pretrain file.txt -o lm --vocabulary folder": (1, "Is a directory: 'folder'"),
     "pretrain file.txt -o lm --model tiny --max-steps 0": (
@@ -213,7 +213,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o bert --model tiny": (1, "bert holds a finished model; choose another folder."),
     "pretrain file.txt -o lm --vocabulary none": (1, "No such file or directory: 'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config none": (1, "No such file or directory: 'none'"),
-    "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is not JSON: Expecting value"),
+    "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is damaged: Expecting value"),
     "fill tiny none.txt": (
         1,
         "'none.txt' has no gap ___ and is no file. Write ___ in place of the word to predict.",

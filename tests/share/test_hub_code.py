@@ -83,7 +83,7 @@ def test_imports_are_merged_and_siblings_named(package: Path) -> None:
 def test_what_cannot_be_joined_is_refused(package: Path, addition: str, message: str) -> None:
     path = package / "second.py"
     path.write_text(path.read_text() + addition)
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(AssertionError, match=re.escape(message)):
         generated_files()
 
 
