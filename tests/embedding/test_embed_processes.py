@@ -159,6 +159,7 @@ def test_several_processes_without_accelerate_say_what_is_missing(name: str, mon
     monkeypatch.setenv(name, "3")
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    message = r"^this needs accelerate, not installed here: pip install accelerate, or the whole extra: pip install"
+    message = r"^this needs accelerate, not installed here: pip install accelerate, or in a clone of "
+    message += r"elmo-hf the whole extra: pip install"
     with pytest.raises(ImportError, match=message):
         Processes.launched()
