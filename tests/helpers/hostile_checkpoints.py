@@ -314,11 +314,11 @@ HOSTILE_CHECKPOINTS: dict[str, tuple[Maker, str]] = {
     "folder, many files": (many_files, f"holds more than 10,000 files, {NO_CHECKPOINT} read."),
     "torch, doubling strings": (
         alone("x.th", lambda: legacy(hex_of_hex())),
-        "x.th holds _codecs.encode, which is not a tensor. A pickle can run code, so it is not read.",
+        "x.th is not a state dict that torch.save wrote",
     ),
     "torch, many operations": (
         alone("x.th", lambda: legacy(b"\x80\x02" + b"}" * (3 << 20) + b".")),
-        "x.th holds more than 10,000 tensors, or names that take more than 2,097,152 bytes; it is not read.",
+        "x.th is not a state dict that torch.save wrote",
     ),
     "torch, many tensors": (with_file("weights.th", many_mixes, trained), "weights.th holds more than 10,000 tensors"),
     "torch, one storage": (
