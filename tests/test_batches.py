@@ -1,8 +1,7 @@
 """Batches by length: the longest texts first, no more positions than asked for, and not too many texts."""
 
-import numpy as np
 import pytest
-from vectors import ATOL, embed_alone
+from vectors import assert_all_close, embed_alone
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.batches import batches_by_length, outputs_in_batches, word_vectors_in_batches
@@ -35,7 +34,7 @@ def test_word_vectors_are_those_of_each_text_alone(mixed_model: ElmoModel, each_
     for index, text in enumerate(TEXTS):
         expected = embed_alone(mixed_model, each_tokenizer, text, "mix")
         assert found[index].shape == expected.shape
-        np.testing.assert_allclose(found[index], expected, rtol=0, atol=ATOL)
+        assert_all_close([found[index]], [expected])
 
 
 def test_a_batch_has_at_most_the_positions_asked_for(mixed_model: ElmoModel, each_tokenizer: ElmoTokenizer) -> None:

@@ -69,8 +69,14 @@ def check_shape(name: str, value: Tensor, mask: Tensor) -> None:
 
 
 def may_look_at(tensor: Tensor) -> bool:
-    """Whether Python may look at numbers: on a GPU it would wait for them, and graphs cannot depend on them."""
-    return tensor.device.type == "cpu" and not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+    """Whether Python may look at numbers to check them; on a GPU it would wait for them."""
+    return tensor.device.type == "cpu" and may_depend_on_data()
+
+
+def may_depend_on_data() -> bool:
+    """Whether shapes may depend on numbers: not in a graph, and not under `torch.func`."""
+    is_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return not (is_graph or torch._C._are_functorch_transforms_active())
 
 
 def check_range(name: str, ids: Tensor, most: int, which: str = "") -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from ..scan.kernels import kernels
-from ..scan.operator import State, Stepped, scan_words, uses_operator
+from ..scan.operator import State, Stepped, is_exporting, scan_words
 from ..scan.parameters import Scanned, Weights
 from .configuration_elmo import ElmoConfig
 
@@ -67,7 +67,7 @@ class LSTMP(nn.Module):
         in text order, zero where the mask is False, and the state after the last word read, shaped the same. `mask`
         `(B, T)` is True on words, `resets` `(B, T)` on words before which the state is set to zero; None means never.
         """
-        if inputs.numel() == 0 and not uses_operator():
+        if inputs.numel() == 0 and not is_exporting():
             return inputs, hidden, cell
         keeps = torch.ones_like(mask) if resets is None else ~resets
 

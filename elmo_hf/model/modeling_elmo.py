@@ -27,7 +27,7 @@ from ..scan.kernels import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
 from .configuration_elmo import AUTO_MAP, ElmoConfig, save_code
 from .distinct_words import distinct_rows
-from .inputs import any_of_word, checked_mask, checked_words, require_tensor
+from .inputs import any_of_word, checked_mask, checked_words, may_depend_on_data, require_tensor
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
@@ -299,8 +299,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def embed_ids(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Word vectors `(B, T, P)`, zero on padding, of ids and mask from `checked_words`; each distinct word once."""
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
-            # Which words are equal depends on the data, and a compiled shape must not.
+        if not may_depend_on_data():
             vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(ids[mask])
@@ -321,7 +320,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
         """Whether the texts are long and only their mixes are wanted, which `long_texts.py` computes in less memory."""
-        if torch.compiler.is_compiling() or torch.jit.is_tracing() or mask.shape[1] <= PIECE_WORDS:
+        if not may_depend_on_data() or mask.shape[1] <= PIECE_WORDS:
             return False
         return (
             not (self.training or torch.is_grad_enabled())

@@ -11,10 +11,10 @@ lambda ||w||^2). The linear mix learns a matrix instead of L+1 weights:
 Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twice (once with one direction), h_k
 the k-th biLM layer.
 
-Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale` (older transformers rename parameters
-called "gamma"); users give *true* weights, not logits, so a single layer is `[0, 0, 1]` exactly, and given weights may
-learn; outputs are zero on padding in every mode; the L+1 logits are one vector. The penalty is taken from the mean
-logit, because a constant added to all logits cancels in the softmax; AllenNLP's logits start at a mean of zero.
+Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale`; users give *true* weights, not logits,
+so a single layer is `[0, 0, 1]` exactly, and given weights may learn; outputs are zero on padding in every mode; the
+L+1 logits are one vector. The penalty is taken from the mean logit, because a constant added to all logits cancels in
+the softmax; AllenNLP's logits start at a mean of zero.
 """
 
 import math

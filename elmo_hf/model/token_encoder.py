@@ -29,6 +29,7 @@ from transformers import initialization as init
 
 from ..scan.kernels import apply_linear
 from .configuration_elmo import ElmoConfig
+from .inputs import may_depend_on_data
 
 # Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.
 BLOCK_CHARACTERS = 5120
@@ -98,8 +99,7 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
-        if torch.compiler.is_compiling() or torch.jit.is_tracing() or len(ids) == 0:
-            # Lengths depend on the data, and a compiled shape must not.
+        if not may_depend_on_data() or len(ids) == 0:
             return self._embed(ids, self.max_word_length)
         lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()

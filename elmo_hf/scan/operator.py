@@ -3,29 +3,23 @@
     (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
 
 In eager mode it is a Python loop. `torch.export` would unroll that loop and make one graph for each length T; torch's
-scan operator holds the step once. Compiled graphs have it too, where a layer does not take the fast scan.
+scan operator holds the step once.
 """
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch._higher_order_ops.scan import scan
 
-try:
-    from torch._higher_order_ops.scan import scan as torch_scan
-except ImportError:  # a torch without it unrolls the loop
-    torch_scan = None  # type: ignore[assignment]
-
-# A torch that does not know does not tell export from compilation.
-is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 State = tuple[Tensor, ...]
 # For annotations of nested functions, where torch.compile cannot read `tuple[State, Tensor]`.
 Stepped = tuple[State, Tensor]
 
 
-def uses_operator() -> bool:
-    """Whether loops become operators now: a graph is being built, and this torch has the operator."""
-    return torch_scan is not None and torch.compiler.is_compiling()
+def is_exporting() -> bool:
+    """Whether a graph is being exported, which must not break; those of `torch.compile` may."""
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 
 def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
@@ -34,7 +28,7 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
     `step` maps the state and one word's tensors to the next state and the word's output. Returns the state after the
     last word read, and the outputs `(T, ...)` in text order.
     """
-    if uses_operator():
+    if is_exporting():
 
         def separate_step(state: State, word: State) -> Stepped:
             state, output = step(state, word)
@@ -43,7 +37,7 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
         # Nor may two parts of the state be one tensor. A view of one text in a batch can have other strides than the
         # step's result, and the operator requires equal ones.
         state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
-        return torch_scan(separate_step, state, words, reverse=reverse)
+        return scan(separate_step, state, words, reverse=reverse)
     outputs: list[Tensor] = []
     places = range(len(words[0]))
     for place in reversed(places) if reverse else places:

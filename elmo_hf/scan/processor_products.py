@@ -18,9 +18,14 @@ logger = logging.get_logger(__name__)
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
-    """Whether this processor has instructions for products of bfloat16."""
-    # A torch without the question counts as a processor without the instructions.
-    return any(getattr(torch.cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
+    """Whether this processor has instructions for products of bfloat16, and oneDNN may use them."""
+    has_instructions = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return has_instructions and onednn_has_bfloat16()
+
+
+def onednn_has_bfloat16() -> bool:
+    """Whether oneDNN has products of bfloat16: with AVX512, also without instructions for bfloat16."""
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def warn_of_bfloat16(multiplies: bool) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from ..model.configuration_elmo import ElmoConfig
-from ..scan.operator import State, Stepped, scan_words, uses_operator
+from ..scan.operator import State, Stepped, is_exporting, scan_words
 from .text_rows import reverse_words
 
 
@@ -44,7 +44,7 @@ class LSTM(nn.RNNBase):
         """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
         weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        if not uses_operator():
+        if not is_exporting():
             return torch.lstm(inputs, [zeros.unsqueeze(0)] * 2, weights, True, 1, 0.0, False, False, True)[0]
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
 

@@ -180,8 +180,6 @@ class ElmoPretrainer(ElmoTrainer):
     def __init__(self, model: ElmoForPreTraining, args: PretrainingArguments, **kwargs: Any) -> None:
         """Takes the arguments of `Trainer`."""
         super().__init__(model, args, **kwargs)
-        # The Trainer divides by the number of accumulated windows; older transformers let Accelerate divide again.
-        self.accelerator.gradient_accumulation_steps = 1
         self.bilm_state: BiLMState | None = None
         self._losses = RecentLosses()
         self.add_callback(_StartCallback(self))

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from vectors import (
-    ATOL,
     HIDDEN_SIZE,
     LAYERS,
     NUM_LAYERS,
     SENTENCES,
     SUFFIXES,
+    TOLERANCE,
     assert_all_close,
     embed_alone,
     read_vectors,
@@ -257,7 +257,7 @@ def test_parquet_file_opens_as_a_dataset(
     expected = [embed_alone(mixed_model, tiny_tokenizer, sentence, layers) for sentence in SENTENCES]
     # Half precision has 11 bits.
     assert_all_close(
-        [np.array(vectors) for vectors in dataset["vectors"]], expected, ATOL if dtype == "float32" else 2e-3
+        [np.array(vectors) for vectors in dataset["vectors"]], expected, TOLERANCE if dtype == "float32" else 2e-3
     )
 
 

@@ -167,23 +167,6 @@ def test_a_trainer_that_compiles_learns_the_same(tmp_path: Path) -> None:
     assert_outputs_close(weights[0], weights[1], 1e-6)
 
 
-def test_an_exported_model_takes_any_batch_size_and_length(small_config: ElmoConfig, tmp_path: Path) -> None:
-    small_config.num_hidden_layers = 2  # for the skip connection
-    model = ElmoModel(small_config).eval()
-    with torch.no_grad():
-        for parameter in model.bilm.parameters():
-            parameter.mul_(3)  # so that the clips act
-    dimensions = {0: torch.export.Dim("texts", min=2, max=64), 1: torch.export.Dim("words", min=2, max=512)}
-    example = random_inputs(model.config, [5, 3])
-    shapes = dict.fromkeys(example, dimensions)
-    program = torch.export.export(model, (), example, dynamic_shapes=shapes, strict=False)
-    torch.export.save(program, tmp_path / "elmo.pt2")
-    exported = torch.export.load(tmp_path / "elmo.pt2").module()
-    for lengths in ([4, 2, 1], [9, 9]):
-        inputs = random_inputs(model.config, lengths)
-        assert_outputs_close(exported(**inputs).to_tuple(), model(**inputs).to_tuple(), 1e-5)
-
-
 def test_inputs_for_tracing_run(tiny_model: ElmoModel) -> None:
     assert tiny_model(**tiny_model.dummy_inputs).last_hidden_state.shape == (2, 3, 14)
 

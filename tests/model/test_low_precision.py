@@ -43,7 +43,18 @@ def inputs() -> dict[str, Tensor]:
     return dict(ElmoTokenizer.from_pretrained(TINY_FOLDER)(TEXTS, padding=True, return_tensors="pt"))
 
 
-@pytest.mark.parametrize(("quantise", "most"), [(with_torch, 0.1), (with_torchao, 0.03)])
+def products_overflow() -> bool:
+    """Whether torch's products of integers overflow, as oneDNN's do on a processor without VNNI."""
+    rows, columns = (torch.full(shape, 127, dtype=torch.int8) for shape in ((33, 64), (64, 16)))
+    return not torch._int_mm(rows, columns).eq(64 * 127 * 127).all()
+
+
+exact_products = pytest.mark.skipif(products_overflow(), reason="torch's products of integers overflow here")
+
+
+@pytest.mark.parametrize(
+    ("quantise", "most"), [(with_torch, 0.1), pytest.param(with_torchao, 0.03, marks=exact_products)]
+)
 def test_quantised_linears_run_and_every_layer_stays_close(
     quantise: Callable[[ElmoModel], ElmoModel], most: float
 ) -> None:

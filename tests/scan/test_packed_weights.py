@@ -18,23 +18,23 @@ from elmo_hf.scan.kernels import using
 from elmo_hf.scan.packed_weights import COUNTS, PackedProducts, measured
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.processor_kernels import ProcessorKernels
-from elmo_hf.scan.processor_products import multiplies_bfloat16
+from elmo_hf.scan.processor_products import onednn_has_bfloat16
 from elmo_hf.scan.products import BlockProducts
 from elmo_hf.scan.reading_order import BatchLayout
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
-needs_bfloat16 = pytest.mark.skipif(not multiplies_bfloat16(), reason="the processor does not know bfloat16")
+needs_bfloat16 = pytest.mark.skipif(not onednn_has_bfloat16(), reason="oneDNN has no bfloat16 on this processor")
 pytestmark = needs_onednn
 EACH_COUNT = tuple(range(1, B + 1))
 
 
 def kernels_of(is_amd: bool = False, way: str | None = None, **sizes: Any) -> ProcessorKernels:
-    """Each direction by itself; packed products are the faster ones for an even count of columns."""
+    """With bfloat16; each direction by itself; packed products are the faster ones for an even count of columns."""
 
     def measure(products: BlockProducts, counts: tuple[int, ...]) -> list[bool]:
         return [count % 2 == 0 for count in counts]
 
-    options = {"joint_bytes": 0, "counts": EACH_COUNT, "measure": measure} | sizes
+    options = {"joint_bytes": 0, "counts": EACH_COUNT, "measure": measure, "multiplies": True} | sizes
     return ProcessorKernels(way, is_amd, **options)
 
 
