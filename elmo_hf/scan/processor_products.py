@@ -6,6 +6,7 @@ plain     one product, a single column as two: for bfloat16, if the processor mu
 """
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -37,21 +38,6 @@ def warn_of_bfloat16(multiplies: bool) -> None:
         )
 
 
-class AmdProducts(BlockProducts):
-    """Blocks on AMD's processors."""
-
-    def num_blocks(self, columns: int) -> int:
-        """As many blocks as with `BlockProducts`; here they spread a single column over the cores, too."""
-        return self.blocks_of_rows(columns)
-
-    def multiply_rows(self, in_blocks: Tensor, rows: Tensor, out: Tensor, adds: bool) -> None:
-        """Multiplies as `BlockProducts` does, in the order that is faster for this shape."""
-        if out.shape[1] > rows.shape[2]:
-            put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
-        else:
-            super().multiply_rows(in_blocks, rows, out, adds)
-
-
 class PlainProducts(BlockProducts):
     """One product for each direction."""
 
@@ -74,4 +60,8 @@ class PlainProducts(BlockProducts):
             torch.mm(weight, vectors[0], out=out[0])
 
 
-WAYS: dict[str, type[BlockProducts]] = {"blocks": BlockProducts, "amd": AmdProducts, "plain": PlainProducts}
+WAYS: dict[str, Callable[..., BlockProducts]] = {
+    "blocks": functools.partial(BlockProducts, is_amd=False),
+    "amd": functools.partial(BlockProducts, is_amd=True),
+    "plain": PlainProducts,
+}

@@ -6,6 +6,9 @@ With b in the tens, every weight is read from memory for a few multiplications. 
 that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is copied. With very
 few columns it is faster to store each one as a row: v^T W^T.
 
+On AMD's processors Intel's library, by which torch multiplies, does best with W v where W has more rows than columns,
+and blocks also spread a single column over the cores.
+
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """
 
@@ -21,18 +24,14 @@ FEW_COLUMNS = 16 if IS_AMD else 8  # with fewer, each column is stored as a row
 class BlockProducts:
     """A weight `(D, m, n)` that multiplies columns."""
 
-    def __init__(self, weight: Tensor, block_bytes: int, few_columns: int) -> None:
+    def __init__(self, weight: Tensor, block_bytes: int, few_columns: int, is_amd: bool = IS_AMD) -> None:
         """Takes the bytes of a block, and the count of columns below which each column is stored as a row."""
-        self.weight, self.block_bytes, self.few_columns = weight, block_bytes, few_columns
+        self.weight, self.block_bytes, self.few_columns, self.is_amd = weight, block_bytes, few_columns, is_amd
 
     def num_blocks(self, columns: int) -> int:
-        """The count of blocks: each has at least as many rows as there are columns; a single column needs no cache."""
-        return self.blocks_of_rows(columns) if columns > 1 else 1
-
-    def blocks_of_rows(self, columns: int) -> int:
-        """The largest power of two whose blocks have `block_bytes` and as many rows as there are columns."""
+        """The count of blocks: each has at least as many rows as there are columns."""
         blocks, (directions, height, _), num_bytes = 1, self.weight.shape, self.weight.nbytes
-        if directions == 1 and self.weight.device.type == "cpu":
+        if directions == 1 and self.weight.device.type == "cpu" and (columns > 1 or self.is_amd):
             while (
                 height % (2 * blocks) == 0
                 and height >= 2 * blocks * columns
@@ -56,8 +55,13 @@ class BlockProducts:
                 torch.mm(weight[0], vectors[0], out=out[0])
             return
         if blocks > 1 and as_rows:
+            in_blocks = weight.view(blocks, height // blocks, -1)
             rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
-            self.multiply_rows(weight.view(blocks, height // blocks, -1), rows, out, adds)
+            if self.is_amd and height > weight.shape[2]:
+                put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
+            else:
+                product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
+                put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
             return
         if blocks > 1:
             weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
@@ -69,11 +73,6 @@ class BlockProducts:
             torch.baddbmm(out, first, second, out=out)
         else:
             torch.bmm(first, second, out=out)
-
-    def multiply_rows(self, in_blocks: Tensor, rows: Tensor, out: Tensor, adds: bool) -> None:
-        """Multiplies blocks `(blocks, m / blocks, n)` by columns given as rows `(blocks, b, n)`, all blocks' equal."""
-        product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
-        put(product, out.transpose(1, 2).view(rows.shape[1], len(in_blocks), -1), adds)
 
 
 class WeightProducts(NamedTuple):

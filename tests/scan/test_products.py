@@ -1,6 +1,7 @@
 """Products of large weights with few columns, in all their ways, against one plain product."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,17 @@ from checkpoints import run_python
 from torch import Tensor
 
 from elmo_hf.scan.processor_kernels import ProcessorKernels, way_of_products
-from elmo_hf.scan.processor_products import AmdProducts, PlainProducts
+from elmo_hf.scan.processor_products import PlainProducts
 from elmo_hf.scan.products import BlockProducts, columns_in
 
 M, N = 12, 5
 THREE_ROWS = 3 * N * 8  # bytes of a block in float64
 Make = Callable[[Tensor], BlockProducts]
 WAYS: dict[str, Make] = {
-    "one block": lambda weight: BlockProducts(weight, 1 << 19, 8),
-    "blocks of columns": lambda weight: BlockProducts(weight, THREE_ROWS, 2),
-    "blocks of rows": lambda weight: BlockProducts(weight, THREE_ROWS, 99),
-    "weight first": lambda weight: AmdProducts(weight, THREE_ROWS, 99),
+    "one block": lambda weight: BlockProducts(weight, 1 << 19, 8, is_amd=False),
+    "blocks of columns": lambda weight: BlockProducts(weight, THREE_ROWS, 2, is_amd=False),
+    "blocks of rows": lambda weight: BlockProducts(weight, THREE_ROWS, 99, is_amd=False),
+    "weight first": lambda weight: BlockProducts(weight, THREE_ROWS, 99, is_amd=True),
     "plain": lambda weight: PlainProducts(weight, THREE_ROWS, 2),
     "plain, rows": lambda weight: PlainProducts(weight, THREE_ROWS, 99),
 }
@@ -53,7 +54,8 @@ def test_products_are_the_plain_ones_written_or_added(
 
 def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:
     gates, projection = torch.ones(1, 16384, 512), torch.ones(1, 512, 4096)
-    for kind, of_one in ((BlockProducts, 1), (AmdProducts, 64)):
+    for is_amd, of_one in ((False, 1), (True, 64)):
+        kind = partial(BlockProducts, is_amd=is_amd)
         blocks = {weight: kind(weight, 1 << 19, 8).num_blocks for weight in (gates, projection)}
         assert [blocks[gates](columns) for columns in (1, 2, 256, 257)] == [of_one, 64, 64, 32]
         assert [blocks[projection](columns) for columns in (2, 32, 64, 500)] == [16, 16, 8, 1]
