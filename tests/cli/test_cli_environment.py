@@ -1,5 +1,6 @@
 """`elmo-hf env`: facts of this machine, and the ways of multiplying that are used on it."""
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_facts_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     facts.write_text("vendor_id : Somebody\nmodel name\t: Fast: 3 GHz\nmodel name : Slow\n", encoding="utf-8")
     monkeypatch.setattr(environment, "CPU_FACTS", facts)
     found = values()
-    assert found["torch"] == torch.__version__
+    assert found["torch"] == metadata.version("torch")
     assert found["processor"] == f"Fast: 3 GHz, {torch.backends.cpu.get_cpu_capability()}"
     assert found["threads"] == str(torch.get_num_threads())
     facts.unlink()
