@@ -23,8 +23,9 @@ def test_layers_in_pieces_are_those_of_the_whole_text(
     length: int, directions: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_texts, "PIECE_WORDS", 4)
-    bilm = tiny_model.bilm if directions == 2 else forward_half(tiny_model).bilm
-    vectors, mask = torch.randn(2, length, tiny_model.config.projection_size), torch.ones(2, length, dtype=torch.bool)
+    bilm = (tiny_model if directions == 2 else forward_half(tiny_model)).bilm.double()
+    size, mask = tiny_model.config.projection_size, torch.ones(2, length, dtype=torch.bool)
+    vectors = torch.randn(2, length, size, dtype=torch.double)
     sizes = []
 
     def part_of(words: slice) -> Tensor:
@@ -32,12 +33,12 @@ def test_layers_in_pieces_are_those_of_the_whole_text(
         return vectors[:, words]
 
     with torch.no_grad():
-        _, before = bilm(torch.randn(2, 3, tiny_model.config.projection_size), mask[:, :1].expand(2, 3))
+        _, before = bilm(torch.randn(2, 3, size, dtype=torch.double), mask[:, :1].expand(2, 3))
         for state in (None, before):
             expected, last = bilm(vectors, mask, state)
             found, found_last = read_in_pieces(bilm, part_of, length, lambda layers: torch.stack(layers[1:]), state)
-            assert_outputs_close(tuple(found), tuple(expected[1:]), 1e-6)
-            assert_outputs_close(found_last, last, 1e-6)
+            assert_outputs_close(tuple(found), tuple(expected[1:]), 1e-13)
+            assert_outputs_close(found_last, last, 1e-13)
     assert max(sizes) == min(length, 4)
     assert sum(sizes) == 2 * directions * length
 

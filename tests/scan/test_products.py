@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import run_python
+from checkpoints import run_interpreter
 from torch import Tensor
 
 from elmo_hf.scan.processor_kernels import ProcessorKernels, way_of_products
@@ -89,7 +89,7 @@ def test_the_way_is_that_of_the_processor(is_amd: bool, other: str, multiplies: 
 def test_bfloat16_is_not_multiplied_where_onednn_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     code = "from elmo_hf.scan.processor_products import multiplies_bfloat16 as answer; print(answer())"
-    assert run_python(code, tmp_path).split()[-1] == "False"
+    assert run_interpreter(code, tmp_path).split()[-1] == "False"
 
 
 def test_an_unknown_way_is_refused() -> None:
