@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo_hf.files import new_folder, sha256_of_file
+from elmo_hf.disk.checksums import sha256_of_file
+from elmo_hf.disk.whole_files import new_folder
 from elmo_hf.folder.loading import load_complete, load_tokenizer, refuse_quantised
 from elmo_hf.folder.weight_files import CLASSES
 from elmo_hf.language_model.pretraining import ElmoForPreTraining

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from elmo_hf import files
+from elmo_hf.disk import whole_files
 
 from .errors import ConversionError
 from .limits import MAX_DEPTH, MAX_FILES, MAX_JSON, MAX_LINE, MAX_TEXT, MAX_WORDS, at_most
@@ -115,7 +115,7 @@ def refuse_existing(path: Path) -> None:
     """
     check_names(path)
     try:
-        files.refuse_existing(path)
+        whole_files.refuse_existing(path)
     except FileExistsError as error:
         raise ConversionError(str(error)) from error
 

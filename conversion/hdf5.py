@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from h5py import h5o, h5z
 
-from elmo_hf.guarded_file import GuardedFile
+from elmo_hf.disk.guarded_file import GuardedFile
 
 from .errors import ConversionError, shortened
 from .limits import MAX_ARRAYS, MAX_CHUNK, MAX_CHUNKS, MAX_GROUPS, refuse_bomb

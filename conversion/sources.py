@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
-from elmo_hf.files import NO_ROOM, temporary_folder
+from elmo_hf.disk.whole_files import NO_ROOM, temporary_folder
 
 from .errors import ConversionError, listed, quoted, shortened
 from .files import check_names, files_in, is_utf8

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from .files import new_file
+from .disk.whole_files import new_file
 from .model.modeling_elmo import ElmoModel
 from .sentences import read_sentences, storable
 from .tokenizer.tokenization_elmo import ElmoTokenizer

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..disk.whole_files import check_new_file, new_file
 from ..extras import require
-from ..files import check_new_file, new_file
 from ..sentences import check_encoding
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu

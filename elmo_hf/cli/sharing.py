@@ -44,7 +44,7 @@ def card(
     its text; the options change its metadata and its section about licence, language and source. To have the whole
     card written anew, delete README.md first.
     """
-    from elmo_hf.files import new_file
+    from elmo_hf.disk.whole_files import new_file
     from elmo_hf.folder.loading import TINY, check_name
     from elmo_hf.share.model_info import new_card
     from elmo_hf.share.saved_card import CARD, card_labels, card_metadata, label_card, read_card

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..files import check_new_file
+from ..disk.whole_files import check_new_file
 from .arguments import Encoding, Model
 from .devices import usable_device
 from .errors import say, when_stopped

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from ..files import check_folder_of, check_new_file, named_if_full, only_writer, publish_last
+from ..disk.whole_files import check_folder_of, check_new_file, named_if_full, only_writer, publish_last
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence, read_sentences
 from ..tokenizer.tokenization_elmo import ElmoTokenizer

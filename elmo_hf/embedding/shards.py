@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..files import named_if_full, only_writer
+from ..disk.whole_files import named_if_full, only_writer
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence
 from ..tokenizer.tokenization_elmo import ElmoTokenizer

@@ -12,7 +12,7 @@ from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..files import publish, temporary_folder
+from ..disk.whole_files import publish, temporary_folder
 
 # What a folder of shards holds beside its shards.
 JOB, INDEX = "_job.json", "_index.jsonl"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import save_file
 
-from ..guarded_file import GuardedFile
+from ..disk.guarded_file import GuardedFile
 from ..sentences import Sentence, storable
 
 ROWS_PER_GROUP = 256

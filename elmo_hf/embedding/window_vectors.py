@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from ..batches import batches_by_length
-from ..files import sha256_of_model
+from ..disk.checksums import sha256_of_model
 from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence

@@ -26,7 +26,7 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..files import check_new_file, new_file
+from ..disk.whole_files import check_new_file, new_file
 from ..language_model.scoring import Scores
 from ..sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer

@@ -21,7 +21,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from ..files import publish
+from ..disk.whole_files import publish
 
 logger = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from typing import IO, Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..disk.guarded_file import GuardedFile
+from ..disk.whole_files import check_new_file, publish, workplace
 from ..extras import require
-from ..files import check_new_file, publish, workplace
 from ..folder.loading import load_complete, refuse_quantised
-from ..guarded_file import GuardedFile
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel

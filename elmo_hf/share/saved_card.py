@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from ..files import new_file
+from ..disk.whole_files import new_file
 from ..folder.loading import HUB_NAME
 from .foreign_text import string_literal
 from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, provenance

@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult
 from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
-from ..files import new_file
+from ..disk.whole_files import new_file
 from ..folder.loading import HUB_NAME, TINY
 from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, render_card
 

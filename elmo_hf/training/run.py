@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ..files import named_if_full, new_file, only_writer, publish
+from ..disk.whole_files import named_if_full, new_file, only_writer, publish
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
