@@ -1,14 +1,13 @@
 """A pretraining run from corpus to Hub folder; a run that was killed or stopped resumes.
 
 OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
-OUT/checkpoint-N/        the Trainer's, with the LSTM state and the losses since the last log; the newest and the best
-                         on held-out text are kept
+OUT/checkpoint-N/        the Trainer's, with the LSTM state and checksums; the newest and the best on held-out text are
+                         kept
 OUT/runs/                TensorBoard's events
 OUT/config.json, ...     the finished model: weights, tokenizer, code
 OUT/log.json, curve.png  its losses and held-out perplexities by step
 
-A run that was stopped and resumed writes the same weights, tokenizer, log and card as an undisturbed one, byte for byte
-on a CPU; so log.json tells no times.
+A run that was stopped and resumed writes the same weights and tokenizer as an undisturbed one, byte for byte on a CPU.
 """
 
 import dataclasses
@@ -19,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
+from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..share.foreign_text import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import StopCallback
-from .checkpoint import last_complete_checkpoint
+from .checkpoint import newest_checkpoint
 from .interruption import Interrupted, StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
@@ -155,7 +155,7 @@ def _pretrain(
     description = _description(model, train, held_out, args)
     trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
     trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
-    checkpoint = last_complete_checkpoint(output)
+    checkpoint = newest_checkpoint(output)
     if checkpoint is not None:
         _compare(output, description)
     elif trainer.is_world_process_zero():
@@ -202,10 +202,9 @@ def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> No
 
 
 def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
-    """Writes the losses and perplexities, without the Trainer's summary of how long it took."""
-    log = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
-    _write_json(output / "log.json", log)
-    draw_curve(log, output / "curve.png")
+    """Writes the losses and perplexities."""
+    _write_json(output / "log.json", trainer.state.log_history)
+    draw_curve(trainer.state.log_history, output / "curve.png")
 
 
 def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
@@ -234,50 +233,43 @@ def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
 
 def _description(
     model: ElmoForPreTraining, train: Corpus, held_out: Corpus | None, args: PretrainingArguments
-) -> dict[str, Any]:
-    settings = {name: getattr(args, name) for name in DECISIVE}
+) -> dict[str, str]:
     config = model.config.to_diff_dict()
     config.pop("transformers_version", None)
     corpora = {"train": train, "held_out": held_out}
     return {
-        "settings": {name: str(value) for name, value in settings.items()},
-        "config": {name: str(config[name]) for name in sorted(config)},
-        "corpora": {name: None if corpus is None else _fingerprint(corpus) for name, corpus in corpora.items()},
+        **{name: str(getattr(args, name)) for name in DECISIVE},
+        **{f"config.{name}": str(config[name]) for name in sorted(config)},
+        **{name: "none" if corpus is None else _fingerprint(corpus) for name, corpus in corpora.items()},
     }
 
 
-def _fingerprint(corpus: Corpus) -> dict[str, Any]:
+def _fingerprint(corpus: Corpus) -> str:
     digest = hashlib.sha256()
     for array in (corpus.words, corpus.starts, corpus.ids, corpus.classes):
         digest.update(array.tobytes())
-    return {"sentences": len(corpus), "words": corpus.num_words, "sha256": digest.hexdigest()}
+    return f"{len(corpus)} sentences, {corpus.num_words} words, sha256 {digest.hexdigest()}"
 
 
-def _compare(output: Path, description: dict[str, Any]) -> None:
+def _compare(output: Path, description: dict[str, str]) -> None:
     """Compares how a run was started with the settings now.
 
     Raises:
-        ValueError: with the differences.
+        ValueError: with the differences, or if nothing says how the run was started.
     """
     try:
-        started = json.loads((output / "run.json").read_text(encoding="utf-8"))
-        if not isinstance(started, dict) or not all(isinstance(started.get(part), dict) for part in description):
-            raise ValueError(f"run.json must hold {', '.join(description)}")
-    except (OSError, RecursionError, ValueError) as error:
-        raise ValueError(
-            f"{output} holds checkpoints, but no record of how their run was started ({error}); choose another folder."
-        ) from error
+        started = read_json(output / "run.json")
+    except OSError as error:
+        raise ValueError(f"{output} holds checkpoints of an unknown run ({error}); choose another folder.") from error
     differences = [
-        f"{part}.{name} was {started[part].get(name)}, now {description[part].get(name)}"
-        for part in description
-        for name in sorted({*started[part], *description[part]})
-        if started[part].get(name) != description[part].get(name)
+        f"{name} was {started.get(name)}, now {description.get(name)}"
+        for name in sorted({*started, *description})
+        if started.get(name) != description.get(name)
     ]
     if differences:
-        shown = printable("; ".join(differences))[:1000]  # run.json may be damaged
         raise ValueError(
-            f"{output} holds a run that was started with different settings ({shown}). "
-            "Give the same settings to resume it, or choose another folder."
+            f"{output} holds a run that was started with different settings ({printable('; '.join(differences))[:1000]}"
+            "). Give the same settings to resume it, or choose another folder."
         )
 
 
