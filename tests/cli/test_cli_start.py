@@ -105,7 +105,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
         "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW` first and give the folder "
         "NEW.",
     ),
-    "score files/weights.hdf5 file.txt": (1, "files/weights.hdf5 is not converted yet. Run `elmo-hf convert"),
+    "score files/weights.hdf5 file.txt": (1, "files/weights.hdf5 is not converted yet: it holds weights.hdf5. Run"),
     "export files elmo.pt2": (1, "files is not converted yet: it holds weights.hdf5."),
     "pretrain file.txt -o lm --model files": (1, "files is not converted yet: it holds weights.hdf5."),
     "info bert": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
@@ -145,7 +145,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
         "neither stores nor Ray write it; give a folder: `-o s3://bucket/v/`.",
     ),
     "embed tiny file.txt -o v/ --words (": (1, "'(' is neither a file of words nor a regular expression: "),
-    "info file.txt": (1, "file.txt is a file; a model is a folder."),
+    "info file.txt": (1, "there is no folder file.txt, and a Hub name looks like org/name."),
     "embed tiny file.txt -o there.npz": (1, "there.npz exists already; remove it or choose another name."),
     "embed nowhere file.txt -o v.npz": (1, NO_MODEL),
     "vectors tiny file.txt": (2, "give --output OUT, or --nearest WORD, or both."),

@@ -267,7 +267,7 @@ def test_an_existing_destination_is_left_as_it_is(kind: str, tiny_folder: Path, 
     precious = destination / "precious.txt" if kind == "folder" else destination
     precious.parent.mkdir(exist_ok=True)
     precious.write_text("mine", encoding="utf-8")
-    message = "DEST exists already; remove it or choose another place. Nothing was written."
+    message = "DEST exists already; remove it or choose another name. Nothing was written."
     with pytest.raises(ConversionError, match=re.escape(message)):
         allennlp_to_folder(AllenNlpFiles.in_folder(BASE), destination, source_name="any")
     with pytest.raises(ConversionError, match=re.escape(message)):

@@ -248,7 +248,7 @@ def test_weights_without_options_are_refused(tmp_path: Path) -> None:
 
 def test_a_destination_that_exists_is_left_before_anything_is_read(tmp_path: Path) -> None:
     precious = write_files(tmp_path / "to", {"precious.txt": b"mine"})
-    with pytest.raises(ConversionError, match="to exists already; remove it or choose another place"):
+    with pytest.raises(ConversionError, match="to exists already"):
         convert_source(tmp_path / "nowhere", precious, Given())
 
 
