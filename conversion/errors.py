@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import accumulate
 
-from elmo_hf.share.foreign_text import printable
+from elmo_hf.text.escapes import printable
 
 MAX_QUOTE = 200
 MAX_LISTED = 20

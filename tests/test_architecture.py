@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # From the ground up: a room may import the rooms of the floors below its own. See docs/architecture.md.
 FLOORS = [
-    {"disk", "extras", "sentences"},
+    {"disk", "text", "extras", "sentences"},
     {"hub_code"},
     {"scan"},
     {"model"},

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from elmo_hf.conversion.errors import ConversionError
 
 from ..folder.one_line import one_line
-from ..share.foreign_text import printable
+from ..text.escapes import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
 STOPPED = 130

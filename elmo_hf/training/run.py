@@ -22,7 +22,7 @@ from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
-from ..share.foreign_text import printable
+from ..text.escapes import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import StopCallback
 from .checkpoint import newest_checkpoint

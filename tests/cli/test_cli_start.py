@@ -60,7 +60,7 @@ HELP = {
 }
 NO_MODEL = "there is no folder nowhere, and a Hub name looks like org/name."
 LONG = "x" * 300  # characters, more than a file's name may have
-EXISTS = "there exists already; remove it or choose another"
+EXISTS = "there exists already; remove it or choose another name. Nothing was written."
 FORMS = "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone."
 REFUSALS: dict[str, tuple[int, str]] = {
     "train": (2, "No such command 'train'."),
@@ -68,7 +68,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert there": (2, FORMS),
     "convert --options file.txt new": (2, "--options and --weights go together."),
     "convert folder new --to allennlp --check": (2, "--to allennlp takes SOURCE and DEST and no other option."),
-    "convert folder there": (1, f"{EXISTS} place. Nothing was written."),
+    "convert folder there": (1, EXISTS),
     "convert nowhere new": (1, "there is no file or folder nowhere."),
     "convert nowhere new --to allennlp": (1, NO_MODEL),
     "convert --model large new": (
@@ -176,7 +176,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "export nowhere elmo.pt2": (1, NO_MODEL),
     "push folder elmo": (1, "a Hub repository is called org/name, found 'elmo'."),
     "push folder org/--elmo": (1, "a Hub repository is called org/name, found 'org/--elmo'."),
-    "push folder org/elmo": (1, "pushing needs a token: run `hf auth login`, or set HF_TOKEN"),
+    "push folder org/elmo": (1, "there is no folder folder with tokenizer_config.json, README.md, "),
     "vocab file.txt": (2, "Missing option '--output' / '-o'."),
     "vocab none.txt -o words": (1, "there is no file none.txt."),
     "vocab file.txt -o none/words": (1, "there is no folder none to write words in."),
