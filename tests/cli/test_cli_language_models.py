@@ -77,26 +77,10 @@ def test_vocab_splits_raw_text_when_asked(tmp_path: Path) -> None:
     assert (tmp_path / "words").read_text().split()[3:] == [".", "It", "is", "n't"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("corpus.txt",), 2, "Missing option '--output' / '-o'."),
-        (("none.txt", "-o", "w"), 1, "Error: there is no file none.txt."),
-        (("corpus.txt", "-o", "w", "--size", 3), 2, "Invalid value for '--size'"),
-        (
-            ("corpus.txt", "-o", "w", "--min-count", 99),
-            1,
-            "Error: no word is left for the vocabulary: 18 distinct words",
-        ),
-        (("corpus.txt", "-o", "nowhere/w"), 1, "Error: there is no folder nowhere to write w in."),
-    ],
-    ids=str,
-)
-def test_vocab_says_what_is_wrong(
-    arguments: tuple[object, ...], code: int, message: str, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(work)
-    assert_fails(run("vocab", *arguments), code, message)
+def test_vocab_says_what_is_wrong(work: Path) -> None:
+    vocab = ("vocab", work / "corpus.txt", "-o", work / "w")
+    assert_fails(run(*vocab, "--size", 3), 2, "'--size'")
+    assert_fails(run(*vocab, "--min-count", 99), 1, "no word is left for the vocabulary: 18 distinct words")
     assert not (work / "w").exists()
 
 
@@ -268,49 +252,22 @@ def test_pretrain_starts_from_the_seed(work: Path, tmp_path: Path) -> None:
     assert not np.array_equal(states[0], states[2])
 
 
-FORMS = "give --vocabulary (and --config) for a new model, or --model to adapt one."
-
-
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
+    ("options", "named"),
     [
-        ((), 2, FORMS),
-        (("--config", "config.json"), 2, FORMS),
-        (("--model", "lm", "--config", "config.json"), 2, FORMS),
-        (("--vocabulary", "none.txt"), 1, "No such file or directory: 'none.txt'"),
-        (("--vocabulary", "no-unk.txt"), 1, "the vocabulary lacks <UNK>; every vocabulary of an ELMo needs them."),
-        (("--vocabulary", "latin.txt"), 1, "latin.txt must be UTF-8 text: 'utf-8' codec can't decode byte 0xe9"),
-        (("--vocabulary", "words.txt", "--config", "none.json"), 1, "No such file or directory: 'none.json'"),
-        (("--vocabulary", "words.txt", "--config", "corpus.txt"), 1, "corpus.txt is damaged: Expecting value"),
-        (
-            ("--vocabulary", "words.txt", "--config", "nested.json"),
-            1,
-            "nested.json is nested more than",
-        ),
-        (("--vocabulary", "words.txt", "--config", "list.json"), 1, "list.json is damaged: expected one JSON object"),
-        (("--vocabulary", "words.txt", "--config", "typo.json"), 1, "`ElmoConfig` has no field `cell_sise`, `layers`."),
-        (
-            ("--vocabulary", "words.txt", "--config", "wrong.json"),
-            1,
-            "field 'cell_size'",
-        ),
-        (
-            ("--vocabulary", "words.txt", "--softmax", "sampled"),
-            1,
-            "`num_softmax_samples` must be at most `num_softmax_words`",
-        ),
-        (("--model", "nowhere"), 1, "there is no folder nowhere, and a Hub name looks like org/name."),
-        (("--model", "word-model", "--vocabulary", "words.txt"), 1, "reads words by its own vocabulary"),
+        (("--vocabulary", "no-unk.txt"), "<UNK>"),
+        (("--vocabulary", "latin.txt"), "latin.txt"),
+        (("--vocabulary", "words.txt", "--config", "nested.json"), "nested.json"),
+        (("--vocabulary", "words.txt", "--config", "list.json"), "list.json"),
+        (("--vocabulary", "words.txt", "--config", "typo.json"), "`cell_sise`, `layers`"),
+        (("--vocabulary", "words.txt", "--config", "wrong.json"), "cell_size"),
+        (("--vocabulary", "words.txt", "--softmax", "sampled"), "`num_softmax_samples`"),
+        (("--model", "word-model", "--vocabulary", "words.txt"), "reads words by its own vocabulary"),
     ],
     ids=str,
 )
 def test_pretrain_says_what_is_wrong_and_writes_nothing(
-    options: tuple[str, ...],
-    code: int,
-    message: str,
-    pretrained: tuple[Path, Result],
-    work: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...], named: str, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(work)
     words_file(work, ["<S>", "</S>", "a"], "no-unk.txt")
@@ -320,15 +277,15 @@ def test_pretrain_says_what_is_wrong_and_writes_nothing(
     (work / "typo.json").write_text('{"cell_sise": 3, "layers": 2, "cell_size": 4}')
     (work / "wrong.json").write_text('{"cell_size": 0}')
     save_word_model(work / "word-model", work / "words.txt")
-    assert_fails(pretrain(Path(), Path("out"), *options), code, message)
+    assert_fails(pretrain(Path(), Path("out"), *options), 1, named)
     assert not (work / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("corpus", "held_out", "message"),
     [
-        (["a b"], ["a"], "the corpus has 3 predictions, fewer than the 3 x 5 of one batch; use fewer rows or steps."),
-        ([], ["a"], "the corpus has 0 predictions, fewer than the 3 x 5 of one batch; use fewer rows or steps."),
+        (["a b"], ["a"], "3 predictions, fewer than the 3 x 5"),
+        ([], ["a"], "0 predictions, fewer than the 3 x 5"),
         (["a b"] * 9, ["", " "], "the held-out text has no sentences."),
     ],
 )
@@ -344,11 +301,6 @@ def test_a_text_that_is_too_small_is_refused_and_blocks_no_other_try(
     Path("small.txt").write_text("a b")
     result = run("pretrain", "small.txt", *options, "--rows", 1, "--unroll-steps", 2)
     assert result.exit_code == 0, result.output
-
-
-def test_a_finished_folder_is_not_trained_again(pretrained: tuple[Path, Result], work: Path) -> None:
-    options = ("--vocabulary", work / "words.txt", "--config", work / "config.json")
-    assert_fails(pretrain(work, pretrained[0], *options), 1, "lm holds a finished model; choose another folder.")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Models by name: `tiny` everywhere, what is no ELMo, `elmo-hf info`, `elmo-hf card`, and silence about torchao."""
 
-import importlib
 import shutil
 import socket
 import subprocess
@@ -8,7 +7,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +17,7 @@ from huggingface_hub import ModelCard
 from language_models import state_of
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer, tfhub, tiny_model, tiny_tokenizer
+from elmo_hf.cli.errors import line_of
 from elmo_hf.folder.loading import TINY_FOLDER, load_complete, load_tokenizer
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.share import model_info
@@ -204,27 +203,19 @@ def test_push_offers_to_write_a_missing_card(
     assert hint in " ".join(result.stderr.split())
 
 
-def test_a_gpu_without_room_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fill_memory(**_: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
-
-    module = importlib.import_module("elmo_hf.cli.app")
-    monkeypatch.setattr(module, "app", fill_memory)
-    with pytest.raises(SystemExit, match=r"^1$"):
-        module.main()
-    message = (
-        "Error: CUDA out of memory. Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the "
-        "GPU.\n"
-    )
-    assert capsys.readouterr().err == message
+def test_a_gpu_without_room_is_one_line() -> None:
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+    assert str(line_of(error)).startswith("CUDA out of memory. Give a smaller --batch-words or --rows")
+    assert line_of(RuntimeError("a mistake")) is None
 
 
 HUNGRY = """
 import resource
 import sys
 from elmo_hf.cli import app, main
+from elmo_hf.cli.errors import Command
 
-@app.command()
+@app.command(cls=Command)
 def hungry() -> None:
     held = []
     while True:

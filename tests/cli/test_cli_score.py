@@ -51,30 +51,9 @@ def test_score_writes_the_surprisal_of_each_word(
             assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("lm", "none.txt"), "none.txt"),
-        (("none", "corpus.txt"), "none"),
-        (("lm", "corpus.txt", "--per-word", "old.tsv"), "old.tsv exists already; remove it or choose another name."),
-        (("lm", "corpus.txt", "--per-word", "t.csv"), "t.csv must end in .tsv or .parquet."),
-        (("lm", "corpus.txt", "--per-word", "no/t.tsv"), "there is no folder no to write t.tsv in."),
-        (("lm", "blank.txt"), "blank.txt has no sentences."),
-    ],
-    ids=str,
-)
-def test_score_says_what_is_wrong(
-    arguments: tuple[str, ...],
-    message: str,
-    pretrained: tuple[Path, Result],
-    work: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(work)
-    (work / "blank.txt").write_text("\n \n")
-    (work / "old.tsv").write_text("precious")
-    assert_fails(run("score", *arguments), 1, message)
-    assert (work / "old.tsv").read_text() == "precious"
+def test_a_text_without_sentences_is_refused(pretrained: tuple[Path, Result], tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n \n")
+    assert_fails(run("score", pretrained[0], tmp_path / "blank.txt"), 1, "blank.txt has no sentences.")
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1000])
