@@ -18,7 +18,7 @@ from .embedding import embed
 from .errors import Command, quiet_imports, say
 from .language_models import pretrain, score, vocab
 from .sharing import card, env, export, info, push
-from .single_words import vectors
+from .vectors import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")

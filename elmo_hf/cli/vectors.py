@@ -11,7 +11,7 @@ from .devices import usable_device
 from .errors import say, when_stopped
 
 if TYPE_CHECKING:
-    from ..single_words import WordList
+    from ..embedding.static_vectors import WordList
 
 # The first line of a file of vectors: two counts, or the first word.
 TextFormat = Literal["word2vec", "glove"]
@@ -51,8 +51,8 @@ def vectors(
     queries = nearest or []
     if output is not None:
         check_new_file(output)
+    from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
     from elmo_hf.folder.loading import load_complete, load_tokenizer
-    from elmo_hf.single_words import nearest_words, read_words, word_vectors, write_word_vectors
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 
     found = read_words(words, encoding)
