@@ -137,37 +137,23 @@ def pretrain(
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
     with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
-        return _pretrain(model, tokenizer, train, held_out, args, started_from, partial)
-
-
-def _pretrain(
-    model: ElmoForPreTraining,
-    tokenizer: ElmoTokenizer,
-    train: Corpus,
-    held_out: Corpus | None,
-    args: PretrainingArguments,
-    started_from: str | None,
-    partial: Path,
-) -> ElmoPretrainer:
-    """What `pretrain` does while no other run works in the folder; the first process may write to `partial`."""
-    output = Path(args.output_dir)
-    refuse_finished(output)
-    description = _description(model, train, held_out, args)
-    trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
-    trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
-    checkpoint = newest_checkpoint(output)
-    if checkpoint is not None:
-        _compare(output, description)
-    elif trainer.is_world_process_zero():
-        _write_json(output / "run.json", description)
-    _train(trainer, checkpoint, output)
-    if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
-        trainer.evaluate()  # no schedule asked for scores during training
-    if trainer.is_world_process_zero():
-        _write_log(trainer, output)
-        trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
-        _write_model(trainer.model, tokenizer, partial, output)
-    return trainer
+        refuse_finished(output)
+        description = _description(model, train, held_out, args)
+        trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
+        trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
+        checkpoint = newest_checkpoint(output)
+        if checkpoint is not None:
+            _compare(output, description)
+        elif trainer.is_world_process_zero():
+            _write_json(output / "run.json", description)
+        _train(trainer, checkpoint, output)
+        if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
+            trainer.evaluate()  # no schedule asked for scores during training
+        if trainer.is_world_process_zero():
+            _write_log(trainer, output)
+            trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
+            _write_model(trainer.model, tokenizer, partial, output)
+        return trainer
 
 
 def refuse_finished(folder: Path) -> None:
