@@ -39,7 +39,6 @@ TABLE = {
         "tokenizer.word_encoding",
         "tokenizer.text_to_words",
         "tokenizer.padding",
-        "tokenizer.special_tokens",
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (
