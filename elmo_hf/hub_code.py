@@ -52,6 +52,7 @@ TABLE = {
         "scan.packed",
     ),
     "modeling_elmo": (
+        "model.inputs",
         "model.pooling",
         "model.scalar_mix",
         "model.token_encoder",
@@ -60,7 +61,6 @@ TABLE = {
         "model.bilm",
         "model.long_texts",
         "model.sentence_files",
-        "model.inputs",
         "model.modeling_elmo",
     ),
     "heads_elmo": (

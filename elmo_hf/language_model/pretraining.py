@@ -236,7 +236,7 @@ def _neighbours(labels: Tensor | None, mask: Tensor) -> tuple[Tensor | None, Ten
     """For each position the classes `(B, T)` of the word after it and of the word before it, -100 beyond the text."""
     if labels is None:
         return None, None
-    check_shape("labels", labels, mask)
+    check_shape("labels", labels, mask.shape)
     labels = labels.masked_fill(~mask, IGNORED)
     after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)

@@ -66,7 +66,7 @@ def read_window(model: ElmoForPreTraining, given: dict[str, Tensor]) -> Batch:
     vectors, mask = model.elmo.embed_words(torch.cat([given[name] for name in streams]))
     vectors, mask = torch.cat(vectors.chunk(len(streams)), dim=-1), torch.ones_like(mask[: len(given["input_ids"])])
     for name in given.keys() - {*streams}:
-        check_shape(name, given[name], mask)
+        check_shape(name, given[name], mask.shape)
     resets = [given.get(f"{name}_resets", torch.zeros_like(mask)).bool() for name in names]
     is_reset = any(f"{name}_resets" in given for name in names)
     return Batch(vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None)

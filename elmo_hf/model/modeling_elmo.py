@@ -27,7 +27,7 @@ from ..scan.kernels import is_hooked
 from .bilm import BiLM, BiLMLayer, BiLMState
 from .configuration_elmo import AUTO_MAP, ElmoConfig, save_code
 from .distinct_words import distinct_rows
-from .inputs import any_of_word, checked_mask, checked_words, may_depend_on_data, require_tensor
+from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
@@ -266,10 +266,10 @@ class ElmoModel(ElmoPreTrainedModel):
             token_embeddings = self.embed_ids(ids, mask)
             is_text = mask & ~self.boundaries(ids)
         elif inputs_embeds is not None and input_ids is None:
-            require_tensor("inputs_embeds", inputs_embeds)
-            everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
+            token_embeddings = self._embed_embeds(inputs_embeds)
+            everywhere = token_embeddings.new_ones(token_embeddings.shape[:2], dtype=torch.bool)
             mask = is_text = checked_mask(attention_mask, everywhere)
-            token_embeddings = self._embed_embeds(inputs_embeds, mask)
+            token_embeddings = token_embeddings.masked_fill(~mask.unsqueeze(-1), 0)
         else:
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
@@ -342,18 +342,11 @@ class ElmoModel(ElmoPreTrainedModel):
         """`(B, T)`, True on `<S>`."""
         return any_of_word(input_ids == self.config.bos_token_id)
 
-    def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
-        """Word vectors `(B, T, P)`, zero on padding, from word vectors or embedded characters."""
+    def _embed_embeds(self, inputs_embeds: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)` from word vectors or embedded characters, padding included."""
+        encoder, found = self.token_encoder, getattr(inputs_embeds, "shape", ())
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
-        found = tuple(inputs_embeds.shape)
-        if not inputs_embeds.is_floating_point():
-            raise ValueError(f"`inputs_embeds` must be floating-point numbers, found {inputs_embeds.dtype}.")
-        is_characters = self.config.num_input_words == 0 and found[2:] == character_shape
-        if is_characters and isinstance(self.token_encoder, CharacterCNN):
-            inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
-        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
-            raise ValueError(
-                f"`inputs_embeds` must have shape (batch, words, {self.config.projection_size}), or for characters "
-                f"(batch, words, {character_shape[0]}, {character_shape[1]}), found {found}."
-            )
-        return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0)
+        if isinstance(encoder, CharacterCNN) and self.config.num_input_words == 0 and found[2:] == character_shape:
+            return encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, found[:2])
+        check_shape("inputs_embeds", inputs_embeds, ("batch", "words", self.config.projection_size))
+        return inputs_embeds

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import check_range, check_shape, checked_words, may_look_at, require_tensor
+from ..model.inputs import check_range, check_shape, checked_words, may_look_at
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
@@ -137,7 +137,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             return layers[0][..., : self.config.projection_size]
         if word_vector_ids is None:
             raise ValueError("a model with `word_vectors` needs `word_vector_ids`, which the saved tokenizer makes.")
-        check_shape("word_vector_ids", word_vector_ids, mask)
+        check_shape("word_vector_ids", word_vector_ids, mask.shape)
         if may_look_at(word_vector_ids):
             check_range("word_vector_ids", word_vector_ids, self.word_vectors.num_embeddings - 1)
         return self.elmo.dropout(self.word_vectors(word_vector_ids))
@@ -166,13 +166,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [mask & (text == which) for which in range(1, self.num_texts + 1)]
 
     def _check_bilm_layers(self, bilm_layers: Tensor, mask: Tensor) -> None:
-        require_tensor("bilm_layers", bilm_layers)
-        expected = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
-        if tuple(bilm_layers.shape) != expected:
-            raise ValueError(
-                "`bilm_layers` must have shape (batch, words, layers + 1, `hidden_size`) = "
-                f"{expected}, found {tuple(bilm_layers.shape)}."
-            )
+        shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
+        check_shape("bilm_layers", bilm_layers, shape)
         if self.training and self.config.frozen_parts != self.config.bilm_parts:
             raise ValueError(
                 "`bilm_layers` were computed once and cannot follow a biLM that learns; train with "

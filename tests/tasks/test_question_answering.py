@@ -1,7 +1,5 @@
 """Answers: attention, logits at words of the context, spans of text."""
 
-import re
-
 import pytest
 import torch
 from task_models import FIRST, SECOND, C, make_batch, make_task_model
@@ -9,7 +7,7 @@ from tiny_inputs import assert_outputs_close
 from torch import nn
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
-from elmo_hf.tasks.question_answering import Answer, QuestionAttention, _check_positions
+from elmo_hf.tasks.question_answering import Answer, QuestionAttention
 from elmo_hf.tasks.task_encoder import compare
 
 
@@ -63,15 +61,6 @@ def test_the_loss_is_the_mean_of_both_cross_entropies_without_questions_that_hav
     expected = nn.functional.cross_entropy(output.start_logits[kept], batch["start_positions"][kept])
     expected = expected + nn.functional.cross_entropy(output.end_logits[kept], batch["end_positions"][kept])
     assert_outputs_close(output.loss, expected / 2)
-
-
-@pytest.mark.parametrize(("row", "position"), [(0, 0), (0, 3), (0, 8), (1, -1), (2, 12)])
-def test_positions_outside_of_the_context_are_refused(row: int, position: int) -> None:
-    model, batch = make_task_model("questions"), make_batch("questions")
-    batch["end_positions"][row] = position
-    message = f"`end_positions` must be positions of words of the context, found {position} in row {row}; a question"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        model(**batch)
 
 
 CONTEXT = "It left  at noon."
@@ -148,8 +137,3 @@ def test_answers_of_a_model_are_texts_of_their_contexts() -> None:
         assert answer.text
         assert answer.text == context[answer.start : answer.end]
         assert context[answer.end : answer.end + 1] in ("", " ", ",")
-
-
-def test_a_negative_position_is_none_of_a_context_that_begins_the_row() -> None:
-    with pytest.raises(ValueError, match="found -1 in row 0"):
-        _check_positions("start_positions", torch.tensor([-1]), torch.tensor([[True, False]]))

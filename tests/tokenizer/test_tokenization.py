@@ -238,7 +238,7 @@ def test_tensors_of_no_texts_keep_their_dtype(tokenizer: ElmoTokenizer, kind: st
 def test_texts_of_different_lengths_need_padding_to_be_a_tensor(tokenizer: ElmoTokenizer) -> None:
     ragged = tokenizer(["a b", "c"], return_tensors="np")["input_ids"]
     assert [row.tolist() for row in ragged] == [rows("<S> a b </S>"), rows("<S> c </S>")]
-    with pytest.raises(ValueError, match="Unable to create a tensor of `input_ids`: .*padding=True"):
+    with pytest.raises(ValueError, match=r"Unable to create a tensor of `input_ids`: .*padding=True"):
         tokenizer(["a b", "c"], return_tensors="pt")
 
 
