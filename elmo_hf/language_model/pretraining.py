@@ -120,7 +120,6 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         output_log_probs: bool = False,
         output_logits: bool = False,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
         """Runs the language models over sentences, or over a window of streams, always in text order.
@@ -134,9 +133,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             output_log_probs: whether to return log-probabilities, from the exact softmax.
             output_logits: whether to return logits.
             output_hidden_states: whether to return all layers; None: what the config says.
-            return_dict: False for a plain tuple.
             **kwargs: the other arguments of a window, which `windows.py` of the package lists: `backward_input_ids`,
-                targets and resets. Any others are ignored, as in every transformers model.
+                targets and resets. Any others are as in `ElmoModel`.
 
         Raises:
             ValueError: if labels or targets do not fit the way of calling, or a shape is wrong.

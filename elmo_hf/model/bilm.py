@@ -98,14 +98,6 @@ class BiLMLayer(GradientCheckpointingLayer):
             and all(map(kernels().serves, self.parameters()))
         )
 
-    def pack(self) -> None:
-        """Keeps W_h and W_p in a faster layout, if there is one and each direction runs by itself."""
-        if self.can_scan_fast() and kernels().at_once([lstm.weights() for lstm in self.lstms]) == 1:
-            linears = [linear for lstm in self.lstms for linear in (lstm.recurrent_linear, lstm.projection)]
-            for linear in linears:
-                if linear is not None:
-                    kernels().pack(linear.weight)
-
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype

@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from .parameters import Limits, Scanned, Weights, stack
+from .parameters import Scanned, Weights, stack
 from .products import FEW_COLUMNS, BlockProducts, WeightProducts
-from .reading_order import BatchLayout
 
 
 class Kernels:
@@ -59,19 +58,8 @@ class Kernels:
         """`linear(inputs)` for inputs `(N, n)`."""
         return linear(inputs)
 
-    def pack(self, weight: Tensor) -> None:
-        """Keeps a weight in a faster layout, if there is one."""
-
-    def scan_with_padding(
-        self,
-        inputs: Tensor,
-        layout: BatchLayout,
-        hidden: Tensor,
-        cell: Tensor,
-        weights: list[Weights],
-        limits: Limits,
-    ) -> Scanned | None:
-        """Scans one layer as `scan_layer` does, if they have one that need not know where padding is."""
+    def scan_with_padding(self, *arguments: Any) -> Scanned | None:
+        """Scans with the arguments of `scan_layer`, if they have a scan that need not know where padding is."""
         return None
 
     def at_once(self, weights: list[Weights]) -> int:

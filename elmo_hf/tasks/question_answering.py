@@ -104,7 +104,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:

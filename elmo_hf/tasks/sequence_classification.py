@@ -75,7 +75,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         bilm_layers: Tensor | None = None,
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:

@@ -44,8 +44,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
         word_vector_ids: `(B, T)`, which word vector each word has, if the config has `word_vectors`.
         output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
-        return_dict: False returns a plain tuple.
-        **kwargs: ignored; every transformers model accepts them.
+        **kwargs: as in `ElmoModel`.
 
     Raises:
         ValueError: as `encode_texts` says.

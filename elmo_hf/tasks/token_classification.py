@@ -89,7 +89,6 @@ class ElmoForTokenClassification(ElmoTaskModel):
         bilm_layers: Tensor | None = None,
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:

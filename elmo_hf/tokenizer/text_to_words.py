@@ -57,15 +57,11 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) 
     Raises:
         ValueError: if a raw text is not a string, or a pre-split text is not a list of words.
     """
-    if is_split_into_words:
-        if isinstance(text, str) or not all(isinstance(word, str) for word in text):
-            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r:.200}.")
+    if is_split_into_words and not isinstance(text, str) and all(isinstance(word, str) for word in text):
         return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
-    if not isinstance(text, str):
-        raise ValueError(
-            f"a text must be a string, found {type(text).__name__}; for a list of words give "
-            "`is_split_into_words=True`."
-        )
+    if is_split_into_words or not isinstance(text, str):
+        legal = "a list of words with `is_split_into_words=True`, a string without"
+        raise ValueError(f"a text must be {legal}, found {text!r:.200}.")
     try:
         pieces = split(text)
     except UnicodeEncodeError:

@@ -70,8 +70,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
         alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
             saved tokenizer carries, with any token encoder.
-        add_boundaries: whether texts get `<S>` and `</S>` where a call does not say so by `add_special_tokens`. False
-            for a biLM that was trained without (google/elmo).
+        add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
+            biLM that was trained without (google/elmo).
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
@@ -163,20 +163,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Leaves `tokenizer.json` to the constructor, which reads its vocabulary only."""
         return kwargs
 
-    def __call__(self, *args: Any, **kwargs: Any) -> BatchEncoding:
-        """Encodes texts like every transformers tokenizer; `add_special_tokens` is `add_boundaries` if not given."""
-        return super().__call__(*args, **self._with_default(kwargs))
-
-    def encode(self, *args: Any, **kwargs: Any) -> Any:
-        """The ids alone, with the arguments of a call."""
-        return super().encode(*args, **self._with_default(kwargs))
-
     def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         """Splits a text into words with their offsets."""
         return (self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str)(text)
-
-    def _with_default(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return kwargs if self.add_boundaries else {"add_special_tokens": False} | kwargs
 
     def _encode_plus(
         self,
@@ -202,7 +191,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> BatchEncoding:
         """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
         is_batched = is_batch(text, is_split_into_words)
-        boundaries = self.boundaries if add_special_tokens else None
+        boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
         encodings, samples = [], []
         for sample, pair in enumerate(zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True)):
             texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in pair if part is not None)

@@ -1,6 +1,6 @@
 """`ElmoModel` as users call it: shapes, inputs, invariances, state."""
 
-import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -263,13 +263,15 @@ def test_layers_come_back_if_the_config_asks_for_them(tiny_config: ElmoConfig) -
     assert model(**inputs, output_hidden_states=False).hidden_states is None
 
 
-def test_the_input_embedding_keeps_its_size(tiny_model: ElmoModel) -> None:
-    embedding = tiny_model.get_input_embeddings()
-    assert tiny_model.resize_token_embeddings() is embedding
-    assert tiny_model.resize_token_embeddings(262, mean_resizing=False) is embedding
-    message = "an ELMo's input embedding keeps its `vocab_size` of 262, found 10: its ids are characters, or the words"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        tiny_model.resize_token_embeddings(10)
+def test_more_rows_of_the_input_embedding_change_no_vector(tiny_model: ElmoModel, tmp_path: Path) -> None:
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    expected = tiny_model(**inputs).last_hidden_state
+    assert tiny_model.resize_token_embeddings() is tiny_model.get_input_embeddings()
+    tiny_model.resize_token_embeddings(300, mean_resizing=False)
+    tiny_model.save_pretrained(tmp_path)
+    for each in (tiny_model, ElmoModel.from_pretrained(tmp_path)):
+        assert each.config.vocab_size == 300
+        assert_outputs_close(each(**inputs).last_hidden_state, expected, 0)
 
 
 def test_pooling_uses_the_first_of_several_representations(tiny_config: ElmoConfig) -> None:
