@@ -71,9 +71,8 @@ TABLE = {
         "tasks.sequence_classification",
         "tasks.token_classification",
         "tasks.question_answering",
-        "model.package",
         "language_model.softmax",
-        "language_model.pretraining",
+        "language_model.sentence_model",
     ),
 }
 # What sentence-transformers reads: a text's vector is `pooler_output`. Without these files it would average

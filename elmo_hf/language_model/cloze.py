@@ -27,8 +27,9 @@ from torch import Tensor
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
-from .pretraining import DIRECTIONS, ElmoForPreTraining
+from .pretraining import ElmoForPreTraining
 from .scoring import evaluating
+from .sentence_model import DIRECTIONS
 
 GAP = re.compile("_{3,}")
 BOTH = "both"

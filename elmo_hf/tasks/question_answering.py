@@ -65,8 +65,6 @@ def extract_answers(
 
     The logits `(B, T)` are the model's, `offset_mapping` `(B, T, 2)` the tokenizer's (`return_offsets_mapping=True`).
     """
-    if max_answer_words < 1:
-        raise ValueError(f"`max_answer_words` must be at least 1, found {max_answer_words}.")
     answers = []
     for start, end, offsets, context in zip(start_logits, end_logits, offset_mapping, contexts, strict=True):
         starts, ends = (torch.as_tensor(logits).float().log_softmax(dim=0) for logits in (start, end))

@@ -157,10 +157,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             is_wrong = found > 1 if self.num_texts == 1 else found != self.num_texts
             for row in is_wrong.nonzero().flatten().tolist():
                 what = "one text" if self.num_texts == 1 else "a pair of texts, `tokenizer(text, text_pair)`"
-                raise ValueError(
-                    f"{type(self).__name__} reads {what}, in each row; row {row} of `input_ids` holds {found[row]} "
-                    "texts, counted by `<S>`. `text_pairs` in the config says whether texts are classified in pairs."
-                )
+                raise ValueError(f"each row of `input_ids` must hold {what}, found {found[row]} `<S>` in row {row}.")
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == which) for which in range(1, self.num_texts + 1)]
 

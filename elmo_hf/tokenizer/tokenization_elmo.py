@@ -193,8 +193,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         is_batched = is_batch(text, is_split_into_words)
         boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
         encodings, samples = [], []
-        for sample, pair in enumerate(zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True)):
-            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in pair if part is not None)
+        for sample, parts in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
+            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in parts)
             windows = [texts]
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 overlap = stride if return_overflowing_tokens else None

@@ -180,7 +180,7 @@ def test_a_bilm_that_learns_refuses_layers_computed_before_in_training_only() ->
 )
 def test_rows_with_another_number_of_texts_are_refused(task: str, given: str, what: str, row: int, found: int) -> None:
     model, batch = make_task_model(task), make_batch(given)
-    message = f"{type(model).__name__} reads {what}, in each row; row {row} of `input_ids` holds {found} texts, counted"
+    message = f"each row of `input_ids` must hold {what}, found {found} `<S>` in row {row}"
     with pytest.raises(ValueError, match=re.escape(message)):
         model(batch["input_ids"], batch["attention_mask"])
 
@@ -188,7 +188,7 @@ def test_rows_with_another_number_of_texts_are_refused(task: str, given: str, wh
 def test_the_row_with_the_wrong_number_of_texts_is_named() -> None:
     model, batch = make_task_model("pairs"), make_batch("pairs")
     batch["input_ids"][1] = make_batch("pairs", rows=slice(0, 1))["input_ids"][0, 0]
-    with pytest.raises(ValueError, match=r"row 1 of `input_ids` holds 13 texts"):
+    with pytest.raises(ValueError, match=r"found 13 `<S>` in row 1"):
         model(**batch)
 
 

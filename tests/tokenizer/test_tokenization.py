@@ -292,8 +292,16 @@ BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "number": (5, {}, "a text must be a list of words .*, a string without, found 5"),
     "unsaid_split": ([["a"]], {}, "a text must be a list of words .*, a string without, found .*a"),
     "split_string": ("a b", SPLIT, "a text must be a list of words .*, found .a b"),
-    "one_pair": (["a"], {"text_pair": "b"}, "`text_pair` must be a list of as many texts, found a string"),
-    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; they must match"),
+    "one_pair": (
+        ["a"],
+        {"text_pair": "b"},
+        "`text_pair` must be a list of as many texts as `text`, found 1 texts and .* one string",
+    ),
+    "count": (
+        ["a", "b"],
+        {"text_pair": ["c"]},
+        "`text_pair` must be a list of as many texts as `text`, found 2 texts and a `text_pair` of 1",
+    ),
     "side": ("a", {"padding_side": "centre"}, "`padding_side` must be 'right' or 'left', found 'centre'"),
     "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),
     "tf": ("a", {"return_tensors": "tf"}, "`return_tensors` must be 'pt' or 'np', found 'tf'"),
