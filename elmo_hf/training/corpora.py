@@ -32,9 +32,7 @@ def corpus_files(source: str) -> list[str]:
         ValueError: if a pattern matches nothing, or `source` is neither a file nor a dataset's name.
     """
     paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
-    if not paths:
-        raise ValueError(f"{source} matches no file.")
-    if Path(paths[0]).is_file():
+    if paths and Path(paths[0]).is_file():
         return paths
     is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES))
     if not is_name and not Path(source).is_dir():
@@ -67,7 +65,10 @@ def read_sources(sources: Sequence[str], *, split: str = "train", encoding: str 
     """
     for source in sources:
         files = corpus_files(source)
-        yield from _files(files, encoding) if files else read_dataset(source, split, sentence_of)
+        if not files:
+            yield from read_dataset(source, split, sentence_of)
+        for file in files:
+            yield from read_sentences(Path(file), encoding=encoding)
 
 
 def split_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[list[str]]:
@@ -125,11 +126,3 @@ def _is_line(word: str) -> bool:
     is_special = word in (*SPECIAL_WORDS, PADDING)
     is_text = LONE_SURROGATE.search(word) is None
     return is_text and not is_special and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
-
-
-def _files(paths: Iterable[str], encoding: str) -> Iterator[Sentence]:
-    for path in paths:
-        try:
-            yield from read_sentences(Path(path), encoding=encoding)
-        except OSError as error:
-            raise ValueError(f"{path} cannot be read as a corpus: {error}") from error

@@ -130,7 +130,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "vectors tiny blanks.txt -o v.txt": (1, "'New York'"),
     "vectors tiny empty.txt -o v.txt": (1, "empty.txt has no words"),
     # language models
-    "vocab none-*.txt -o words": (1, "none-*.txt matches no file."),
+    "vocab none-*.txt -o words": (1, "there is no file none-*.txt."),
     "vocab file.txt -o file.txt": (1, "file.txt exists already"),
     "pretrain file.txt -o lm": (2, "give --vocabulary (and --config) for a new model, or --model to adapt one."),
     "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
