@@ -33,18 +33,14 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses what no path or name can be, such as the value of a shell's variable that is not set."""
         for argument in args:
-            if re.fullmatch("(--[^=]*=)?", argument):
-                raise typer.BadParameter("an argument is empty.")
-            if any("\ud800" <= each <= "\udfff" for each in argument):
-                raise typer.BadParameter(f"the name {argument!r} is not UTF-8; give the file or folder another.")
+            if re.fullmatch("(--[^=]*=)?", argument) or any("\ud800" <= each <= "\udfff" for each in argument):
+                raise typer.BadParameter(f"the argument {argument!r} is empty or not UTF-8.")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # whoever read the output needs no more of it; click ends the command
-            raise
         except Exception as error:
             line = line_of(error)
             if line is None:
@@ -54,7 +50,10 @@ class Command(TyperCommand):
 
 
 def line_of(error: Exception) -> str | None:
-    """An error that a user can mend as one line; None for others, which are mistakes of this package."""
+    """An error that a user can mend as one line; None for others, which are mistakes of this package.
+
+    None also if whoever read the output needs no more of it: click ends the command then.
+    """
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return "this machine has not enough memory for it; a file may be damaged."
     if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not imported here
@@ -62,7 +61,14 @@ def line_of(error: Exception) -> str | None:
         return f"{str(error).partition('. ')[0]}. {advice}"
     if isinstance(error, StrictDataclassError):
         return one_line(error)
-    return str(error) if isinstance(error, REFUSALS) else None
+    return str(error) if isinstance(error, REFUSALS) and not isinstance(error, BrokenPipeError) else None
+
+
+def refuse_alone(needed: str, is_given: bool, **options: object) -> None:
+    """Refuses options, by their names, that do nothing without the one that is needed."""
+    for name, value in options.items():
+        if value and not is_given:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} needs {needed}.")
 
 
 def say(message: str, *, is_error: bool = False) -> None:

@@ -11,7 +11,7 @@ from ..extras import require
 from ..sentences import check_encoding
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu
-from .errors import counted, say, when_stopped
+from .errors import counted, refuse_alone, say, when_stopped
 from .split_notes import say_split
 
 if TYPE_CHECKING:
@@ -134,11 +134,13 @@ def pretrain(
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
     optim, default_rate = OPTIMIZERS[optimizer]
     rate = default_rate if learning_rate is None else learning_rate
-    for name, number in (("--epochs", epochs), ("--max-steps", max_steps if max_steps != -1 else 1)):
-        if not 0 < number <= MOST:
-            raise typer.BadParameter(f"{name} must be above 0 and at most {MOST:g}, found {number:g}.")
-    if not 0 <= rate < math.inf:
-        raise typer.BadParameter(f"--learning-rate must be a number of at least 0, found {rate:g}.")
+    for name, number, is_legal in (
+        ("--epochs", epochs, 0 < epochs <= MOST),
+        ("--max-steps", max_steps, max_steps == -1 or 0 < max_steps <= MOST),
+        ("--learning-rate", rate, 0 <= rate < math.inf),
+    ):
+        if not is_legal:
+            raise typer.BadParameter(f"{name} must be a positive number, found {number:g}.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
     import torch
     from transformers import set_seed
@@ -233,9 +235,8 @@ def score(
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     says whether it has one.
     """
-    for_tables = {"--carry-state": carry_state, "--unit": unit, "--skip-unknown": skip_unknown, "--regions": regions}
-    if per_word is None and any(for_tables.values()):
-        raise typer.BadParameter(f"{next(name for name, given in for_tables.items() if given)} needs --per-word OUT.")
+    for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
+    refuse_alone("--per-word OUT", per_word is not None, **for_tables)
     from elmo_hf.embedding.placed_sentences import place_sentences
     from elmo_hf.embedding.word_tables import check_table, write_table
     from elmo_hf.folder.loading import scoring_splitter

@@ -8,7 +8,7 @@ import typer
 from ..disk.whole_files import check_new_file
 from .arguments import Encoding, Model
 from .devices import usable_device
-from .errors import say, when_stopped
+from .errors import refuse_alone, say, when_stopped
 
 if TYPE_CHECKING:
     from ..embedding.static_vectors import WordList
@@ -44,10 +44,8 @@ def vectors(
     """
     if output is None and not nearest:
         raise typer.BadParameter("give --output OUT, or --nearest WORD, or both.")
-    if text_format is not None and output is None:
-        raise typer.BadParameter("--format needs --output OUT.")
-    if count is not None and not nearest:
-        raise typer.BadParameter("--count needs --nearest WORD.")
+    refuse_alone("--output OUT", output is not None, format=text_format)
+    refuse_alone("--nearest WORD", bool(nearest), count=count)
     queries = nearest or []
     if output is not None:
         check_new_file(output)

@@ -56,9 +56,7 @@ def check_new_file(path: Path) -> None:
         FileExistsError: if it exists.
         FileNotFoundError: if there is no folder for it.
     """
-    if path.is_dir():
-        raise FileExistsError(f"{path} is a folder; choose another name.")
-    refuse_existing(path)
+    refuse_existing(path, is_folder=False)
     check_folder_of(path)
 
 
@@ -114,13 +112,13 @@ def temporary_folder() -> Iterator[Path]:
         yield folder
 
 
-def refuse_existing(path: Path) -> None:
-    """Checks that a file or folder can be made; removes what killed processes left beside one that is there.
+def refuse_existing(path: Path, is_folder: bool = True) -> None:
+    """Checks that a folder or file can be made; removes what killed processes left beside one that is there.
 
     Raises:
-        FileExistsError: if `path` exists and is not an empty folder.
+        FileExistsError: if `path` exists; a folder may take the place of an empty one.
     """
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
         _remove_temporary_leftovers()
         _remove_leftover(path.resolve())
         raise FileExistsError(f"{path} exists already; remove it or choose another name. Nothing was written.")

@@ -68,15 +68,16 @@ def check_folder(folder: Path) -> None:
         ValueError: naming the missing files and what writes them, the missing weights, a damaged file, or code in
             `auto_map` that is not this package's.
     """
+    if folder.is_dir():
+        load_complete(folder)
     needed = ("tokenizer_config.json", CARD, *generated_files())
     missing = [name for name in needed if not (folder / name).is_file()]
-    if not folder.is_dir() or missing:
+    if missing:
         raise ValueError(
             f"there is no folder {folder} with {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
             f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder} --license NAME --language CODE` the "
             f"model card {CARD}."
         )
-    load_complete(folder)
     load_tokenizer(folder)
     read_card(folder / CARD)
     for path in (folder / name for name in CLASSES):

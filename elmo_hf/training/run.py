@@ -59,6 +59,8 @@ DECISIVE = (
 )
 # Keys of a config.json that are no fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
+# What a new model has.
+FIXED = {"alphabet": "bytes", "num_input_words": 0}
 DECIDED_BY_TOKENIZER = {"vocab_size", "bos_token_id", "eos_token_id"}
 
 
@@ -75,12 +77,13 @@ def new_language_model(
     Raises:
         ValueError: with the field, the legal values and the value found.
     """
-    unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(ElmoConfig)} - CONFIG_KEYS)
-    if unknown:
-        raise ValueError(f"`ElmoConfig` has no field {', '.join(f'`{name}`' for name in unknown)}.")
-    for name, only in (("alphabet", "bytes"), ("num_input_words", 0)):
-        if fields.get(name, only) != only:
-            raise ValueError(f"`{name}` must be {only!r} in a new model, found {fields[name]!r}.")
+    known = {field.name for field in dataclasses.fields(ElmoConfig)} | CONFIG_KEYS
+    wrong = [name for name in sorted(fields) if name not in known or fields[name] != FIXED.get(name, fields[name])]
+    if wrong:
+        raise ValueError(
+            f"a new model cannot have {', '.join(f'`{name}`' for name in wrong)}: it has the fields of `ElmoConfig`, "
+            f"with {', '.join(f'`{name}` {value!r}' for name, value in FIXED.items())}."
+        )
     # What the tokenizer decides, as a saved config.json has it.
     fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
     is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
@@ -158,10 +161,9 @@ def pretrain(
 
 def refuse_finished(folder: Path) -> None:
     """Raises ValueError if a folder holds a finished model, or is a file."""
-    if folder.is_file():
-        raise ValueError(f"{folder} is a file; choose a folder.")
-    if (folder / "config.json").exists():
-        raise ValueError(f"{folder} holds a finished model; choose another folder.")
+    found = "is a file" if folder.is_file() else "holds a finished model" if (folder / "config.json").exists() else None
+    if found is not None:
+        raise ValueError(f"{folder} {found}; choose another folder.")
 
 
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
@@ -241,12 +243,10 @@ def _compare(output: Path, description: dict[str, str]) -> None:
     """Compares how a run was started with the settings now.
 
     Raises:
-        ValueError: with the differences, or if nothing says how the run was started.
+        OSError: if nothing says how the run was started.
+        ValueError: with the differences.
     """
-    try:
-        started = read_json(output / "run.json")
-    except OSError as error:
-        raise ValueError(f"{output} holds checkpoints of an unknown run ({error}); choose another folder.") from error
+    started = read_json(output / "run.json")
     differences = [
         f"{name} was {started.get(name)}, now {description.get(name)}"
         for name in sorted({*started, *description})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
-from commands import assert_fails, run
+from commands import run
 from pretraining_runs import VOCABULARY
 from typer.testing import Result
 
@@ -49,11 +49,6 @@ def test_score_writes_the_surprisal_of_each_word(
             bits = np.array([np.nan if cell in (None, "") else float(cell) for cell in cells])
             np.testing.assert_allclose(bits[places], scores.surprisals(number)[index], rtol=1e-5)
             assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
-
-
-def test_a_text_without_sentences_is_refused(pretrained: tuple[Path, Result], tmp_path: Path) -> None:
-    (tmp_path / "blank.txt").write_text("\n \n")
-    assert_fails(run("score", pretrained[0], tmp_path / "blank.txt"), 1, "blank.txt has no sentences.")
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1000])

@@ -62,8 +62,8 @@ LONG = "x" * 300  # characters, more than a file's name may have
 # What is refused: by the code 2 before anything heavy is imported, by 1 later; and what the line names.
 REFUSALS: dict[str, tuple[int, str]] = {
     "train": (2, "'train'"),
-    "embed tiny file.txt --output=": (2, "an argument is empty."),
-    "embed tiny gr\udcf6.txt -o v/": (2, "is not UTF-8"),
+    "embed tiny file.txt --output=": (2, "is empty or not UTF-8"),
+    "embed tiny gr\udcf6.txt -o v/": (2, "is empty or not UTF-8"),
     # convert
     "convert folder": (2, "give SOURCE and DEST"),
     "convert folder there": (1, "there exists already"),
@@ -107,7 +107,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "export tiny none/elmo.pt2": (1, "there is no folder none to write elmo.pt2 in."),
     "export tiny there.pt2": (1, "there.pt2 exists already"),
     "push folder org/--elmo": (1, "'org/--elmo'"),
-    "push folder org/elmo": (1, "there is no folder folder with tokenizer_config.json, README.md, "),
+    "push folder org/elmo": (1, "config.json"),
     # embed
     "embed tiny file.txt": (2, "'--output' / '-o'"),
     "embed tiny file.txt -o v.npz --layers second": (2, "'--layers'"),
@@ -144,7 +144,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "pretrain file.txt -o lm --vocabulary none": (1, "'none'"),
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is damaged"),
     "fill tiny none.txt": (1, "'none.txt' has no gap ___ and is no file."),
-    "fill tiny empty.txt": (1, "empty.txt has no sentences."),
+    "score tiny empty.txt": (1, "empty.txt has no sentences."),
     "score tiny there": (1, "Is a directory: 'there'"),
     "score tiny file.txt --regions": (2, "--regions needs --per-word OUT."),
     "score tiny file.txt --per-word t.csv": (1, "t.csv"),

@@ -42,7 +42,7 @@ def test_checkpoints_of_an_unknown_run_are_refused(record: bytes | None, stopped
     path.unlink()
     if record is not None:
         path.write_bytes(record)
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path.parent))}.*$"):
+    with pytest.raises((OSError, ValueError), match=re.escape(str(path.parent))):
         run(tmp_path / "run")
 
 
