@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from .cloze import fill
 from .conversion import convert, models
 from .embedding import embed
 from .errors import Command, quiet_imports, say
+from .gaps import fill
 from .language_models import pretrain, score, vocab
 from .sharing import card, env, export, info, push
 from .vectors import vectors

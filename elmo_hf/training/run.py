@@ -25,8 +25,8 @@ from ..model.configuration_elmo import ElmoConfig
 from ..text.escapes import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import StopCallback
-from .checkpoint import newest_checkpoint
 from .interruption import Interrupted, StopSignals
+from .newest_checkpoint import newest_checkpoint
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
 # Settings that change the result of a run; others say how often to log, or where.

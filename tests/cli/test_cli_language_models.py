@@ -19,7 +19,6 @@ from typer.testing import Result
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.hub_code import TABLE
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.run import new_language_model
 
 
@@ -164,13 +163,9 @@ biLM = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
 lm = AutoModelForPreTraining.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
 output = lm(**inputs, output_logits=True)
 print(tuple(biLM(**inputs).last_hidden_state.shape), tuple(output.backward_logits.shape), "elmo_hf" in sys.modules)
-print(lm.score([["a", "bb"]], tokenizer).forward_perplexity)
 """
-    printed = run_python(code, tmp_path, pretrained[0]).splitlines()
-    assert printed[0] == f"(1, 5, 14) (1, 5, {len(VOCABULARY)}) False"
-    model = ElmoForPreTraining.from_pretrained(pretrained[0]).eval()
-    tokenizer = ElmoTokenizer.from_pretrained(pretrained[0])
-    assert float(printed[1]) == pytest.approx(model.score([["a", "bb"]], tokenizer).forward_perplexity)
+    printed = run_python(code, tmp_path, pretrained[0])
+    assert printed == f"(1, 5, 14) (1, 5, {len(VOCABULARY)}) False\n"
 
 
 def test_a_pretrained_folder_embeds(pretrained: tuple[Path, Result], work: Path, tmp_path: Path) -> None:

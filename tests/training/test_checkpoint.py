@@ -13,7 +13,7 @@ from language_models import state_of
 from pretraining_runs import make_arguments, make_corpus, make_model, make_tokenizer
 
 from elmo_hf.training import run as pretrain_module
-from elmo_hf.training.checkpoint import newest_checkpoint
+from elmo_hf.training.newest_checkpoint import newest_checkpoint
 from elmo_hf.training.run import pretrain
 
 

@@ -26,7 +26,7 @@ from elmo_hf.cli import app
 from elmo_hf.disk.checksums import SUMS, write_sums
 from elmo_hf.training import run as pretrain_module
 from elmo_hf.training import trainer as pretrainer
-from elmo_hf.training.checkpoint import newest_checkpoint
+from elmo_hf.training.newest_checkpoint import newest_checkpoint
 from elmo_hf.training.trainer import ElmoPretrainer
 
 
