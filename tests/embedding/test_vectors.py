@@ -1,11 +1,8 @@
-"""Embedding a corpus: every format and kind of vector equals the model run alone."""
+"""Every format and kind of vector equals the model run alone on the sentence."""
 
 import gzip
-import io
 import json
-import re
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -21,12 +18,11 @@ from vectors import (
     TOLERANCE,
     assert_all_close,
     embed_alone,
+    embed_file,
     read_vectors,
 )
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import embed
-from elmo_hf.embedding.embed import embed_file
 
 
 @pytest.mark.parametrize("layers", LAYERS)
@@ -89,40 +85,6 @@ def test_size_of_the_batches_does_not_matter(
     assert_all_close(read_vectors(tmp_path / "other.npz"), read_vectors(tmp_path / "two.npz"))
 
 
-@pytest.mark.parametrize("window_characters", [1, 60, 120])
-def test_size_of_the_windows_does_not_matter(
-    window_characters: int,
-    mixed_model: ElmoModel,
-    tiny_tokenizer: ElmoTokenizer,
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "one.hdf5")
-    monkeypatch.setattr(embed, "WINDOW_CHARACTERS", window_characters)
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "many.hdf5")
-    assert_all_close(read_vectors(tmp_path / "many.hdf5"), read_vectors(tmp_path / "one.hdf5"))
-
-
-@pytest.mark.parametrize("window_characters", [1, 1000], ids=["many chunks", "one chunk"])
-def test_more_than_ten_sentences_are_put_together_in_numeric_order(
-    window_characters: int,
-    mixed_model: ElmoModel,
-    tiny_tokenizer: ElmoTokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(embed, "WINDOW_CHARACTERS", window_characters)
-    lines = [f"word{index} " * (1 + index % 4) + "end" for index in range(23)]
-    (tmp_path / "corpus.txt").write_text("\n".join(lines), encoding="utf-8")
-    embed_file(mixed_model, tiny_tokenizer, tmp_path / "corpus.txt", tmp_path / "vectors.parquet", layers="top")
-    table = pq.read_table(tmp_path / "vectors.parquet")
-    assert table["index"].to_pylist() == list(range(23))
-    assert table["sentence"].to_pylist() == lines
-    vectors = [np.array(rows, dtype=np.float32) for rows in table["vectors"].to_pylist()]
-    assert_all_close(vectors, [embed_alone(mixed_model, tiny_tokenizer, line, "top") for line in lines])
-
-
 def test_dropout_is_off_whatever_the_mode_of_the_model(
     mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -178,16 +140,6 @@ def test_lines_split_into_words_are_not_split_further(
     assert_all_close(read_vectors(tmp_path / "vectors.npz"), expected)
 
 
-def test_a_stream_is_read_as_text(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
-) -> None:
-    stream = io.BytesIO(corpus.read_bytes())
-    assert embed_file(mixed_model, tiny_tokenizer, stream, tmp_path / "stream.hdf5") == len(SENTENCES)
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "file.hdf5")
-    assert (tmp_path / "stream.hdf5").read_bytes() == (tmp_path / "file.hdf5").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "file.hdf5", "stream.hdf5"]
-
-
 @pytest.mark.parametrize("content", ["\n\n\n", "\n \n\t\n"], ids=["no words", "blanks"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_of_blank_lines_has_an_entry_for_each(
@@ -199,20 +151,6 @@ def test_a_file_of_blank_lines_has_an_entry_for_each(
         == 3
     )
     assert [array.size for array in read_vectors(tmp_path / f"vectors{suffix}")] == [0, 0, 0]
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_empty_input_makes_a_file_without_entries(
-    suffix: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path
-) -> None:
-    (tmp_path / "empty.txt").touch()
-    path = tmp_path / f"vectors{suffix}"
-    assert embed_file(mixed_model, tiny_tokenizer, tmp_path / "empty.txt", path) == 0
-    if suffix == ".parquet":
-        assert pq.read_table(path).num_rows == 0
-    else:
-        assert read_vectors(path) == []
-    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "empty.txt", path])
 
 
 def test_hdf5_file_has_the_layout_of_allennlp(
@@ -271,67 +209,6 @@ def test_parquet_rows_are_written_in_groups(
     assert pq.ParquetFile(tmp_path / "vectors.parquet").num_row_groups == 3
     expected = [embed_alone(mixed_model, tiny_tokenizer, line, "all") for line in lines]
     assert_all_close(read_vectors(tmp_path / "vectors.parquet"), expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        (
-            "vectors.csv",
-            {},
-            "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'vectors.csv'.",
-        ),
-        (
-            "vectors",
-            {},
-            "the output's suffix must be one of .hdf5, .h5, .safetensors, .npz, .parquet, found 'vectors'.",
-        ),
-        (
-            "vectors.npz",
-            {"layers": "second"},
-            "`layers` must be one of all, top, mix, average, pooled, found 'second'.",
-        ),
-        ("vectors.npz", {"dtype": "int4"}, "`dtype` must be one of float32, float16, bfloat16, int8, found 'int4'."),
-        ("vectors.npz", {"batch_words": 0}, "`batch_words` must be at least 1, found 0."),
-    ],
-    ids=["csv", "no suffix", "layers", "dtype", "batch words"],
-)
-def test_an_illegal_argument_is_named(
-    name: str,
-    options: dict[str, Any],
-    message: str,
-    mixed_model: ElmoModel,
-    tiny_tokenizer: ElmoTokenizer,
-    corpus: Path,
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
-        embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / name, **options)
-    assert list(tmp_path.iterdir()) == [corpus]
-
-
-def test_an_existing_output_is_left_as_it_is(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "vectors.npz").write_bytes(b"precious")
-    with pytest.raises(FileExistsError, match=r"vectors\.npz exists already; remove it or choose another name\."):
-        embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "vectors.npz")
-    assert (tmp_path / "vectors.npz").read_bytes() == b"precious"
-
-
-def test_a_missing_input_is_named(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"No such file .*nowhere\.txt"):
-        embed_file(mixed_model, tiny_tokenizer, tmp_path / "nowhere.txt", tmp_path / "vectors.npz")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_input_that_is_not_of_its_format_leaves_nothing(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path
-) -> None:
-    (tmp_path / "bad.jsonl").write_text('"fine"\n17\n', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"bad\.jsonl, line 2: must be a string"):
-        embed_file(mixed_model, tiny_tokenizer, tmp_path / "bad.jsonl", tmp_path / "vectors.npz")
-    assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
 
 
 def test_no_batch_has_more_positions_than_allowed_but_for_a_longer_text_alone(
