@@ -1,12 +1,11 @@
 """What is embedded: sentences of files, stores, standard input and datasets, and windows of them; a light module."""
 
-import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from ..extras import require
 from ..sentences import Sentence, read_dataset, read_sentences, sentence_of
-from .stores import StoredFile, find_files, place_of
+from .stores import InputFile, find_files, place_of
 
 
 class Line(NamedTuple):
@@ -108,7 +107,7 @@ class Documents(NamedTuple):
         if self.column is not None:
             yield from read_dataset(name, self.split, self._sentence_in)
             return
-        file: Any = StoredFile(name) if self.stream is None else _Stream(self.stream)
+        file: Any = InputFile(name, self.stream)
         version = file.version()
         yield from read_sentences(file, self.split_into_words, self.encoding)
         if file.version() != version:
@@ -122,26 +121,5 @@ class Documents(NamedTuple):
         assert self.column is not None
         if self.column not in row:
             raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(row))}")
-        try:
-            sentence = sentence_of({"text": row[self.column]})
-        except ValueError as error:
-            raise ValueError(f"column {self.column!r}: {error}") from error
+        sentence = sentence_of({"text": row[self.column]})
         return sentence.split() if self.split_into_words and isinstance(sentence, str) else sentence
-
-
-class _Stream:
-    """Standard input for `read_sentences`, which needs the name and the bytes of a path."""
-
-    name = "-"
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def __str__(self) -> str:
-        return "standard input"
-
-    def version(self) -> str:
-        return ""
-
-    def open(self, mode: str) -> BinaryIO:
-        return self._stream if isinstance(self._stream, io.BufferedReader) else io.BufferedReader(self._stream)  # type: ignore[type-var]

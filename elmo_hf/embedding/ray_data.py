@@ -8,8 +8,7 @@ are to be computed goes to Ray's object store.
 import json
 import logging
 import socket
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from .input_documents import Line, Window
 
 
 class RayCluster:
-    """The cluster that Ray finds, or else a new one on this machine, which ends with the work."""
+    """The cluster that Ray finds, or else a new one on this machine, which ends with the process."""
 
     def __init__(self, device: str | None = None) -> None:
         """Asks nothing of a cluster yet.
@@ -48,30 +47,29 @@ class RayCluster:
         import ray
         from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
 
-        with _connected():
-            kind = self._device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
-            if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():
-                raise ValueError(
-                    f"with Ray, the device must be cpu or cuda, of which its cluster has one; found {kind!r}."
-                )
-            blocks = [ray.put(pa.table({"window": [json.dumps(window)]})) for window in windows]
-            if not blocks:
-                return
-            logging.getLogger("ray.data").setLevel(logging.ERROR)
-            DataContext.get_current().enable_progress_bars = False
-            made = from_arrow_refs(blocks).map_batches(
-                _Worker,
-                fn_args=[[ray.put(maker)], kind],
-                batch_size=1,
-                batch_format="pyarrow",
-                compute=ActorPoolStrategy(min_size=1, max_size=len(blocks)),
-                num_cpus=1,
-                num_gpus=int(kind == "cuda"),
-            )
-            for row in made.iter_rows():
-                if row["error"]:
-                    raise ValueError(row["error"])
-                bar.update(row["sentences"])
+        ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        kind = self._device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
+        if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():
+            raise ValueError(f"with Ray, the device must be cpu or cuda, and in its cluster; found {kind!r}.")
+        # Each window is a block of its own, so a worker takes one at a time.
+        blocks = [ray.put(pa.table({"window": [json.dumps(window)]})) for window in windows]
+        if not blocks:
+            return
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        DataContext.get_current().enable_progress_bars = False
+        made = from_arrow_refs(blocks).map_batches(
+            _Worker,
+            fn_args=[[ray.put(maker)], kind],
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=ActorPoolStrategy(min_size=1, max_size=len(blocks)),
+            num_cpus=1,
+            num_gpus=int(kind == "cuda"),
+        )
+        for row in made.iter_rows():
+            if row["error"]:
+                raise ValueError(row["error"])
+            bar.update(row["sentences"])
 
 
 class _Worker:
@@ -95,17 +93,3 @@ class _Worker:
         except (OSError, ValueError) as failure:  # Ray would wrap it in pages of its own
             error = str(failure)
         return pa.table({"sentences": [len(sentences)], "error": [error]})
-
-
-@contextmanager
-def _connected() -> Iterator[None]:
-    import ray
-
-    is_new = not ray.is_initialized()
-    if is_new:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    try:
-        yield
-    finally:
-        if is_new:
-            ray.shutdown()

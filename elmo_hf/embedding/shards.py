@@ -42,7 +42,7 @@ from .input_documents import Documents, Window
 from .processes import Processes
 from .ray_data import RayCluster
 from .stores import Folder, is_url
-from .vector_files import MOST_TENSORS, WRITERS, Record, read_chunk, write_chunk
+from .vector_files import WRITERS, Record, read_chunk, write_chunk
 from .window_vectors import BATCH_WORDS, Arrays, Selection, embed_window
 
 logger = logging.getLogger(__name__)
@@ -132,8 +132,6 @@ def embed_documents(
             first = [*islice(windows, 1)]
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
-        if suffix == ".safetensors" and file is not None:
-            windows = _at_most(MOST_TENSORS // selection.arrays_per_sentence, windows)
         missing = shards.missing(windows, processes.index, processes.count)
         with tqdm(unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
             if cluster is not None:
@@ -144,17 +142,6 @@ def embed_documents(
         processes.wait()
         processes.on_first(lambda: shards.finish(file))
     return shards.num_sentences
-
-
-def _at_most(most: int, windows: Iterable[Window]) -> Iterator[Window]:
-    """The windows, until they have too many sentences for a file of safetensors."""
-    for window in windows:
-        if window.first + len(window.lines) > most:
-            raise ValueError(
-                f"a .safetensors file can hold at most {most:,} sentences of this kind, because its header is limited; "
-                "the input has more. Choose .hdf5, .npz or .parquet, or a folder."
-            )
-        yield window
 
 
 class _Shards:

@@ -21,25 +21,29 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
-class StoredFile:
+class InputFile:
     """A file for `read_sentences`, which needs the name and the bytes of a path."""
 
-    def __init__(self, address: str) -> None:
-        """Opens nothing yet."""
-        self._address = address
+    def __init__(self, address: str, stream: Any = None) -> None:
+        """Opens nothing yet; `stream` is standard input, which has no version."""
+        self._address, self._stream = address, stream
         self.name = PurePosixPath(address).name
 
     def __str__(self) -> str:
-        return self._address
+        return self._address if self._stream is None else "standard input"
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """Opens the file to read its bytes."""
+        if self._stream is not None:
+            return io.BufferedReader(self._stream)
         with _reached(self._address):
             store, path = _store(self._address)
             return io.BufferedReader(store.open(path, mode))
 
     def version(self) -> str:
         """What is another string once the file has been changed or replaced."""
+        if self._stream is not None:
+            return ""
         with _reached(self._address):
             store, path = _store(self._address)
             store.invalidate_cache()

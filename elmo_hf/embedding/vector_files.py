@@ -71,6 +71,11 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
 def write_safetensors(path: Path, records: Iterator[Record]) -> None:
     """Writes one tensor a sentence, named by its number; bits in uint16 as bfloat16."""
     arrays = {name: array for record in records for name, array in record.named.items()}
+    if len(arrays) > MOST_TENSORS:
+        raise ValueError(
+            f"a .safetensors file holds at most {MOST_TENSORS:,} arrays, because its header is limited, found "
+            f"{len(arrays):,}; choose another format."
+        )
     if not any(array.dtype == np.uint16 for array in arrays.values()):
         save_file(arrays, path)
         return

@@ -89,11 +89,6 @@ class Selection:
         facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
 
-    @property
-    def arrays_per_sentence(self) -> int:
-        """Vectors, and perhaps scales and positions."""
-        return 1 + (self.dtype == "int8") + (self.words is not None)
-
     def bytes_per_word(self, model: ElmoModel) -> int:
         """The size of one word's vectors, `pooled` counted as one vector a word."""
         num_vectors = model.config.num_hidden_layers + 1 if self.layers == "all" else 1

@@ -92,10 +92,9 @@ def test_words_are_listed_in_a_file_or_matched_whole(tmp_path: Path) -> None:
     [
         ("words.txt", None, FileNotFoundError, "words.txt"),
         ("(bank", None, ValueError, "'(bank'"),
-        ("words", b"\n \n", ValueError, "words must be a list of words"),
-        ("words", b"\xff", ValueError, "words must be a list of words in UTF-8"),
+        ("words", b"\xff", ValueError, "words, line 1: not UTF-8"),
     ],
-    ids=["no file", "no pattern", "no words", "not UTF-8"],
+    ids=["no file", "no pattern", "not UTF-8"],
 )
 def test_what_chooses_no_words_is_refused(
     source: str,
