@@ -481,7 +481,7 @@ def test_a_second_run_with_the_same_output_is_refused(output: str, run: Callable
 def test_a_file_of_safetensors_has_a_limit(run: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_files, "MOST_TENSORS", len(SENTENCES))
     assert run(output="v.safetensors") == len(SENTENCES)
-    with pytest.raises(ValueError, match="at most 6 arrays, .* found 12"):
+    with pytest.raises(ValueError, match=r"at most 6 arrays, .* found 12"):
         run(output="w.safetensors", dtype="int8")
 
 

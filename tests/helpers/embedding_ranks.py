@@ -1,4 +1,4 @@
-"""What each of two processes does in `test_embed_processes.py`. The model is `FOLDER/model`."""
+"""What each of two processes does in `test_processes.py`. The model is `FOLDER/model`."""
 
 import os
 import signal
