@@ -14,10 +14,8 @@ from safetensors.torch import load_file
 from vectors import LAYERS, SENTENCES, SUFFIXES, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import window_vectors
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.window_vectors import Selection, embed_window
-from elmo_hf.model import long_texts
 
 
 def kept(model: ElmoModel, tokenizer: ElmoTokenizer, *selection: Any) -> list[dict[str, np.ndarray]]:
@@ -134,25 +132,3 @@ def test_safetensors_hold_bfloat16(
     for number, arrays in enumerate(kept(mixed_model, tiny_tokenizer, "top", "float32", words)):
         assert torch.equal(found[str(number)], torch.from_numpy(arrays["vectors"]).bfloat16())
         assert found[f"{number}.positions"].tolist() == arrays["positions"].tolist()
-
-
-def test_it_is_known_whether_any_sentence_had_a_chosen_word() -> None:
-    words = ChosenWords("bank")
-    assert words.found is None
-    for sentence, found in ((["no"], False), (["bank"], True), (["no"], True)):
-        words.positions(sentence)
-        assert words.found is found
-
-
-@pytest.mark.parametrize("layers", ["mix", "pooled"])
-def test_one_long_text_has_the_vectors_of_the_model(
-    layers: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (window_vectors, long_texts):
-        monkeypatch.setattr(module, "PIECE_WORDS", 4)
-    words = "The ferry left the harbour ten minutes late .".split()
-    ((_, found),) = embed_window(mixed_model.eval(), tiny_tokenizer, [words], Selection(layers))
-    with torch.no_grad():
-        output = mixed_model(**tiny_tokenizer([words], is_split_into_words=True, return_tensors="pt"))
-    expected = output.pooler_output[0] if layers == "pooled" else output.last_hidden_state[0, 1:-1]
-    np.testing.assert_allclose(found["vectors"], expected.numpy(), rtol=0, atol=1e-6)
