@@ -115,8 +115,6 @@ def embed_documents(
             f"{', '.join(WRITERS)}, found {output}."
         )
     selection.check_holder(suffix)
-    if documents.stream is not None and processes.count > 1:
-        raise ValueError("several processes cannot share standard input; write it to a file, and give that.")
     by_bytes = 6 * SHARD_BYTES // selection.bytes_per_word(model)
     characters = min(SHARD_CHARACTERS, by_bytes) if file is None else CHUNK_CHARACTERS
     job = selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
@@ -128,11 +126,14 @@ def embed_documents(
         shards.look(f"process {processes.index}")
         maker = _Maker(model.eval(), tokenizer, selection, batch_words, shards)
         windows = documents.windows(characters)
+        index, count = processes.index, processes.count
+        if documents.stream is not None:  # which cannot be shared, so the first process does all
+            windows, count = windows if processes.is_first else iter(()), 1
         if processes.is_first:
             first = [*islice(windows, 1)]
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
-        missing = shards.missing(windows, processes.index, processes.count)
+        missing = shards.missing(windows, index, count)
         with tqdm(unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
             if cluster is not None:
                 cluster.make(maker, missing, bar)

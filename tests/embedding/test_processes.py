@@ -56,7 +56,7 @@ def test_one_process_alone_writes_the_vectors_of_each_sentence_in_order(
     assert_all_close(read_vectors(folder / "alone.hdf5"), expected * COPIES)
 
 
-@pytest.mark.parametrize("name", ["whole", "resumed", "finished"])
+@pytest.mark.parametrize("name", ["whole", "stream", "resumed", "finished"])
 def test_two_processes_write_the_same_file_as_one(name: str, folder: Path) -> None:
     assert (folder / f"{name}.hdf5").read_bytes() == (folder / "alone.hdf5").read_bytes()
     assert not (folder / f"{name}.hdf5.partial").exists()
@@ -85,10 +85,10 @@ def test_the_first_process_alone_speaks_and_all_name_errors(folder: Path) -> Non
     output = (folder / "output").read_text()
     for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/"):
         assert output.count(f"Wrote {len(SENTENCES) * COPIES} sentences to {folder}/{name}.") == 1
-    for error in ("whole.hdf5 exists already", "bad.jsonl, line 2", "several processes cannot share standard input"):
+    for error in ("whole.hdf5 exists already", "bad.jsonl, line 2"):
         assert error in output
     for rank in (0, 1):
-        assert output.count(f"process {rank} ended with 1") == 3
+        assert output.count(f"process {rank} ended with 1") == 2
     assert not (folder / "bad.hdf5.partial").exists()
 
 

@@ -50,7 +50,7 @@ def killed_shards(folder: Path) -> None:
 
 
 def whole(folder: Path) -> None:
-    """Embeds a file, also where another run was killed, into one file and into shards; and makes three errors."""
+    """Embeds into files and shards, also where another run was killed; and makes two errors."""
     shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
     model = folder / "model"
     for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/", "whole.hdf5"):
