@@ -1,6 +1,5 @@
 """From a `Checkpoint` to a model, in memory or saved in a folder."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,15 @@ import torch
 from safetensors import safe_open
 from transformers import TorchAoConfig
 
+from elmo_hf.extras import require
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 
-from .checkpoint import Checkpoint
-from .errors import ConversionError
+from .contract import Checkpoint
+from .refusals import ConversionError
 
 
 def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
@@ -42,7 +42,8 @@ def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
     """With what `from_pretrained` loads a float32 folder as `bfloat16`, or with linears as `int8`.
 
     Raises:
-        ConversionError: if `int8` is asked of a checkpoint with a softmax, or torchao is missing.
+        ConversionError: if `int8` is asked of a checkpoint with a softmax.
+        ImportError: if torchao is missing.
     """
     if dtype != "int8":
         return {"dtype": dtype}
@@ -51,8 +52,7 @@ def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
             "`--dtype int8` is for a biLM, and this checkpoint has a softmax. Convert it without `--dtype`, and load "
             "the folder by `ElmoModel.from_pretrained(..., quantization_config=...)`."
         )
-    if find_spec("torchao") is None:
-        raise ConversionError("`--dtype int8` needs torchao, not installed here: `pip install torchao`.")
+    require("dev", "torchao")
     from torchao.quantization import Int8WeightOnlyConfig
 
     return {"quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}

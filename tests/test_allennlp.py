@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from elmo_hf import ElmoModel
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids, files
 from elmo_hf.conversion import published
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
+from elmo_hf.conversion.refusals import ConversionError
 
 read_once = functools.cache(read_allennlp)
 
@@ -253,8 +253,8 @@ def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("nowhere.json", BASE / "weights.hdf5", 1), ConversionError, "there is no options file nowhere.json"),
-        ((BASE / "options.json", "nowhere.hdf5", 1), ConversionError, "there is no weights file nowhere.hdf5"),
+        (("nowhere.json", BASE / "weights.hdf5", 1), ConversionError, "there is no file nowhere.json"),
+        ((BASE / "options.json", "nowhere.hdf5", 1), ConversionError, "there is no file nowhere.hdf5"),
         ((None, None, 1), ValueError, "`options_file` must be a path or an address, found None"),
         ((BASE / "options.json", BASE / "weights.hdf5", 1, False, False, 0, None, False, [1]), ValueError, "3 numbers"),
         (

@@ -13,9 +13,9 @@ from hub_modules import LOGITS, SCALE, files_of, variables_of, write_module
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf import tfhub as hub
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
-from elmo_hf.conversion.files import read_options
+from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 from elmo_hf.embedding.embed import embed_file
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from elmo_hf.conversion.files import read_options
+from elmo_hf.conversion.options import read_options
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig

@@ -10,11 +10,11 @@ from checkpoints import BASE, base_checkpoint
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.check import check_folder, embed_stream
-from elmo_hf.conversion.checkpoint import Checkpoint
+from elmo_hf.conversion.contract import Checkpoint
 from elmo_hf.conversion.convert import allennlp_to_folder
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.published import PUBLISHED, Published, download
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.witness import reference_outputs
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 from elmo_hf.conversion.witness.reference_outputs import (
