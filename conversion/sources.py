@@ -6,14 +6,13 @@ that depends on the archive's own. An archive that holds links, devices, or name
 
 import bz2
 import gzip
-import os
 import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from elmo_hf.files import temporary_folder
@@ -163,8 +162,8 @@ class _Bounded:
 
 
 def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
-    parts = PurePosixPath(name).parts
-    is_inside = ".." not in parts and not os.path.isabs(name) and len(parts) <= MAX_FOLDERS
+    path = PureWindowsPath(name)  # whose names may be absolute in every way
+    is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
     if not is_plain or not is_inside:
         expected = f"a plain file inside the archive, at most {MAX_FOLDERS} folders deep"
         raise mismatch(archive, name, expected, "another path" if is_plain else "another kind of entry")

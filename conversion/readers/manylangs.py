@@ -100,7 +100,7 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
     arrays = {f"token_embedder.{name}": array for name, array in token.items()}
     arrays |= {f"encoder.{name}": array for name, array in encoder.items()}
     used = ["token_embedder.pkl", "encoder.pkl", *["char.dic"] * has_characters, *["word.dic"] * has_words]
-    with reading(source.path):
+    with reading(f"the lexicons char.dic and word.dic of {source.path}"):
         tokenizer = ElmoTokenizer(
             config.token_encoder,
             config.max_word_length,

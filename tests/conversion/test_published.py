@@ -18,7 +18,7 @@ from transformers import AutoModelForPreTraining
 from elmo_hf.conversion import published
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
-from elmo_hf.conversion.published import BASE_URL, PUBLISHED, Published, download
+from elmo_hf.conversion.published import PUBLISHED, Published, download
 from elmo_hf.conversion.refusals import ConversionError
 
 BASE = FIXTURES / "base_2l_relu"
@@ -146,27 +146,6 @@ def test_a_name_without_an_address_is_refused_before_anything_is_fetched(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_addresses_are_those_of_allennlps_page_and_of_the_pages_it_links_to() -> None:
-    assert BASE_URL == "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
-    assert {name: files.weights for name, files in list(PUBLISHED.items())[:12]} == {
-        "small": "2x1024_128_2048cnn_1xhighway/elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5",
-        "medium": "2x2048_256_2048cnn_1xhighway/elmo_2x2048_256_2048cnn_1xhighway_weights.hdf5",
-        "original": "2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5",
-        "5.5B": "2x4096_512_2048cnn_2xhighway_5.5B/elmo_2x4096_512_2048cnn_2xhighway_5.5B_weights.hdf5",
-        "pt": "contributed/pt/elmo_pt_weights.hdf5",
-        "pt-wikipedia": "contributed/pt/wikipedia/elmo_pt_weights.hdf5",
-        "pt-brwac": "contributed/pt/brwac/elmo_pt_weights_dgx1.hdf5",
-        "pubmed": "contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
-        "de": "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/weights.hdf5",
-        "ja": "https://exawizardsallenlp.blob.core.windows.net/data/weights.hdf5",
-        "eu": "https://schweter.eu/cloud/eu-elmo/weights.hdf5",
-        "ta": "https://schweter.eu/cloud/ta-elmo/weights.hdf5",
-    }
-    named_alike = [files for name, files in PUBLISHED.items() if name in ("small", "medium", "original", "5.5B", "pt")]
-    for files in named_alike:
-        assert files.options.replace("_options.json", "_weights.hdf5") == files.weights
-
-
 def test_files_that_lie_elsewhere_are_fetched_from_there(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,18 +174,6 @@ def test_rows_of_the_table_are_whole() -> None:
     assert (languages["manylangs-en"], PUBLISHED["manylangs-en"].weights[-7:]) == ("en", "144.zip")
     by_hand = [name for name, each in PUBLISHED.items() if not each.weights]
     assert by_hand == [f"embeddia-{language}" for language in ("hr", "et", "fi", "lv", "lt", "sv")]
-
-
-def test_the_released_softmax_is_that_of_the_issues() -> None:
-    folder = "2x4096_512_2048cnn_2xhighway"
-    found = PUBLISHED["original-lm"]
-    assert found.softmax == f"{folder}/elmo_{folder}_softmax_weights.hdf5"
-    assert found.vocabulary == PUBLISHED["small-lm"].vocabulary == f"{folder}/vocab-2016-09-10.txt"
-    for name in ("original", "5.5B"):
-        assert (PUBLISHED[name].options, PUBLISHED[name].weights) == (
-            PUBLISHED[f"{name}-lm"].options,
-            PUBLISHED[f"{name}-lm"].weights,
-        )
 
 
 @pytest.mark.parametrize("kind", ["hdf5", "checkpoint"])
@@ -269,15 +236,3 @@ def test_the_command_lists_every_model() -> None:
 def test_the_name_of_a_file_ends_before_the_query_of_its_address(tmp_path: Path) -> None:
     (tmp_path / "weights.hdf5").write_bytes(b"x")
     assert published.fetch("https://nowhere.invalid/a/weights.hdf5?download=1", tmp_path) == tmp_path / "weights.hdf5"
-
-
-def test_every_file_of_a_tensorflow_checkpoint_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(url: str, folder: Path) -> Path:
-        path = folder / url.rpartition("/")[2]
-        path.write_text("{}")
-        return path
-
-    monkeypatch.setitem(published.PUBLISHED, "x", Published("options.json", "model.ckpt-1.index"))
-    monkeypatch.setattr(published, "fetch", fetch)
-    download("x", "https://a.org/", tmp_path)
-    assert "model.ckpt-1.data-00000-of-00001\n" in (tmp_path / published.RECORD).read_text()

@@ -373,16 +373,16 @@ B, W = np.ones(11, np.float32), np.ones((11, 7), np.float32)
 OPTIONS: dict[str, list[Any]] = {
     "lstm": [3, ABSENT],
     "lstm.projection_dim": [ABSENT, -8],
-    "lstm.dim": [ABSENT, "32", 32.0, 10**4000],
-    "lstm.n_layers": [0, 1.5, True, None, 10**9],
-    "lstm.use_skip_connections": ["yes", 1],
-    "lstm.cell_clip": [-3, float("inf"), 10**400, "three", True],
+    "lstm.dim": [ABSENT, "32", 10**4000],
+    "lstm.n_layers": [0, True, 10**9],
+    "lstm.use_skip_connections": ["yes"],
+    "lstm.cell_clip": [-3, float("inf"), 10**400, True],
     "lstm.proj_clip": [float("nan"), [3]],
     "lstm.layer_norm": [True],
     "char_cnn": [None],
     "char_cnn.embedding": [ABSENT, 4],
     "char_cnn.embedding.dim": [ABSENT],
-    "char_cnn.filters": [ABSENT, 7, [[1, 4], [2]], [["1", 4]], [[51, 4]], [[1, 4]] * 400],
+    "char_cnn.filters": [ABSENT, 7, [["1", 4]], [[51, 4]], [[1, 4]] * 400],
     "char_cnn.activation": [ABSENT, "gelu"],
     "char_cnn.n_highway": ["two", 10**9],
     "char_cnn.max_characters_per_token": [2, 10**9],
@@ -399,9 +399,7 @@ ROWS |= {
     f"options, {name}": (checkpoint(content), ("options.json",))
     for name, content in {
         "html": b"<html>Not found</html>",
-        "cut": b'{"lstm": {"dim": 32',
         "not UTF-8": b"\xff\xfe{\x00",
-        "empty": b"",
         "a list": b"[1, 2]",
         "endless": b"[" * 100_000 + b"]" * 100_000,
         "long": b"[" + b"[]," * (4 << 20) + b"[]]",
@@ -413,19 +411,15 @@ ROWS |= {
     "options of fewer layers": (with_option("lstm.n_layers", 1), ("weights.hdf5", "Cell1/LSTMCell/B")),
     "options of words": (with_option("char_cnn", ABSENT), ("options.json", "embedding")),
     "array missing": (with_array(f"{CELL}/B", lambda array: None), ("weights.hdf5", f"{CELL}/B", "(128,)")),
-    "projection missing": (with_array(f"{CELL}/W_P_0", lambda array: None), (f"{CELL}/W_P_0",)),
     "CNN projection missing": (with_array("CNN_proj/W_proj", lambda array: None), ("char_projection",)),
     "table missing": (with_array("char_embed", lambda array: None), ("char_embed",)),
     "array unknown": (with_array("CNN/W_cnn_4", lambda array: np.ones((1, 5, 4, 8), np.float32)), ("CNN/W_cnn_4",)),
     "array turned": (with_array(f"{CELL}/W_0", lambda array: array.T), (f"{CELL}/W_0", "(128, 16)")),
     "table short": (with_array("char_embed", lambda array: array[:260]), ("char_embed", "260")),
-    "table flat": (with_array("char_embed", lambda array: array[:, 0]), ("char_embed",)),
     "table scalar": (with_array("char_embed", lambda array: array[0, 0]), ("char_embed",)),
     "whole numbers": (with_array("CNN/b_cnn_0", lambda array: array.astype(int)), ("CNN/b_cnn_0", "int64")),
-    "texts": (with_array("CNN/b_cnn_0", lambda array: np.array([b"a"] * 4, object)), ("CNN/b_cnn_0",)),
     "nan": (with_array("CNN_high_1/W_carry", lambda array: array * np.nan), ("CNN_high_1/W_carry", "NaN")),
     "hdf5, text": (with_weights(lambda _: b"<html>404\n" * 9), ("model.hdf5",)),
-    "hdf5, empty": (with_weights(lambda _: b""), ("model.hdf5",)),
     "hdf5, half": (with_weights(lambda content: content[: len(content) // 2]), ("model.hdf5",)),
     "hdf5, cut": (with_weights(lambda content: content[:-1]), ("model.hdf5",)),
     "hdf5, a name": (with_weights(lambda content: content.replace(b"char_embed", b"char_\xffmbed")), ("model.hdf5",)),
@@ -473,20 +467,14 @@ ROWS |= {
         ),
         ("model.ckpt-1.index", "another.hdf5"),
     ),
-    "softmax, none": (softmax(), ("softmax.hdf5", "softmax/W")),
     "softmax, more": (softmax(b=B, W=W, c=B), ("softmax.hdf5", "softmax/c")),
     "softmax without matrix": (softmax(b=B), ("softmax/W", "(11, 7)")),
-    "softmax without bias": (softmax(W=W), ("softmax/b", "(11,)")),
-    "softmax turned": (softmax(b=B, W=W.T), ("softmax/W", "(7, 11)")),
-    "softmax of whole numbers": (softmax(b=B.astype(int), W=W), ("softmax/b", "int64")),
     "softmax, a scalar": (softmax(b=np.float32(1), W=W), ("options.json", "n_tokens_vocab")),
     "softmax of other sizes": (lm_option("n_tokens_vocab", 12), ("options.json", "n_tokens_vocab", "11")),
-    "dropout": (lm_option("dropout", 1.0), ("options.json", "dropout")),
     "sampling": (lm_option("sample_softmax", "yes"), ("options.json", "sample_softmax")),
     "samples": (lm_option("n_negative_samples_batch", 12), ("options.json", "n_negative_samples_batch")),
     "shared by characters": (lm_option("share_embedding_softmax", True), ("share_embedding_softmax",)),
     "more words": (language_model(lambda f: words_file(f, [*WORDS, "more"]) and None), ("vocab.txt", "12", "11")),
-    "fewer words": (language_model(lambda f: words_file(f, WORDS[:-1]) and None), ("vocab.txt", "10", "11")),
 }
 ROWS |= {
     f"save directory, {name}": (maker, names)
@@ -500,11 +488,8 @@ ROWS |= {
         "sliced": (bundle(tensor() + field(7, field(1, b""))), ("model.ckpt-1.data", "lm/x")),
         "text": (bundle(tensor(dtype=7)), ("model.ckpt-1.data", "lm/x")),
         "enormous shape": (bundle(tensor(shape=(2**62, 2**62))), ("lm/x",)),
-        "negative axis": (bundle(tensor(shape=(2**64 - 4,))), ("lm/x",)),
         "enormous size": (bundle(tensor(shape=(2**40,), size=2**42)), ("model.ckpt-1.data", "lm/x")),
         "offset": (bundle(tensor(offset=2**63)), ("model.ckpt-1.data", "lm/x")),
-        "another offset": (bundle(tensor(shape=(2,), size=8, offset=8)), ("lm/x", "checksum")),
-        "another shard": (bundle(tensor(shard=1)), ("model.ckpt-1.data-00001-of-00001", "lm/x")),
         "another checksum": (bundle(tensor(checksum=0)), ("lm/x", "checksum")),
         "empty axes": (bundle(tensor(shape=(0, 2**63), size=0, checksum=masked_crc(b""))), ("model.ckpt-1.data",)),
         "many axes": (bundle(tensor(shape=(1,) * 99 + (4,))), ("lm/x",)),
@@ -519,20 +504,15 @@ ROWS |= {
     f"index, {name}": (bundle(index=content), ("model.ckpt-1.index",))
     for name, content in {
         "html": b"<html>404</html>" * 9,
-        "empty": b"",
         "enormous": bytes(2 << 20),
         "compressed": table([block([(b"", b"")], compression=1)], [b""]),
         "value cut": raw_block(varint(0) + varint(1) + varint(9) + b"x" + RESTART),
-        "entry cut": raw_block(varint(0) + RESTART),
         "endless number": raw_block(b"\xff" * 20 + RESTART),
         "many restarts": raw_block(struct.pack("<I", 2**32 - 1)),
         "block outside": index_file({})[:-48] + (varint(2**40) + varint(9)).ljust(40, b"\0") + index_file({})[-8:],
         "name": table([block([(b"\xff", b"")])], [b"\xff"]),
         "group": table([block([(b"x", varint(8 * 1 + 3))])], [b"x"]),
         "number for a shape": table([block([(b"x", field(2, 4))])], [b"x"]),
-        "bytes for an offset": table([block([(b"x", field(4, b"9"))])], [b"x"]),
-        "message cut": table([block([(b"x", varint(8 * 2 + 2) + varint(99))])], [b"x"]),
-        "checksum cut": table([block([(b"x", varint(8 * 6 + 5) + b"abc")])], [b"x"]),
     }.items()
 }
 ROWS |= {
@@ -540,7 +520,6 @@ ROWS |= {
     for name, (maker, names) in {
         "no options": (trained({f"fta/{OPTIONS_KEY}": None}), ("--options FILE", "/home/them/options.json")),
         "two options": (trained({"fta/other.options_file": b"{}"}), ("--options FILE",)),
-        "no configuration": (trained({f"fta/{OPTIONS_KEY}": None, "config.json": None}), ("--options FILE",)),
         "words": (trained({f"fta/{OPTIONS_KEY}": b'{"lstm": {"dim": 4, "projection_dim": 3}}'}), ("char_cnn",)),
         "fewer highways": (
             with_option(
@@ -566,18 +545,6 @@ ROWS |= {
             with_state(lambda s: s.pop(f"{PREFIX}scalar_mix_1.scalar_parameters.2")),
             ("scalar_mix_1.scalar_parameters", "(2,)"),
         ),
-        "a layer too many": (
-            with_state(lambda s: s.update({f"{LSTM}forward_layer_2.state_projection.weight": torch.ones(8, 32)})),
-            ("forward_layer_2.state_projection.weight",),
-        ),
-        "a layer too few": (
-            with_state(lambda s: s.pop(f"{LSTM}backward_layer_1.state_linearity.bias")),
-            ("backward_layer_1.state_linearity.bias",),
-        ),
-        "nan": (
-            with_state(lambda s: s[f"{LSTM}backward_layer_1.state_linearity.bias"].fill_(float("nan"))),
-            ("backward_layer_1.state_linearity.bias", "NaN"),
-        ),
         "shared weights": (
             with_state(lambda s: s.update({f"{LSTM}forward_layer_0.{PROJ}": s[f"{LSTM}backward_layer_0.{PROJ}"]})),
             (f"forward_layer_0.{PROJ}", f"backward_layer_0.{PROJ}"),
@@ -589,8 +556,6 @@ ROWS |= {
     for name, (maker, names) in {
         "no encoder": (manylangs("encoder.pkl", lambda _: None), ("encoder.pkl",)),
         "no lexicon": (manylangs("word.dic", lambda _: None), ("word.dic",)),
-        "no config": (manylangs("config.json", lambda _: None), ("config.json",)),
-        "config is a list": (manylangs("config.json", lambda _: b"[]"), ("config.json",)),
         "config names nothing": (manylangs("config.json", lambda _: b"{}"), ("config.json", "config_path")),
         "unknown config": (
             manylangs("config.json", lambda _: b'{"config_path": "C:\\\\models\\\\other.json"}'),
@@ -598,15 +563,11 @@ ROWS |= {
         ),
         "architecture": (manylangs(ARCHITECTURE, lambda _: b"3"), (ARCHITECTURE,)),
         "plain LSTM": (manylangs_option("encoder", "name", "lstm"), (ARCHITECTURE, "encoder.name", "lstm")),
-        "character LSTM": (manylangs_option("token_embedder", "name", "lstm"), ("token_embedder.name",)),
         "word_dim": (manylangs_option("token_embedder", "word_dim", -1), (ARCHITECTURE, "token_embedder.word_dim")),
         "no words": (manylangs_option("token_embedder", "word_dim", 0), ("token_embedder.word_emb_layer",)),
-        "filters": (manylangs_option("token_embedder", "filters", [[1, 4]]), ("token_embedder.convolutions.1.bias",)),
         "clip": (manylangs_option("encoder", "cell_clip", "three"), ("encoder.cell_clip",)),
-        "layers": (manylangs_option("encoder", "n_layers", 10**9), ("encoder.n_layers",)),
         "row beyond": (manylangs("word.dic", lambda lines: lines + b"more\t14\n"), ("word.dic", "line 15", "14")),
         "no tab": (manylangs("char.dic", lambda lines: lines + b"x 3\n"), ("char.dic", "line 34")),
-        "no number": (manylangs("char.dic", lambda lines: lines + b"x\tthree\n"), ("char.dic", "line 34")),
         "row twice": (manylangs("char.dic", lambda lines: lines + b"x\t3\n"), ("char.dic", "line 34")),
         "endless number": (manylangs("char.dic", lambda lines: lines + b"x\t" + b"9" * 9990), ("char.dic",)),
         "not UTF-8": (manylangs("word.dic", lambda lines: lines + b"\xff\t3\n"), ("word.dic",)),
@@ -643,15 +604,12 @@ ROWS |= {
         ),
         "no mix": (module(changed(aggregation__weights=None, aggregation__scaling=None)), ("aggregation/weights",)),
         "two mixes": (module(changed(aggregation__elmo_output_ELMo_W=LOGITS)), ("aggregation/elmo_output_ELMo_W",)),
-        "no scale": (module(changed(aggregation__scaling=None)), ("variables.index", "aggregation/scaling")),
-        "another scale": (module(changed(aggregation__scaling=LOGITS)), ("aggregation/scaling", "(3,)")),
         "another mix": (module(changed(aggregation__bias=LOGITS)), ("aggregation/bias", "(3,)")),
         "padding": (module(changed(bilm__char_embed=GOOGLE["bilm/char_embed"] + 1)), ("bilm/char_embed",)),
         "no lowest layer": (
             module(changed(**{"bilm/RNN_0/RNN/MultiRNNCell/Cell0/rnn/lstm_cell/bias": None})),
             ("variables.index", "(16, 128)"),
         ),
-        "unknown weights": (module(changed(bilm__CNN__gate=LOGITS)), ("CNN/gate", "(3,)")),
         "one name twice": (
             module(saved_by_tensorflow_2(GOOGLE) | {"bilm/char_embed": LOGITS}),
             ("variables.index", "bilm/char_embed"),
@@ -665,17 +623,12 @@ ROWS |= {
             ("a1, b2",),
         ),
         "no variables": (with_files({"saved_model.pb": b"x"}, dict), ("variables.index", "saved_model.pb")),
-        "damaged index": (
-            with_files({"saved_model.pb": b"x", "variables/variables.index": b"x"}, dict),
-            ("les.index",),
-        ),
     }.items()
 }
 ROWS |= {
     f"torch, {name}": (task(content), ("task.th", *names))
     for name, (content, names) in {
         "text": (b"<html>404", ()),
-        "empty": (b"", ()),
         "list": (state_bytes([ONES]), ("list",)),
         "nothing": (state_bytes({}), ()),
         "numbers": (state_bytes({3: ONES}), ()),
@@ -690,11 +643,7 @@ ROWS |= {
         "a whole module": (state_bytes(torch.nn.Linear(2, 3)), ("torch.nn.modules.linear.Linear",)),
         "shifted": (torch_tensor(start=4), ()),
         "backwards": (torch_tensor(strides=(-2, 1)), ()),
-        "strides of fewer axes": (torch_tensor(strides=(1,)), ()),
-        "more than there is": (torch_tensor(shape=(9, 2)), ()),
         "more than stored": (torch_tensor(count=5), ()),
-        "lost": (torch_tensor(key="1"), ()),
-        "no storage": (torch_tensor(kind="collections.OrderedDict"), ()),
         "loop": (zip_bytes({"a/data.pkl": b"\x80\x02]q\x00h\x00a\x8a\x01\x00."}), ()),
         "checksum": (state_bytes({"w": torch.full((9,), 2.5)}, as_zip=True).replace(b"\0\0 @", b"\0\0\x30@", 1), ()),
         "torn": (zip_bytes({"a/data.pkl": b"x" * 99})[:-30], ()),
@@ -702,7 +651,7 @@ ROWS |= {
         "without end": (state_bytes({"w": torch.ones(1, 1).expand(1 << 20, 1 << 20)}), ("4,398,046,511,104",)),
     }.items()
 }
-OUTSIDE = ["../evil", "/evil", "a/../../evil", "..", "//host/share/x", "a/" * 30 + "b"]
+OUTSIDE = ["../evil", "/evil", "a/../../evil", "a\\b", "C:x", "a/" * 30 + "b"]
 ROWS |= {
     f"{write.__name__}, {name[:20]}": (packed(files(CASE) | {name: b"evil"}, write, f"model.{suffix}"), (name[:20],))
     for name in OUTSIDE
@@ -741,10 +690,6 @@ ROWS |= {
     "shared softmax with a matrix": (shared_softmax(np.ones((32, 8), np.float32)), ("softmax/W", "(32, 8)")),
 }
 ROWS |= {f"another model, {name}": (with_files(files, dict), (name,)) for name, files in UNCONVERTED.items()}
-ROWS |= {
-    f"packed, {name}": (packed(files, write_tar, "model.tar.gz"), ("model.tar.gz", name))
-    for name, files in UNCONVERTED.items()
-}
 
 
 @pytest.mark.parametrize(("make", "names"), ROWS.values(), ids=ROWS)
