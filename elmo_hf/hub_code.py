@@ -1,4 +1,4 @@
-"""The code that a saved folder carries: five files, generated from the modules of this package.
+"""The files that a saved folder carries for other programs: five of code, generated from the modules of this package.
 
 A model folder opens where this package is not installed, because it carries its code, and a user reads that code before
 saying `trust_remote_code=True`. So the many small modules of the package become a few files, one for each row of a
@@ -21,6 +21,7 @@ two modules of a row define the same top-level name. `generated_files` refuses a
 import ast
 import functools
 import importlib.metadata
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,7 +40,6 @@ TABLE = {
         "tokenizer.word_encoding",
         "tokenizer.text_to_words",
         "tokenizer.padding",
-        "tokenizer.special_tokens",
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (
@@ -53,6 +53,7 @@ TABLE = {
         "scan.packed",
     ),
     "modeling_elmo": (
+        "model.inputs",
         "model.pooling",
         "model.scalar_mix",
         "model.token_encoder",
@@ -60,8 +61,6 @@ TABLE = {
         "model.lstmp",
         "model.bilm",
         "model.long_texts",
-        "model.sentence_files",
-        "model.inputs",
         "model.modeling_elmo",
     ),
     "heads_elmo": (
@@ -72,10 +71,18 @@ TABLE = {
         "tasks.sequence_classification",
         "tasks.token_classification",
         "tasks.question_answering",
-        "model.package",
         "language_model.softmax",
-        "language_model.pretraining",
+        "language_model.sentence_model",
     ),
+}
+# What sentence-transformers reads: a text's vector is `pooler_output`. Without these files it would average
+# `last_hidden_state`, boundaries included.
+READER = "sentence_transformers.base.modules.transformer.Transformer"
+VECTOR = {"method": "forward", "method_output_name": "pooler_output"}
+SENTENCE_FILES = {
+    "modules.json": [{"idx": 0, "name": "0", "path": "", "type": READER}],
+    "sentence_bert_config.json": {"modality_config": {"text": VECTOR}, "module_output_name": "sentence_embedding"},
+    "config_sentence_transformers.json": {"model_type": "SentenceTransformer", "similarity_fn_name": "cosine"},
 }
 LINE_LENGTH = 120
 HEADER = """\
@@ -84,8 +91,8 @@ HEADER = """\
 """
 
 
-def write_code(folder: Path | str) -> None:
-    """Writes the generated files into a folder; any other file stays."""
+def write_code(folder: Path | str, is_model: bool = False) -> None:
+    """Writes the generated files into a folder, and `SENTENCE_FILES` beside a model; any other file stays."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in generated_files().items():
@@ -93,6 +100,9 @@ def write_code(folder: Path | str) -> None:
         if not path.is_file() or path.read_bytes() != text.encode():
             with new_file(path) as partial:
                 partial.write_text(text, encoding="utf-8")
+    for name, content in SENTENCE_FILES.items() if is_model else ():
+        if not (folder / name).exists():  # one that exists may be the user's
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 @functools.cache

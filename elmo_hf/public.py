@@ -12,7 +12,8 @@ from transformers import (
 
 from .folder.loading import tiny_model, tiny_tokenizer
 from .language_model.cloze import PredictedWord, predict_words
-from .language_model.pretraining import ElmoForPreTraining, ElmoForPreTrainingOutput
+from .language_model.pretraining import ElmoForPreTraining
+from .language_model.sentence_model import ElmoForPreTrainingOutput
 from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel

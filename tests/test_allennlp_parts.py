@@ -365,7 +365,7 @@ def test_the_marks_of_the_mapper_are_allennlps() -> None:
         (lambda: ScalarMix(1, True)([torch.ones(1, 1, 3)]), "layer norm needs `mask`, found None"),
         (
             lambda: _ElmoCharacterEncoder(**FILES)(torch.ones(2, 3, 24, dtype=torch.long)),
-            r"`input_ids` must be character ids of shape \(batch, words, 50\), found \(2, 3, 24\)",
+            r"`input_ids` must be a tensor of shape \(batch, words, 50\), found \(2, 3, 24\)",
         ),
     ],
     ids=["numbers", "tensors", "batch", "string", "mask", "characters"],

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.tokenizer.code_point_codec import name_symbols
+from elmo_hf.tokenizer.code_point_symbols import name_symbols
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 from ..contract import Checkpoint, Given

@@ -27,8 +27,9 @@ from torch import Tensor
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
-from .pretraining import DIRECTIONS, ElmoForPreTraining
+from .pretraining import ElmoForPreTraining
 from .scoring import evaluating
+from .sentence_model import DIRECTIONS
 
 GAP = re.compile("_{3,}")
 BOTH = "both"
@@ -89,7 +90,9 @@ def gap_log_probs(
             f"the softmax has {model.config.num_softmax_words:,} words, but the tokenizer knows "
             f"{tokenizer.num_word_classes or 'none'} of them: load both from one folder."
         )
-    inputs = tokenizer([list(words)], is_split_into_words=True, add_special_tokens=True, return_tensors="pt")
+    begin, end = tokenizer.boundaries
+    text = [begin, *words, end]
+    inputs = tokenizer([text], is_split_into_words=True, add_special_tokens=False, return_tensors="pt")
     with evaluating(model):
         output = model(**inputs.to(model.device), output_hidden_states=True)
     halves = output.hidden_states[-1][0].split(model.config.projection_size, dim=-1)

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from ..model.inputs import IGNORED
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
-from .pretraining import DIRECTIONS, ElmoForPreTraining
+from .pretraining import ElmoForPreTraining
+from .sentence_model import DIRECTIONS
 from .streams import Stream
 from .windows import window_arguments
 
@@ -85,7 +86,14 @@ class Scores:
 def score(
     model: ElmoForPreTraining, sentences: Iterable[Sequence[str]], tokenizer: Any, num_rows: int | None = None
 ) -> Scores:
-    """Scores lists of words from the zero state, or with the state carried along `num_rows` rows, without dropout."""
+    """Log-probabilities, surprisals and perplexities of sentences, lists of words without boundaries, without dropout.
+
+    Each sentence starts from the zero state; or with `num_rows` from the state of the sentence before, as in bilm-tf's
+    test: so many rows are read side by side, and 1 reads the text in its order.
+
+    Raises:
+        ValueError: if a sentence is a string, or the tokenizer has no vocabulary of predicted words.
+    """
     corpus = Corpus.from_sentences(sentences, tokenizer)
     with evaluating(model):
         return score_from_zero(model, corpus) if num_rows is None else score_carried(model, corpus, num_rows)

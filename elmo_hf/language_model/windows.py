@@ -14,24 +14,16 @@ A model takes a window by these names, all in text order, so the last column of 
 Glossary: D directions, B rows, T words of a window, C characters per word, P projection.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from ..model.inputs import check_shape
 from .corpus import Corpus
-from .pretraining import DIRECTIONS, ElmoForPreTraining
+from .sentence_model import DIRECTIONS, ElmoForPreTraining, Read
 from .streams import Window
 
-
-class Batch(NamedTuple):
-    """What the biLM reads and predicts."""
-
-    vectors: Tensor  # (B, T, DP)
-    mask: Tensor  # (B, T), True everywhere
-    targets: list[Tensor | None]  # D of (B, T)
-    resets: list[Tensor] | None  # D of (B, T)
+# Arguments that make a batch a window of streams.
+OF_WINDOWS = ("backward_input_ids", *(f"{name}_{what}" for name in DIRECTIONS for what in ("targets", "resets")))
 
 
 def window_arguments(corpus: Corpus, *windows: Window, device: torch.device | str = "cpu") -> dict[str, Tensor]:
@@ -45,7 +37,7 @@ def window_arguments(corpus: Corpus, *windows: Window, device: torch.device | st
     return {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
 
 
-def read_window(model: ElmoForPreTraining, given: dict[str, Tensor]) -> Batch:
+def read_window(model: ElmoForPreTraining, given: dict[str, Tensor]) -> Read:
     """Embeds the words of a window; `given` are the arguments by name that are not None.
 
     Raises:
@@ -66,7 +58,7 @@ def read_window(model: ElmoForPreTraining, given: dict[str, Tensor]) -> Batch:
     vectors, mask = model.elmo.embed_words(torch.cat([given[name] for name in streams]))
     vectors, mask = torch.cat(vectors.chunk(len(streams)), dim=-1), torch.ones_like(mask[: len(given["input_ids"])])
     for name in given.keys() - {*streams}:
-        check_shape(name, given[name], mask)
+        check_shape(name, given[name], mask.shape)
     resets = [given.get(f"{name}_resets", torch.zeros_like(mask)).bool() for name in names]
     is_reset = any(f"{name}_resets" in given for name in names)
-    return Batch(vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None)
+    return Read(vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None)

@@ -22,6 +22,7 @@ from ..scan.packed import scan_layer
 from ..scan.parameters import Limits, Scanned
 from ..scan.reading_order import BatchLayout
 from .configuration_elmo import ElmoConfig
+from .inputs import check_shape
 from .lstmp import LSTMP
 
 
@@ -96,14 +97,6 @@ class BiLMLayer(GradientCheckpointingLayer):
             and all(type(module) in (LSTMP, nn.Linear) and not is_hooked(module) for module in modules)
             and all(map(kernels().serves, self.parameters()))
         )
-
-    def pack(self) -> None:
-        """Keeps W_h and W_p in a faster layout, if there is one and each direction runs by itself."""
-        if self.can_scan_fast() and kernels().at_once([lstm.weights() for lstm in self.lstms]) == 1:
-            linears = [linear for lstm in self.lstms for linear in (lstm.recurrent_linear, lstm.projection)]
-            for linear in linears:
-                if linear is not None:
-                    kernels().pack(linear.weight)
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
@@ -182,12 +175,6 @@ class BiLM(nn.Module):
         shapes = [(len(self.layers), token_vectors.shape[0], size) for size in sizes]
         if state is None:
             return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
-        if not isinstance(state, tuple):
-            raise ValueError(f"`state` must be a `BiLMState`, found {type(state).__name__}.")
-        found = [tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__ for tensor in state]
-        if found != shapes:
-            raise ValueError(
-                f"`state` must hold `hidden` {shapes[0]} and `cell` {shapes[1]} for this batch, found {found}; "
-                "`state.resize(batch_size)` fits it to another batch size."
-            )
+        for name, tensor, shape in zip(BiLMState._fields, state, shapes, strict=True):
+            check_shape(f"state.{name}", tensor, shape)  # `state.resize` fits another batch size
         return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))

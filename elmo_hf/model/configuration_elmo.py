@@ -344,4 +344,4 @@ def save_code(saved: Any, folder: str | os.PathLike) -> None:
     # A class loaded from a folder has an `_auto_class`; transformers itself copies that folder's code.
     if saved._auto_class is None and __name__.startswith("elmo_hf."):
         # Imported by name, because a saved folder holds this function without that module.
-        import_module("elmo_hf.hub_code").write_code(folder)
+        import_module("elmo_hf.hub_code").write_code(folder, is_model=hasattr(saved, "forward"))

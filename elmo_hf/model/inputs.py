@@ -3,6 +3,8 @@
 Glossary: B batch, T words.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -19,25 +21,17 @@ def checked_words(input_ids: Tensor, attention_mask: Tensor | None, config: Elmo
         ValueError: if the ids are not integers, of a type too small for the model's ids, or of a wrong shape; if the
             mask has another shape; if the model has no entry for an id where the mask is True.
     """
-    require_tensor("input_ids", input_ids)
-    is_other = input_ids.is_floating_point() or input_ids.is_complex() or input_ids.dtype == torch.bool
-    if is_other or torch.iinfo(input_ids.dtype).max < config.vocab_size - 1:
-        raise ValueError(
-            f"`input_ids` must be integers, of a type that holds the ids of this model, up to {config.vocab_size - 1}, "
-            f"found {input_ids.dtype}."
-        )
-    shape = config.id_shape
-    if input_ids.dim() != 2 + len(shape) or input_ids.shape[2:] != shape:
-        ids = f"character ids of shape (batch, words, {shape[0]})" if shape else "word ids of shape (batch, words)"
-        found = tuple(input_ids.shape)
-        raise ValueError(f"`input_ids` must be {ids}, found {found}; `ElmoTokenizer` makes them.")
+    check_shape("input_ids", input_ids, ("batch", "words", *config.id_shape))
+    dtype, most = input_ids.dtype, config.vocab_size - 1
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or torch.iinfo(dtype).max < most:
+        raise ValueError(f"`input_ids` must be integers, of a type that holds ids up to {most}, found {dtype}.")
     input_ids = input_ids.long()
     mask = checked_mask(attention_mask, any_of_word(input_ids > 0))
     if may_look_at(input_ids):
         words = input_ids[mask]
-        check_range("input_ids", words, config.vocab_size - 1)
+        check_range("input_ids", words, most)
         if config.num_input_words > 0:
-            check_range("input_ids", words[:, :-1], config.num_characters, "of characters ")
+            check_range("input_ids", words[:, :-1], config.num_characters)
     return input_ids, mask
 
 
@@ -45,7 +39,7 @@ def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
     """`(B, T)`, True on words: the caller's mask, or else `default`; raises ValueError for another shape."""
     if attention_mask is None:
         return default
-    check_shape("attention_mask", attention_mask, default)
+    check_shape("attention_mask", attention_mask, default.shape)
     return attention_mask.to(default.device).bool()
 
 
@@ -54,18 +48,13 @@ def any_of_word(is_found: Tensor) -> Tensor:
     return is_found.any(dim=-1) if is_found.dim() == 3 else is_found
 
 
-def require_tensor(name: str, value: object) -> None:
-    """Raises ValueError for anything that is no tensor."""
-    if not isinstance(value, Tensor):
-        raise ValueError(f"`{name}` must be a tensor, found {type(value).__name__}; `torch.tensor` makes one.")
-
-
-def check_shape(name: str, value: Tensor, mask: Tensor) -> None:
-    """Raises ValueError if a value is not a tensor of the same shape as `mask` `(B, T)`."""
-    require_tensor(name, value)
-    if value.shape != mask.shape:
-        expected, found = tuple(mask.shape), tuple(value.shape)
-        raise ValueError(f"`{name}` must have shape (batch, words) = {expected}, found {found}.")
+def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
+    """Raises ValueError if a value is not a tensor of a shape; words in it name axes of any length."""
+    found = tuple(value.shape) if isinstance(value, Tensor) else None
+    expected = [size if isinstance(wanted, str) else wanted for wanted, size in zip(shape, found or (), strict=False)]
+    if found is None or len(found) != len(shape) or list(found) != expected:
+        legal, found_or_kind = ", ".join(map(str, shape)), type(value).__name__ if found is None else found
+        raise ValueError(f"`{name}` must be a tensor of shape ({legal}), found {found_or_kind}.")
 
 
 def may_look_at(tensor: Tensor) -> bool:
@@ -79,9 +68,10 @@ def may_depend_on_data() -> bool:
     return not (is_graph or torch._C._are_functorch_transforms_active())
 
 
-def check_range(name: str, ids: Tensor, most: int, which: str = "") -> None:
+def check_range(name: str, ids: Tensor, most: int) -> None:
     """Raises ValueError if ids are not from 0 to `most`."""
-    smallest, largest = ids.aminmax() if ids.numel() else (0, 0)
-    if smallest < 0 or largest > most:
-        found = int(smallest if smallest < 0 else largest)
-        raise ValueError(f"`{name}` {which}must be from 0 to {most}, found {found}; is this the model's own tokenizer?")
+    wrong = ids[(ids < 0) | (ids > most)]
+    if len(wrong) > 0:
+        raise ValueError(
+            f"`{name}` must be from 0 to {most}, found {int(wrong[0])}; is this the model's own tokenizer?"
+        )

@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
@@ -24,16 +25,17 @@ from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
 from ..scan.kernels import is_hooked
-from .bilm import BiLM, BiLMLayer, BiLMState
+from .bilm import BiLM, BiLMState
 from .configuration_elmo import AUTO_MAP, ElmoConfig, save_code
 from .distinct_words import distinct_rows
-from .inputs import any_of_word, checked_mask, checked_words, may_depend_on_data, require_tensor
+from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
-from .sentence_files import write_sentence_files
 from .token_encoder import CharacterCNN, WordEmbedding
 
+# Files beside a model's: the heads, and what sentence-transformers reads.
+BESIDE = ("heads_elmo.py", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 # Arguments of `save_pretrained` that are about pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
 
@@ -137,13 +139,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
             mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def pack(self) -> None:
-        """Keeps large weights a second time, in another layout, if that is faster on this CPU.
-
-        Call it again after changing weights; until then changed ones are used as they are.
-        """
-        for module in self.modules():
-            if isinstance(module, BiLMLayer):
-                module.pack()
+        """Keeps a copy of large weights for more speed, as `packing.py` of the package describes."""
+        import_module("elmo_hf.model.packing").pack(self)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves like every transformers model, with this package's code; the config names our pipelines."""
@@ -156,26 +153,16 @@ class ElmoPreTrainedModel(PreTrainedModel):
         pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
         is_adapter = getattr(self, "_hf_peft_config_loaded", False)
         if kwargs.get("is_main_process", True) and not is_adapter:
+            os.makedirs(save_directory, exist_ok=True)
             save_code(self, save_directory)
-            write_sentence_files(save_directory)
-            if self._auto_class is not None:
-                # transformers copies what this class imports; the heads lie beside it, where the model came from.
+            # Of a class from a folder transformers copies what it imports; the others lie where the model came from.
+            for name in BESIDE if self._auto_class is not None else ():
                 with contextlib.suppress(OSError):
                     commit = getattr(self.config, "_commit_hash", None)
-                    shutil.copy(cached_file(self.name_or_path, "heads_elmo.py", revision=commit), save_directory)
+                    shutil.copy(cached_file(self.name_or_path, name, revision=commit), save_directory)
         super().save_pretrained(save_directory, **kwargs)
         if pushing.pop("push_to_hub", False):  # transformers itself would push only what it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
-
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
-        """The input embedding, whose size is fixed; raises ValueError for another size."""
-        if new_num_tokens not in (None, self.config.vocab_size):
-            raise ValueError(
-                f"an ELMo's input embedding keeps its `vocab_size` of {self.config.vocab_size}, found "
-                f"{new_num_tokens}: its ids are characters, or the words that it was trained with. "
-                "`num_softmax_words` is the size of the vocabulary that it predicts."
-            )
-        return self.get_input_embeddings()
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
@@ -241,7 +228,6 @@ class ElmoModel(ElmoPreTrainedModel):
         state: BiLMState | None = None,
         inputs_embeds: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         **kwargs: Any,
     ) -> ElmoModelOutput:
         """Embeds a batch of texts.
@@ -254,8 +240,7 @@ class ElmoModel(ElmoPreTrainedModel):
             inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
                 if the model reads only characters.
             output_hidden_states: whether to return all layers; None: what the config says.
-            return_dict: False for a plain tuple.
-            **kwargs: ignored, as in every transformers model.
+            **kwargs: `return_dict=False` for a plain tuple; others are ignored, as in every transformers model.
 
         Raises:
             ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape or type is wrong, or,
@@ -266,10 +251,10 @@ class ElmoModel(ElmoPreTrainedModel):
             token_embeddings = self.embed_ids(ids, mask)
             is_text = mask & ~self.boundaries(ids)
         elif inputs_embeds is not None and input_ids is None:
-            require_tensor("inputs_embeds", inputs_embeds)
-            everywhere = inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)
+            token_embeddings = self._embed_embeds(inputs_embeds)
+            everywhere = token_embeddings.new_ones(token_embeddings.shape[:2], dtype=torch.bool)
             mask = is_text = checked_mask(attention_mask, everywhere)
-            token_embeddings = self._embed_embeds(inputs_embeds, mask)
+            token_embeddings = token_embeddings.masked_fill(~mask.unsqueeze(-1), 0)
         else:
             raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
@@ -342,18 +327,11 @@ class ElmoModel(ElmoPreTrainedModel):
         """`(B, T)`, True on `<S>`."""
         return any_of_word(input_ids == self.config.bos_token_id)
 
-    def _embed_embeds(self, inputs_embeds: Tensor, mask: Tensor) -> Tensor:
-        """Word vectors `(B, T, P)`, zero on padding, from word vectors or embedded characters."""
+    def _embed_embeds(self, inputs_embeds: Tensor) -> Tensor:
+        """Word vectors `(B, T, P)` from word vectors or embedded characters, padding included."""
+        encoder, found = self.token_encoder, getattr(inputs_embeds, "shape", ())
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
-        found = tuple(inputs_embeds.shape)
-        if not inputs_embeds.is_floating_point():
-            raise ValueError(f"`inputs_embeds` must be floating-point numbers, found {inputs_embeds.dtype}.")
-        is_characters = self.config.num_input_words == 0 and found[2:] == character_shape
-        if is_characters and isinstance(self.token_encoder, CharacterCNN):
-            inputs_embeds = self.token_encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, mask.shape)
-        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.config.projection_size:
-            raise ValueError(
-                f"`inputs_embeds` must have shape (batch, words, {self.config.projection_size}), or for characters "
-                f"(batch, words, {character_shape[0]}, {character_shape[1]}), found {found}."
-            )
-        return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0)
+        if isinstance(encoder, CharacterCNN) and self.config.num_input_words == 0 and found[2:] == character_shape:
+            return encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, found[:2])
+        check_shape("inputs_embeds", inputs_embeds, ("batch", "words", self.config.projection_size))
+        return inputs_embeds

@@ -11,41 +11,31 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from .parameters import Limits, Scanned, Weights, stack
+from .parameters import Scanned, Weights, stack
 from .products import FEW_COLUMNS, BlockProducts, WeightProducts
-from .reading_order import BatchLayout
 
 
+@dataclass(eq=False)
 class Kernels:
-    """How a layer is computed, by torch alone."""
+    """How a layer is computed, by torch alone; no result depends on the sizes, up to rounding."""
 
     default: ClassVar["Kernels"]
 
-    def __init__(
-        self,
-        joint_bytes: int = 1 << 22,
-        block_bytes: int = 1 << 19,
-        block_words: int = 128,
-        few_columns: int = FEW_COLUMNS,
-    ) -> None:
-        """Takes the sizes that decide how products are computed; no result depends on them, up to rounding.
-
-        Args:
-            joint_bytes: up to so many bytes of W_h both directions take each step together, which saves calls. Above,
-                one direction runs after the other, so that its weights stay in the cache from step to step.
-            block_bytes: of weights in one block of a product: half of the smallest second-level cache of today's
-                servers.
-            block_words: words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a
-                direction.
-            few_columns: with fewer, each column is stored as a row.
-        """
-        self.joint_bytes, self.block_bytes = joint_bytes, block_bytes
-        self.block_words, self.few_columns = block_words, few_columns
+    # Up to so many bytes of W_h both directions take each step together, which saves calls. Above, one direction runs
+    # after the other, so that its weights stay in the cache from step to step.
+    joint_bytes: int = 1 << 22
+    # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
+    block_bytes: int = 1 << 19
+    # Words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
+    block_words: int = 128
+    # With fewer columns, each is stored as a row.
+    few_columns: int = FEW_COLUMNS
 
     def serves(self, weight: nn.Parameter) -> bool:
         """Whether the scans can take a module's weight; quantisation replaces its tensor."""
@@ -59,19 +49,8 @@ class Kernels:
         """`linear(inputs)` for inputs `(N, n)`."""
         return linear(inputs)
 
-    def pack(self, weight: Tensor) -> None:
-        """Keeps a weight in a faster layout, if there is one."""
-
-    def scan_with_padding(
-        self,
-        inputs: Tensor,
-        layout: BatchLayout,
-        hidden: Tensor,
-        cell: Tensor,
-        weights: list[Weights],
-        limits: Limits,
-    ) -> Scanned | None:
-        """Scans one layer as `scan_layer` does, if they have one that need not know where padding is."""
+    def scan_with_padding(self, *arguments: Any) -> Scanned | None:
+        """Scans with the arguments of `scan_layer`, if they have a scan that need not know where padding is."""
         return None
 
     def at_once(self, weights: list[Weights]) -> int:

@@ -156,10 +156,8 @@ class _PackedScan(torch.autograd.Function):
 
 
 def _by_direction(tensors: Sequence[Any]) -> list[Weights]:
-    """The weights of one or two directions, one after the other, with or without projections."""
-    count = 3 if len(tensors) % 3 == 0 else 4
-    parts = [tensors[start : start + count] for start in range(0, len(tensors), count)]
-    return [Weights(*each, *[None] * (4 - count)) for each in parts]
+    """The weights of each direction, one after the other."""
+    return [Weights(*tensors[start : start + 4]) for start in range(0, len(tensors), 4)]
 
 
 def _parts(weights: list[Weights], order: ReadingOrder, chosen: Kernels) -> Iterator[tuple[slice, ReadingOrder]]:

@@ -120,7 +120,7 @@ class _GateInputs:
         products = columns_in(self.memory, directions, blocks * height, count, self.weight.wants_rows(count))
         self.weight.multiply(words, products)
         self.products = products.view(directions, blocks, height, -1)
-        if as_rows and 2 * products.numel() <= self.memory.numel():
+        if as_rows and not self.weight.wants_rows(count) and 2 * products.numel() <= self.memory.numel():
             # Steps with few columns would make scattered reads, so the numbers of a word are gathered in each block.
             other_half = self.memory[products.numel() : 2 * products.numel()]
             by_words = other_half.view(directions, blocks, -1, height).transpose(2, 3)

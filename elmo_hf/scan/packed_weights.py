@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .products import BlockProducts, columns_in, put
+from .products import BlockProducts, columns_in, put, times
 
 # Steps of at least so many columns are faster packed; so many such steps repay making the layout.
 RULE = {torch.float32: (8, 16), torch.bfloat16: (1, 8)}
@@ -66,11 +66,6 @@ class PackedProducts(BlockProducts):
 def reordered(weight: Tensor) -> Tensor:
     """A weight `(m, n)` in oneDNN's layout."""
     return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
-
-
-def times(rows: Tensor, packed: Tensor) -> Tensor:
-    """`rows` `(b, n)` times the transpose of a packed weight `(m, n)`."""
-    return torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
 
 
 def measured(

@@ -101,13 +101,7 @@ class ProcessorKernels(Kernels):
         return outputs
 
     def scan_with_padding(
-        self,
-        inputs: Tensor,
-        layout: BatchLayout,
-        hidden: Tensor,
-        cell: Tensor,
-        weights: list[Weights],
-        limits: Limits,
+        self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
     ) -> Scanned | None:
         """Scans one layer by Triton's kernels where they run."""
         if not (self.takes_triton and _are_floats(weights) and is_available(inputs.device, hidden.dtype)):

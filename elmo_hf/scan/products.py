@@ -6,8 +6,9 @@ With b in the tens, every weight is read from memory for a few multiplications. 
 that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is copied. With very
 few columns it is faster to store each one as a row: v^T W^T.
 
-On AMD's processors Intel's library, by which torch multiplies, does best with W v where W has more rows than columns,
-and blocks also spread a single column over the cores.
+On AMD's processors Intel's library, by which torch multiplies, takes twice the time of oneDNN for 8 columns or more, so
+oneDNN multiplies there. With fewer, Intel's does best with W v where W has more rows than columns, and blocks also
+spread a single column over the cores.
 
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """
@@ -18,7 +19,8 @@ import torch
 from torch import Tensor
 
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
-FEW_COLUMNS = 16 if IS_AMD else 8  # with fewer, each column is stored as a row
+FEW_COLUMNS = 1 << 30 if IS_AMD else 8  # with fewer, each column is stored as a row
+ONEDNN_COLUMNS = 8  # on AMD's processors so many are faster in oneDNN
 
 
 class BlockProducts:
@@ -53,6 +55,9 @@ class BlockProducts:
                 torch.addmm(out[0], weight[0], vectors[0], out=out[0])
             else:
                 torch.mm(weight[0], vectors[0], out=out[0])
+            return
+        if self.is_amd and columns >= ONEDNN_COLUMNS and directions == 1 and can_take_onednn(weight):
+            put(times(vectors[0].t().contiguous(), weight[0]).t(), out[0], adds)
             return
         if blocks > 1 and as_rows:
             in_blocks = weight.view(blocks, height // blocks, -1)
@@ -90,6 +95,17 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
     if as_rows:
         return of_columns.view(directions, columns, height).transpose(1, 2)
     return of_columns.view(directions, height, columns)
+
+
+def can_take_onednn(weight: Tensor) -> bool:
+    """Whether oneDNN multiplies a weight."""
+    is_served = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.jit.is_tracing()
+    return is_served and torch.backends.mkldnn.is_available()
+
+
+def times(rows: Tensor, weight: Tensor) -> Tensor:
+    """`rows` `(b, n)` times the transpose of a weight `(m, n)`, plain or in oneDNN's layout, by oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise(rows, weight, None, "none", [], "")
 
 
 def put(product: Tensor, out: Tensor, adds: bool) -> None:

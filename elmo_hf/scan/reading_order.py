@@ -64,16 +64,13 @@ class BatchLayout:
         `resets` is `(B, T)` for each direction, True on words before which its state is set to zero; None means never.
         """
         self.mask, self.resets, self.num_directions = mask, resets, num_directions
-        self._copies: dict[torch.device, BatchLayout] = {}
 
     def on(self, device: torch.device) -> "BatchLayout":
-        """The same layout on another device, copied once."""
+        """The same layout on another device."""
         if device == self.mask.device:
             return self
-        if device not in self._copies:
-            resets = None if self.resets is None else [reset.to(device) for reset in self.resets]
-            self._copies[device] = BatchLayout(self.mask.to(device), resets, self.num_directions)
-        return self._copies[device]
+        resets = None if self.resets is None else [reset.to(device) for reset in self.resets]
+        return BatchLayout(self.mask.to(device), resets, self.num_directions)
 
     @functools.cached_property
     def order(self) -> ReadingOrder:

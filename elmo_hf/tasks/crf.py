@@ -28,8 +28,6 @@ from ..scan.operator import State, Stepped, scan_words
 
 # Used as log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
 IMPOSSIBLE = -1e4
-# Named in errors; folders do not carry it.
-CONVERTER = "elmo_hf.tasks.label_schemes.to_iob2"
 
 
 class LinearChainCRF(nn.Module):
@@ -45,11 +43,10 @@ class LinearChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
-        # Lists, because a tensor that is neither parameter nor persistent buffer does not survive loading.
+        # As `transitions`, and a last row for the beginning of a text. A list, because a tensor that is neither
+        # parameter nor persistent buffer does not survive loading.
         names = frozenset(labels)
-        self._impossible = [[not may_follow(first, second, names) for second in labels] for first in labels]
-        self._impossible_start = [not may_follow("O", label, names) for label in labels]
-        self._foreign = foreign_labels(labels)
+        self._impossible = [[not may_follow(first, second, names) for second in labels] for first in [*labels, "O"]]
 
     def init_parameters(self) -> None:
         """Starts from zeros."""
@@ -63,14 +60,8 @@ class LinearChainCRF(nn.Module):
         `labels` are `(N, W)`, -100 where unknown; `mask` `(N, W)` is True on words, which come first.
 
         Raises:
-            ValueError: if the labels are named in another scheme than IOB2, or if a label is out of range, or may not
-                follow the one before it.
+            ValueError: if a label is out of range, or may not follow the one before it.
         """
-        if self._foreign:
-            raise ValueError(
-                f"the CRF's transitions are those of the IOB2 scheme, which has no {', '.join(self._foreign)[:200]}; "
-                f"convert each text's labels with `{CONVERTER}`, and name only O, B- and I- in `id2label`."
-            )
         is_known = mask & (labels != IGNORED)
         self._check_labels(labels, is_known)
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
@@ -100,26 +91,24 @@ class LinearChainCRF(nn.Module):
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
-        transitions, start = (
-            _wide(scores).masked_fill(torch.tensor(impossible, device=emissions.device), IMPOSSIBLE)
-            for scores, impossible in ((self.transitions, self._impossible), (self.start, self._impossible_start))
-        )
-        return _wide(emissions), transitions, start, _wide(self.end)
+        impossible = torch.tensor(self._impossible, device=emissions.device)
+        transitions = _wide(self.transitions).masked_fill(impossible[:-1], IMPOSSIBLE)
+        return _wide(emissions), transitions, _wide(self.start).masked_fill(impossible[-1], IMPOSSIBLE), _wide(self.end)
 
     def _check_labels(self, labels: Tensor, is_known: Tensor) -> None:
-        known = labels[is_known]
-        if ((known < 0) | (known >= len(self.labels))).any():
-            raise ValueError(f"labels must be 0 to {len(self.labels) - 1}, found {known.min()} to {known.max()}.")
-        safe = labels.masked_fill(~is_known, 0)
-        impossible = torch.tensor(self._impossible, device=labels.device)[safe[:, :-1], safe[:, 1:]]
-        impossible &= is_known[:, :-1] & is_known[:, 1:]
-        impossible_start = torch.tensor(self._impossible_start, device=labels.device)[safe[:, :1]] & is_known[:, :1]
-        for text, word in torch.cat([impossible_start, impossible], dim=1).nonzero()[:1].tolist():
-            before = "the beginning of a text" if word == 0 else repr(self.labels[int(labels[text, word - 1])])
+        known, most = labels[is_known], len(self.labels) - 1
+        if ((known < 0) | (known > most)).any():
+            raise ValueError(f"labels must be 0 to {most}, found {known.min()} to {known.max()}.")
+        # The label before each word: the beginning of the text has the number K, and an unknown label precedes any.
+        labels = labels.masked_fill(~is_known, 0)
+        before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
+        is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
+        impossible = torch.tensor(self._impossible, device=labels.device)[before, labels] & is_known
+        for text, word in impossible.nonzero()[:1].tolist():
+            label, previous = ([*self.labels, "the beginning of a text"][each[text, word]] for each in (labels, before))
             raise ValueError(
-                f"label {self.labels[int(labels[text, word])]!r} cannot follow {before}, found at word {word} of text "
-                f"{text}; with a CRF, labels named B-, I- and O must be in the IOB2 scheme: an entity begins with B-. "
-                f"`{CONVERTER}` converts others."
+                f"label {label!r} cannot follow {previous!r}, found at word {word} of text {text}; with a CRF an "
+                "entity begins with B-: `elmo_hf.tasks.label_schemes.to_iob2` converts the labels of other schemes."
             )
 
 
@@ -167,12 +156,6 @@ def _best_labels(emissions: Tensor, transitions: Tensor, start: Tensor, end: Ten
     (_, best), origins = scan_words(step, (starts, starts), words)
     last = (best + end).argmax(dim=-1, keepdim=True)
     return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
-
-
-def foreign_labels(labels: list[str]) -> list[str]:
-    """Labels of BIOES and its like, in which an entity has other parts than B- and I-."""
-    kinds = {label[2:] for label in labels if label.startswith(("B-", "I-"))}
-    return [label for label in labels if label.startswith(("E-", "S-", "L-", "U-", "M-")) and label[2:] in kinds]
 
 
 def may_follow(first: str, second: str, labels: Collection[str]) -> bool:

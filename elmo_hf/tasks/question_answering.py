@@ -65,8 +65,6 @@ def extract_answers(
 
     The logits `(B, T)` are the model's, `offset_mapping` `(B, T, 2)` the tokenizer's (`return_offsets_mapping=True`).
     """
-    if max_answer_words < 1:
-        raise ValueError(f"`max_answer_words` must be at least 1, found {max_answer_words}.")
     answers = []
     for start, end, offsets, context in zip(start_logits, end_logits, offset_mapping, contexts, strict=True):
         starts, ends = (torch.as_tensor(logits).float().log_softmax(dim=0) for logits in (start, end))
@@ -104,7 +102,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
@@ -124,30 +121,14 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         logits = self.qa_outputs(vectors)
         # Questions have no logits.
         logits = texts.rows.put_back(torch.cat([torch.zeros_like(logits), logits]))
-        in_context = texts.rows.masks[1]
-        logits = logits.masked_fill(~in_context.unsqueeze(-1), torch.finfo(logits.dtype).min)
+        logits = logits.masked_fill(~texts.rows.masks[1].unsqueeze(-1), torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits.unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:
-            for name, positions in (("start_positions", start_positions), ("end_positions", end_positions)):
-                _check_positions(name, positions, in_context)
             loss = self.loss_function(start_logits, end_logits, start_positions, end_positions) + self.mix_penalty()
         return QuestionAnsweringModelOutput(
             loss=loss,
             start_logits=start_logits.contiguous(),
             end_logits=end_logits.contiguous(),
             hidden_states=self.layers_wanted(texts.layers, output_hidden_states),
-        )
-
-
-def _check_positions(name: str, positions: Tensor, in_context: Tensor) -> None:
-    if torch.compiler.is_compiling():
-        return  # a compiled graph cannot look at the data
-    num_positions = in_context.shape[1]
-    flat = positions.reshape(-1)
-    is_word = in_context.gather(1, flat.clamp(0, num_positions - 1).unsqueeze(1)).squeeze(1) & (flat >= 0)
-    for row in (~is_word & (flat < num_positions)).nonzero().flatten().tolist():
-        raise ValueError(
-            f"`{name}` must be positions of words of the context, found {flat[row]} in row {row}; a question "
-            f"without an answer has the number of positions, {num_positions}, or more."
         )

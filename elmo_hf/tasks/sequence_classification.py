@@ -39,10 +39,8 @@ class Pooler(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Maps `(N, W, D)` with `mask` `(N, W)` to `(N, D)`, zero for a text without words."""
-        if self.pooling == "mean":
-            return masked_mean(vectors, mask)
-        if self.pooling == "max":
-            return masked_max(vectors, mask)
+        if self.pooling != "attention":
+            return (masked_max if self.pooling == "max" else masked_mean)(vectors, mask)
         mask = mask.unsqueeze(-1)
         weights = self.query(vectors).masked_fill(~mask, torch.finfo(vectors.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
@@ -75,7 +73,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         bilm_layers: Tensor | None = None,
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:

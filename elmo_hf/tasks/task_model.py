@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import check_range, check_shape, checked_words, may_look_at, require_tensor
+from ..model.inputs import check_range, check_shape, checked_words, may_look_at
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
@@ -44,8 +44,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
         word_vector_ids: `(B, T)`, which word vector each word has, if the config has `word_vectors`.
         output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
-        return_dict: False returns a plain tuple.
-        **kwargs: ignored; every transformers model accepts them.
+        **kwargs: as in `ElmoModel`.
 
     Raises:
         ValueError: as `encode_texts` says.
@@ -137,7 +136,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             return layers[0][..., : self.config.projection_size]
         if word_vector_ids is None:
             raise ValueError("a model with `word_vectors` needs `word_vector_ids`, which the saved tokenizer makes.")
-        check_shape("word_vector_ids", word_vector_ids, mask)
+        check_shape("word_vector_ids", word_vector_ids, mask.shape)
         if may_look_at(word_vector_ids):
             check_range("word_vector_ids", word_vector_ids, self.word_vectors.num_embeddings - 1)
         return self.elmo.dropout(self.word_vectors(word_vector_ids))
@@ -158,21 +157,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             is_wrong = found > 1 if self.num_texts == 1 else found != self.num_texts
             for row in is_wrong.nonzero().flatten().tolist():
                 what = "one text" if self.num_texts == 1 else "a pair of texts, `tokenizer(text, text_pair)`"
-                raise ValueError(
-                    f"{type(self).__name__} reads {what}, in each row; row {row} of `input_ids` holds {found[row]} "
-                    "texts, counted by `<S>`. `text_pairs` in the config says whether texts are classified in pairs."
-                )
+                raise ValueError(f"each row of `input_ids` must hold {what}, found {found[row]} `<S>` in row {row}.")
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == which) for which in range(1, self.num_texts + 1)]
 
     def _check_bilm_layers(self, bilm_layers: Tensor, mask: Tensor) -> None:
-        require_tensor("bilm_layers", bilm_layers)
-        expected = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
-        if tuple(bilm_layers.shape) != expected:
-            raise ValueError(
-                "`bilm_layers` must have shape (batch, words, layers + 1, `hidden_size`) = "
-                f"{expected}, found {tuple(bilm_layers.shape)}."
-            )
+        shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
+        check_shape("bilm_layers", bilm_layers, shape)
         if self.training and self.config.frozen_parts != self.config.bilm_parts:
             raise ValueError(
                 "`bilm_layers` were computed once and cannot follow a biLM that learns; train with "

@@ -89,7 +89,6 @@ class ElmoForTokenClassification(ElmoTaskModel):
         bilm_layers: Tensor | None = None,
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
@@ -106,7 +105,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None
         if labels is not None:
-            check_shape("labels", labels, texts.rows.masks[0])
+            check_shape("labels", labels, texts.rows.masks[0].shape)
             loss = self._loss(emissions, texts.rows.take(labels), mask, kwargs.get("num_items_in_batch"))
         if self.crf is not None and not self.training and mask.shape[1] > 0:
             emissions = self._answers(self.crf, emissions, mask)

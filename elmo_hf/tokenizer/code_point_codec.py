@@ -34,27 +34,13 @@ WORD = "w:"
 NEEDED_CHARACTERS = (BOS, EOS, UNKNOWN, FILLER, BEGIN_WORD, END_WORD)
 
 
-def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_characters: int) -> dict[str, int]:
-    """Builds a tokenizer's vocabulary, ids by name.
-
-    Characters and words come with their index in the model's table, from 0; a table that the model lacks is empty.
-    """
-    symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
-    symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
-    prefix = CHARACTER if characters else WORD
-    for boundary in (BOS, EOS):
-        if prefix + boundary in symbols:
-            symbols[boundary] = symbols.pop(prefix + boundary)
-    return symbols | {PADDING: PADDING_ID}
-
-
 class CodePointCodec:
     """Maps words to ids of code points `(C,)`, code points and words `(C + 1,)`, or words `()`, and back."""
 
     boundaries = (BOS, EOS)
 
     def __init__(self, vocabulary: Mapping[str, int], max_word_length: int, has_characters: bool) -> None:
-        """Takes the vocabulary of `name_symbols`, and C; raises ValueError without a required character or word."""
+        """Takes the vocabulary, ids by name, and C; raises ValueError without a required character or word."""
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
         self._characters, self._words = (

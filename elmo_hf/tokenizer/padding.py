@@ -77,11 +77,15 @@ def as_integers(values: Any) -> np.ndarray:
 def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_batch: bool) -> dict[str, Any]:
     """Converts each key to nested lists, or to one array or tensor; `drop_batch` takes the only text of a batch.
 
+    NumPy arrays keep int16 character ids, a quarter of a tensor's size; texts of different lengths are a list of them.
+
     Raises:
-        ValueError: if `return_tensors` is unknown, or the lengths of texts differ and it is `"pt"`.
+        ValueError: if `return_tensors` is neither `"np"` nor `"pt"`, or a key cannot be one tensor.
     """
-    kind = None if return_tensors is None else TensorType(return_tensors)
-    converted = {key: _as_array(key, value, kind) if kind else _as_lists(key, value) for key, value in data.items()}
+    if return_tensors not in (None, "np", "pt"):
+        raise ValueError(f"`return_tensors` must be 'pt' or 'np', found {str(return_tensors)!r}.")
+    convert_one = _as_lists if return_tensors is None else _as_tensor if return_tensors == "pt" else _as_arrays
+    converted = {key: convert_one(key, value) for key, value in data.items()}
     return {key: value[0] for key, value in converted.items()} if drop_batch else converted
 
 
@@ -90,27 +94,24 @@ def _as_lists(key: str, value: Any) -> Any:
     return [[tuple(pair) for pair in row] for row in lists] if key == "offset_mapping" else lists
 
 
-def _as_array(key: str, value: Any, tensor_type: TensorType) -> Any:
-    """NumPy arrays keep int16 character ids, a quarter of a tensor's size, and may come as a list."""
-    if tensor_type not in (TensorType.PYTORCH, TensorType.NUMPY):
-        raise ValueError(f"`return_tensors` must be 'pt' or 'np', found {tensor_type.value!r}.")
+def _as_arrays(key: str, value: Any) -> Any:
     rows = [np.asarray(row) for row in value]
-    if len({row.shape for row in rows}) <= 1:
-        array = np.asarray(value) if isinstance(value, np.ndarray) else np.array(rows)
-        if tensor_type == TensorType.NUMPY:
-            return array
-        if array.dtype.kind not in "biuf":
-            raise ValueError(f"`{key}` must hold numbers, found {rows[0].tolist()!r:.200}; leave such a column out.")
-        tensor = torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
-        # Python's own floats get torch's default type, as in `torch.tensor`.
-        is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)
-        return tensor.to(torch.get_default_dtype()) if is_python else tensor
-    if tensor_type == TensorType.PYTORCH:
+    if len({row.shape for row in rows}) > 1:
+        return rows
+    return value if isinstance(value, np.ndarray) else np.array(rows)
+
+
+def _as_tensor(key: str, value: Any) -> torch.Tensor:
+    array = _as_arrays(key, value)
+    if isinstance(array, list) or array.dtype.kind not in "biuf":
         raise ValueError(
-            f"Unable to create a tensor of `{key}`, because texts have different lengths: activate padding with "
-            "`padding=True`, or truncation as well."
+            f"Unable to create a tensor of `{key}`: give numbers, and activate padding with `padding=True` if texts "
+            "have different lengths, or truncation."
         )
-    return rows
+    tensor = torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+    # Python's own floats get torch's default type, as in `torch.tensor`.
+    is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)
+    return tensor.to(torch.get_default_dtype()) if is_python else tensor
 
 
 def tensor_type_of(ids: Any) -> TensorType | None:

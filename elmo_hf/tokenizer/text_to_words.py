@@ -18,29 +18,25 @@ def is_batch(text: Any, is_split_into_words: bool) -> bool:
     return is_list(text) and (not is_split_into_words or (len(text) > 0 and is_list(text[0])))
 
 
-def as_batch(
-    text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool
-) -> tuple[Sequence[Any], Sequence[Any]]:
-    """First and second texts of a call, as two lists of one length; missing second texts are None.
+def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool) -> list[tuple[Any, ...]]:
+    """The texts of a call, one or two for each row.
 
     A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
 
     Raises:
-        TypeError: if `text` is a batch and `text_pair` is one string.
-        ValueError: if the counts of first and second texts differ, or a text of the batch is None.
+        ValueError: if `text` is a batch and `text_pair` is not as many texts.
     """
     if not is_batched:
-        return [text], [text_pair]
-    if text_pair is None and len(text) > 0 and all(_is_pair(each, is_split_into_words) for each in text):
-        text, text_pair = [first for first, _ in text], [second for _, second in text]
-    if isinstance(text_pair, str):
-        raise TypeError("for a batch of texts, `text_pair` must be a list of as many texts, found a string.")
-    if text_pair is not None and len(text) != len(text_pair):
-        raise ValueError(f"`text` has {len(text)} texts and `text_pair` has {len(text_pair)}; they must match.")
-    for texts in (text,) if text_pair is None else (text, text_pair):
-        for index in (index for index, each in enumerate(texts) if each is None):
-            raise ValueError(f"a text must be a string or a list of words, found None at index {index}.")
-    return text, [None] * len(text) if text_pair is None else text_pair
+        return [(text,) if text_pair is None else (text, text_pair)]
+    if text_pair is None:
+        are_pairs = all(_is_pair(each, is_split_into_words) for each in text)
+        return [tuple(each) if are_pairs else (each,) for each in text]
+    if isinstance(text_pair, str) or len(text) != len(text_pair):
+        found = (
+            f"{len(text)} texts and a `text_pair` of {'one string' if isinstance(text_pair, str) else len(text_pair)}"
+        )
+        raise ValueError(f"`text_pair` must be a list of as many texts as `text`, found {found}.")
+    return [*zip(text, text_pair, strict=True)]
 
 
 def _is_pair(text: Any, is_split_into_words: bool) -> bool:
@@ -57,15 +53,11 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) 
     Raises:
         ValueError: if a raw text is not a string, or a pre-split text is not a list of words.
     """
-    if is_split_into_words:
-        if isinstance(text, str) or not all(isinstance(word, str) for word in text):
-            raise ValueError(f"with `is_split_into_words=True` a text is a list of words, found {text!r:.200}.")
+    if is_split_into_words and not isinstance(text, str) and all(isinstance(word, str) for word in text):
         return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
-    if not isinstance(text, str):
-        raise ValueError(
-            f"a text must be a string, found {type(text).__name__}; for a list of words give "
-            "`is_split_into_words=True`."
-        )
+    if is_split_into_words or not isinstance(text, str):
+        legal = "a list of words with `is_split_into_words=True`, a string without"
+        raise ValueError(f"a text must be {legal}, found {text!r:.200}.")
     try:
         pieces = split(text)
     except UnicodeEncodeError:

@@ -40,9 +40,8 @@ from .padding import (
     spread,
     tensor_type_of,
 )
-from .special_tokens import Codec, check_known, check_special_tokens, own_special_tokens
 from .text_to_words import as_batch, is_batch, to_words, truncate
-from .word_codec import PADDING, CharacterCodec, VocabularyCodec, is_list, read_vocabulary_file
+from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec, is_list, read_vocabulary_file
 from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter, split_by
 
@@ -51,6 +50,11 @@ logger = logging.get_logger(__name__)
 # What transformers makes of a `tokenizer.json`, which only the tokenizers of other models need.
 FROM_TOKENIZER_FILE = {"tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"}
 FROM_TOKENIZER_FILE |= {"_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "files_loaded"}
+# Arguments of other tokenizers: the value that changes nothing here, and what a user does for the other.
+WITHOUT_EFFECT = {"do_lower_case": (False, "lower texts yourself")}
+WITHOUT_EFFECT |= {name: (True, "give `add_boundaries=False`") for name in ("add_bos_token", "add_eos_token")}
+
+Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
@@ -66,8 +70,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
         alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
             saved tokenizer carries, with any token encoder.
-        add_boundaries: whether texts get `<S>` and `</S>` where a call does not say so by `add_special_tokens`. False
-            for a biLM that was trained without (google/elmo).
+        add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
+            biLM that was trained without (google/elmo).
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
@@ -129,11 +133,16 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
         self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
         self.add_boundaries = add_boundaries
-        special_tokens = own_special_tokens(self._codec, kwargs)
+        for name, (value, instead) in WITHOUT_EFFECT.items():
+            if bool(kwargs.get(name, value)) != value:
+                raise ValueError(f"`{name}={not value}` is not supported; {instead}.")
+        begin, end = self._codec.boundaries
+        special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
+        if isinstance(self._codec, VocabularyCodec):
+            special_tokens["unk_token"] = UNKNOWN_WORD
         # Given as an argument, transformers would copy it, which takes as long as all the rest.
-        self._tokenizer = Tokenizer(
-            models.WordLevel(self._codec.symbols, unk_token=special_tokens.get("unk_token", PADDING))
-        )
+        unknown = special_tokens.get("unk_token", PADDING)
+        self._tokenizer = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
         kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
         kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter, "words_file": words_file}
         if not add_boundaries:
@@ -154,20 +163,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Leaves `tokenizer.json` to the constructor, which reads its vocabulary only."""
         return kwargs
 
-    def __call__(self, *args: Any, **kwargs: Any) -> BatchEncoding:
-        """Encodes texts like every transformers tokenizer; `add_special_tokens` is `add_boundaries` if not given."""
-        return super().__call__(*args, **self._with_default(kwargs))
-
-    def encode(self, *args: Any, **kwargs: Any) -> Any:
-        """The ids alone, with the arguments of a call."""
-        return super().encode(*args, **self._with_default(kwargs))
-
     def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         """Splits a text into words with their offsets."""
         return (self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str)(text)
-
-    def _with_default(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return kwargs if self.add_boundaries else {"add_special_tokens": False} | kwargs
 
     def _encode_plus(
         self,
@@ -193,10 +191,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> BatchEncoding:
         """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
         is_batched = is_batch(text, is_split_into_words)
-        boundaries = self.boundaries if add_special_tokens else None
+        boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
         encodings, samples = [], []
-        for sample, pair in enumerate(zip(*as_batch(text, text_pair, is_batched, is_split_into_words), strict=True)):
-            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in pair if part is not None)
+        for sample, parts in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
+            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in parts)
             windows = [texts]
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
                 overlap = stride if return_overflowing_tokens else None
@@ -271,16 +269,12 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def _batch_to_pad(self, encoded_inputs: Any) -> tuple[dict[str, Any], bool]:
         """The argument of `pad` as a batch by key, and whether it was one."""
         is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
-        if is_list_of_texts and not encoded_inputs:
-            raise ValueError("`pad` needs at least one encoded text, found an empty list.")
-        if is_list_of_texts:
+        if is_list_of_texts and encoded_inputs:
             encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
         if "input_ids" not in encoded_inputs:
-            raise ValueError(f"`pad` needs `input_ids`, found only {sorted(encoded_inputs)}.")
-        data = dict(encoded_inputs)
-        is_batched = is_list_of_texts or self._is_batch_of_ids(data["input_ids"])
-        if not is_batched:
-            data = {key: [value] for key, value in data.items()}
+            raise ValueError(f"`pad` needs texts with `input_ids`, found {list(encoded_inputs)}.")
+        is_batched = is_list_of_texts or self._is_batch_of_ids(encoded_inputs["input_ids"])
+        data = {key: value if is_batched else [value] for key, value in encoded_inputs.items()}
         sizes = {key: len(value) for key, value in data.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"keys have different batch sizes: {sizes}.")
@@ -321,21 +315,23 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return [flag for ids in texts for flag in (*edge, *[0] * len(ids), *edge)]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Raises ValueError for a special token that is not the model's own."""
-        token = name.removesuffix("_id")
-        if token in (*self.SPECIAL_TOKENS_ATTRIBUTES, "extra_special_tokens"):
-            check_special_tokens(self._codec, {token: value if token == name else self.convert_ids_to_tokens(value)})
+        """Raises ValueError for a special token that the model has no id for."""
+        if name in (*self.SPECIAL_TOKENS_ATTRIBUTES, "extra_special_tokens"):
+            self._require_ids(value if is_list(value) else [value] if value else [])
         super().__setattr__(name, value)
-
-    def add_special_tokens(self, special_tokens_dict: dict[str, Any], *args: Any, **kwargs: Any) -> int:
-        """Names special tokens that there are; raises ValueError for others, before anything changes."""
-        check_special_tokens(self._codec, special_tokens_dict)
-        return super().add_special_tokens(special_tokens_dict, *args, **kwargs)
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         """Lets transformers name the tokens that there are; raises ValueError for others."""
-        check_known(self._codec, new_tokens)
+        self._require_ids(new_tokens)
         return super()._add_tokens(new_tokens, special_tokens)
+
+    def _require_ids(self, tokens: Sequence[Any]) -> None:
+        unknown = [str(token) for token in tokens if str(token) not in self._codec.symbols]
+        if unknown:
+            raise ValueError(
+                f"no token can be added to an ELMo's `vocab`, found {unknown!r:.200}: its ids are characters, or "
+                "the words that the model was trained with."
+            )
 
     def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
         """Always raises NotImplementedError: bytes are not learned, and a vocabulary comes with its model."""

@@ -44,8 +44,9 @@ from transformers import (
 )
 
 from ..language_model.corpus import Corpus
-from ..language_model.pretraining import DIRECTIONS, ElmoForPreTraining
+from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
+from ..language_model.sentence_model import DIRECTIONS
 from ..language_model.streams import Stream
 from ..language_model.windows import window_arguments
 from ..model.bilm import BiLMState

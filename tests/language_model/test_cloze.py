@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from commands import assert_fails, run
-from tiny_lm import SENTENCES, SIZES, WORDS, assert_close, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import SIZES, WORDS, assert_close, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 from torch import Tensor
-from transformers.dynamic_module_utils import get_class_from_dynamic_module
+from transformers import AutoModelForPreTraining
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
@@ -88,18 +88,10 @@ def test_candidates_keep_their_probabilities(tmp_path: Path) -> None:
     assert total == pytest.approx(1, abs=1e-5)
 
 
-def test_models_of_a_saved_folders_code_score_and_predict_by_the_package(tmp_path: Path) -> None:
-    model = tiny_lm()
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
-    model.save_pretrained(tmp_path / "model")
-    own_class = get_class_from_dynamic_module("heads_elmo.ElmoForPreTraining", tmp_path / "model")
-    assert own_class is not ElmoForPreTraining
-    saved = own_class.from_pretrained(tmp_path / "model").eval()
-    assert saved.predict_words(tokenizer, SENTENCE, 2, top_k=3) == predict_words(model, tokenizer, SENTENCE, 2, top_k=3)
-    for carries_state in (False, True):
-        found, expected = (each.score(SENTENCES, tokenizer, carries_state=carries_state) for each in (saved, model))
-        np.testing.assert_array_equal(found.forward, expected.forward)
-        np.testing.assert_array_equal(found.backward, expected.backward)
+def test_a_saved_language_model_is_the_packages_class_where_it_is_imported(tmp_path: Path) -> None:
+    tiny_lm().save_pretrained(tmp_path)
+    model = AutoModelForPreTraining.from_pretrained(tmp_path, trust_remote_code=True)
+    assert type(model) is ElmoForPreTraining
 
 
 def test_a_forward_model_has_one_distribution(tmp_path: Path) -> None:

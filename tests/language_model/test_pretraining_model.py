@@ -348,9 +348,9 @@ def test_a_model_without_a_vocabulary_is_refused() -> None:
     [
         ({"forward_targets": (7, 10)}, "wrong or missing: `attention_mask`, `backward_input_ids`, `labels`"),
         ({"backward_resets": (7, 10)}, "wrong or missing: `attention_mask`, `backward_input_ids`, `labels`"),
-        ({"labels": (7, 9)}, r"`labels` must have shape \(batch, words\) = \(7, 10\), found \(7, 9\)"),
-        ({"attention_mask": (7, 9)}, r"`attention_mask` must have shape .* = \(7, 10\), found \(7, 9\)"),
-        ({"input_ids": (7, 10)}, r"character ids of shape \(batch, words, 11\), found \(7, 10\)"),
+        ({"labels": (7, 9)}, r"`labels` must be a tensor of shape \(7, 10\), found \(7, 9\)"),
+        ({"attention_mask": (7, 9)}, r"`attention_mask` must be a tensor of shape \(7, 10\), found \(7, 9\)"),
+        ({"input_ids": (7, 10)}, r"a tensor of shape \(batch, words, 11\), found \(7, 10\)"),
     ],
 )
 def test_wrong_arguments_of_sentences_are_named(

@@ -121,10 +121,10 @@ def test_ids_and_targets_of_any_integer_type_are_read(dtype: torch.dtype, tmp_pa
         ({"labels": (2, 12)}, "wrong or missing: `labels`. Sentences have `input_ids`, `attention_mask` and `labels`"),
         ({"labels": (2, 12), "attention_mask": (2, 12)}, "wrong or missing: `attention_mask`, `labels`"),
         ({"backward_input_ids": (2, 11, 11)}, r"must have one shape, found \(2, 12, 11\) and \(2, 11, 11\)"),
-        ({"forward_targets": (2, 11)}, r"`forward_targets` must have shape .* = \(2, 12\), found \(2, 11\)"),
-        ({"backward_targets": (2, 1)}, r"`backward_targets` must have shape .* = \(2, 12\), found \(2, 1\)"),
-        ({"forward_resets": (2,)}, r"`forward_resets` must have shape .* = \(2, 12\), found \(2,\)"),
-        ({"backward_resets": (1, 12)}, r"`backward_resets` must have shape .* = \(2, 12\), found \(1, 12\)"),
+        ({"forward_targets": (2, 11)}, r"`forward_targets` must be a tensor of shape \(2, 12\), found \(2, 11\)"),
+        ({"backward_targets": (2, 1)}, r"`backward_targets` must be a tensor of shape \(2, 12\), found \(2, 1\)"),
+        ({"forward_resets": (2,)}, r"`forward_resets` must be a tensor of shape \(2, 12\), found \(2,\)"),
+        ({"backward_resets": (1, 12)}, r"`backward_resets` must be a tensor of shape \(2, 12\), found \(1, 12\)"),
     ],
 )
 def test_wrong_arguments_of_streams_are_named(
@@ -139,5 +139,5 @@ def test_wrong_arguments_of_streams_are_named(
 def test_a_state_of_another_batch_is_named(tmp_path: Path) -> None:
     model = tiny_lm()
     stream = stream_of(model, tmp_path, ROWS)
-    with pytest.raises(ValueError, match=r"`state` must hold `hidden` \(2, 2, 14\) and `cell` \(2, 2, 18\)"):
+    with pytest.raises(ValueError, match=r"`state.hidden` must be a tensor of shape \(2, 2, 14\), found \(2, 3, 14\)"):
         model(**stream, state=BiLMState(torch.zeros(2, 3, 14), torch.zeros(2, 3, 18)))

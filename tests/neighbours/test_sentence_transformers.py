@@ -11,7 +11,7 @@ from neighbours import TEXTS, pooled
 from task_models import make_task_model
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
-from elmo_hf.model.sentence_files import SENTENCE_FILES
+from elmo_hf.hub_code import SENTENCE_FILES
 
 
 def library() -> Any:

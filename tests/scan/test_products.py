@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from checkpoints import run_interpreter
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmo_hf.scan.processor_kernels import ProcessorKernels, way_of_products
 from elmo_hf.scan.processor_products import PlainProducts
@@ -25,6 +27,15 @@ WAYS: dict[str, Make] = {
     "plain, rows": lambda weight: PlainProducts(weight, THREE_ROWS, 99),
 }
 of_every_way = pytest.mark.parametrize("make", WAYS.values(), ids=list(WAYS))
+
+
+class Operators(TorchDispatchMode, list):
+    """The operators that are called while it is active."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs each operator."""
+        self.append(function)
+        return function(*args, **(kwargs or {}))
 
 
 def drawn(directions: int, columns: int, height: int = M) -> tuple[Tensor, Tensor]:
@@ -50,6 +61,20 @@ def test_products_are_the_plain_ones_written_or_added(
     products.multiply(vectors, out, adds=True)
     torch.testing.assert_close(out, 2 * weight @ vectors, rtol=0, atol=1e-13)
     assert memory[-1].isnan()
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_on_amd_onednn_multiplies_many_columns(as_rows: bool) -> None:
+    weight, vectors = drawn(1, 9)
+    out = columns_in(torch.full((M * 9,), torch.nan), 1, M, 9, as_rows)
+    products = BlockProducts(weight.float(), THREE_ROWS, 99, is_amd=True)
+    with Operators() as called:
+        products.multiply(vectors.float(), out)
+        products.multiply(vectors.float(), out, adds=True)
+        products.multiply(vectors[..., :7].float(), columns_in(torch.empty(M * 7), 1, M, 7, as_rows))
+    torch.testing.assert_close(out.double(), 2 * weight @ vectors, rtol=0, atol=1e-5)
+    assert called.count(torch.ops.mkldnn._linear_pointwise.default) == 2
 
 
 def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:

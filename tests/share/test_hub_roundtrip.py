@@ -11,8 +11,7 @@ from checkpoints import FIXTURES, run_python
 from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.hub_code import TABLE
-from elmo_hf.model.sentence_files import SENTENCE_FILES
+from elmo_hf.hub_code import SENTENCE_FILES, TABLE
 
 CODE = {f"{file}.py" for file in TABLE}
 MAY_IMPORT = {"torch", "transformers", "huggingface_hub", "tokenizers", "safetensors", "numpy"}

@@ -34,7 +34,7 @@ def test_a_label_on_a_boundary_or_on_padding_counts_for_nothing(task: str) -> No
 @pytest.mark.parametrize("shape", [(3, 7), (3, 9), (6, 8), (24,)], ids=str)
 def test_labels_of_another_shape_are_refused(shape: tuple[int, ...], task: str) -> None:
     model, batch = make_task_model(task), make_batch(task)
-    message = f"`labels` must have shape (batch, words) = (3, 8), found {shape}."
+    message = f"`labels` must be a tensor of shape (3, 8), found {shape}."
     with pytest.raises(ValueError, match=re.escape(message)):
         model(**batch | {"labels": torch.zeros(shape, dtype=torch.long)})
 

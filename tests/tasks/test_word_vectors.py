@@ -107,14 +107,14 @@ def test_boundaries_are_left_out_of_the_mean(model: ElmoModel) -> None:
 
 
 def test_a_row_without_its_word_is_refused(model: ElmoModel) -> None:
-    with pytest.raises(ValueError, match=r"character ids of shape \(batch, words, 9\), found \(1, 4, 8\)"):
+    with pytest.raises(ValueError, match=r"a tensor of shape \(batch, words, 9\), found \(1, 4, 8\)"):
         model(input_ids=random_rows(1, 4)[..., :8])
 
 
 def test_characters_alone_cannot_stand_for_words_with_vectors(model: ElmoModel) -> None:
     vectors = torch.randn(1, 3, 7)
     assert_outputs_close(model(inputs_embeds=vectors).token_embeddings, vectors)
-    with pytest.raises(ValueError, match=r"`inputs_embeds` must have shape \(batch, words, 7\)"):
+    with pytest.raises(ValueError, match=r"`inputs_embeds` must be a tensor of shape \(batch, words, 7\)"):
         model(inputs_embeds=torch.randn(1, 3, 8, 5))
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.tokenizer.code_point_codec import CodePointCodec, name_symbols
+from elmo_hf.tokenizer.code_point_codec import CodePointCodec
+from elmo_hf.tokenizer.code_point_symbols import name_symbols
 
 C = 7
 # Rows of the two tables; ids are one more, and words come after the ten rows of characters.
@@ -178,7 +179,7 @@ def test_an_unknown_alphabet_is_refused() -> None:
 
 
 def test_other_boundaries_are_refused() -> None:
-    with pytest.raises(ValueError, match="`bos_token` of an ELMo is always '<bos>', found '<S>'"):
+    with pytest.raises(ValueError, match=r"no token can be added to an ELMo's `vocab`, found \['<S>'\]"):
         ElmoTokenizer(max_word_length=C, alphabet="code_points", vocab=BOTH, bos_token="<S>")
 
 

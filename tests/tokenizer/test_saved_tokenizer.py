@@ -48,11 +48,11 @@ def test_init_kwargs_name_every_argument_and_folders_no_path(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("texts", "pairs", "index"),
-    [(["a", None], None, 1), ([None], None, 0), (["a", "b"], ["c", None], 1), ([("a", "b"), ("c", None)], None, 1)],
+    ("texts", "pairs"),
+    [(["a", None], None), ([None], None), (["a", "b"], ["c", None]), ([("a", "b"), ("c", None)], None)],
 )
-def test_a_text_that_is_none_is_named(texts: Any, pairs: Any, index: int, tokenizer: ElmoTokenizer) -> None:
-    with pytest.raises(ValueError, match=f"^a text must be a string or a list of words, found None at index {index}"):
+def test_a_text_that_is_none_is_refused(texts: Any, pairs: Any, tokenizer: ElmoTokenizer) -> None:
+    with pytest.raises(ValueError, match=r"^a text must be .* found None\."):
         tokenizer(texts, pairs)
 
 

@@ -238,7 +238,7 @@ def test_tensors_of_no_texts_keep_their_dtype(tokenizer: ElmoTokenizer, kind: st
 def test_texts_of_different_lengths_need_padding_to_be_a_tensor(tokenizer: ElmoTokenizer) -> None:
     ragged = tokenizer(["a b", "c"], return_tensors="np")["input_ids"]
     assert [row.tolist() for row in ragged] == [rows("<S> a b </S>"), rows("<S> c </S>")]
-    with pytest.raises(ValueError, match="Unable to create a tensor of `input_ids`, because texts have different len"):
+    with pytest.raises(ValueError, match=r"Unable to create a tensor of `input_ids`: .*padding=True"):
         tokenizer(["a b", "c"], return_tensors="pt")
 
 
@@ -289,14 +289,22 @@ def test_offsets_of_words_given_are_counted_in_the_word(tokenizer: ElmoTokenizer
 
 
 BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "number": (5, {}, "a text must be a string, found int; for a list of words"),
-    "unsaid_split": ([["a"]], {}, "a text must be a string, found list; for"),
-    "split_string": ("a b", SPLIT, "a text is a list of words, found 'a b'"),
-    "one_pair": (["a"], {"text_pair": "b"}, "`text_pair` must be a list of as many texts, found a string"),
-    "count": (["a", "b"], {"text_pair": ["c"]}, "`text` has 2 texts and `text_pair` has 1; they must match"),
+    "number": (5, {}, "a text must be a list of words .*, a string without, found 5"),
+    "unsaid_split": ([["a"]], {}, "a text must be a list of words .*, a string without, found .*a"),
+    "split_string": ("a b", SPLIT, "a text must be a list of words .*, found .a b"),
+    "one_pair": (
+        ["a"],
+        {"text_pair": "b"},
+        "`text_pair` must be a list of as many texts as `text`, found 1 texts and .* one string",
+    ),
+    "count": (
+        ["a", "b"],
+        {"text_pair": ["c"]},
+        "`text_pair` must be a list of as many texts as `text`, found 2 texts and a `text_pair` of 1",
+    ),
     "side": ("a", {"padding_side": "centre"}, "`padding_side` must be 'right' or 'left', found 'centre'"),
     "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),
-    "tf": ("a", {"return_tensors": "tf"}, "tf is not a valid TensorType"),
+    "tf": ("a", {"return_tensors": "tf"}, "`return_tensors` must be 'pt' or 'np', found 'tf'"),
     "stride": (
         "a b c",
         {"return_overflowing_tokens": True, "stride": 2, "truncation": True, "max_length": 4},

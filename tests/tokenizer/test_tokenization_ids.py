@@ -128,8 +128,8 @@ def test_lists_of_single_ids_become_their_names(tokenizer: ElmoTokenizer) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pad_token": "[PAD]"}, r"`pad_token` of an ELMo is always '<pad>', found '\[PAD\]'"),
-        ({"add_bos_token": False}, r"`add_bos_token=False` is not supported; .*`add_special_tokens=False`"),
+        ({"pad_token": "[PAD]"}, r"no token can be added to an ELMo's `vocab`, found \['\[PAD\]'\]"),
+        ({"add_bos_token": False}, r"`add_bos_token=False` is not supported; give `add_boundaries=False`"),
         ({"max_word_length": 2}, r"`max_word_length` must be a whole number of at least 3, found 2"),
         ({"add_boundaries": "no"}, r"`add_boundaries` must be one of True, False, found 'no'"),
         ({"token_encoder": "bytes"}, r"`token_encoder` must be one of 'char_cnn', 'word_embedding', found 'bytes'"),
@@ -162,9 +162,7 @@ def test_no_token_can_be_added(token_encoder: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("pad_token", "</S>", "`pad_token` of an ELMo is always '<pad>', found '</S>'."),
-        ("pad_token_id", 258, "`pad_token` of an ELMo is always '<pad>', found '</S>'."),
-        ("bos_token", None, "`bos_token` of an ELMo is always '<S>', found None."),
+        ("pad_token", "[PAD]", "no token can be added to an ELMo's `vocab`, found ['[PAD]']"),
         ("mask_token", "[M]", "no token can be added to an ELMo's `vocab`, found ['[M]']"),
         ("extra_special_tokens", ["<S>", "[M]"], "no token can be added to an ELMo's `vocab`, found ['[M]']"),
     ],
@@ -175,11 +173,20 @@ def test_a_special_token_that_is_refused_changes_nothing(
     before = tokenizer(["a", "b c"], padding=True).data
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         setattr(tokenizer, name, value)
-    token = tokenizer.convert_ids_to_tokens(value) if name.endswith("_id") else value
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        tokenizer.add_special_tokens({name.removesuffix("_id"): token})
+        tokenizer.add_special_tokens({name: value})
     assert tokenizer(["a", "b c"], padding=True).data == before
     assert tokenizer.special_tokens_map == {"bos_token": "<S>", "eos_token": "</S>", "pad_token": "<pad>"}
+
+
+def test_another_name_for_padding_changes_no_batch(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
+    named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
+    named.pad_token = named.eos_token
+    named.save_pretrained(tmp_path)
+    for each in (named, ElmoTokenizer.from_pretrained(tmp_path)):
+        assert each.pad_token_id == 258
+        assert each(["a", "b c"], padding=True).data == tokenizer(["a", "b c"], padding=True).data
+        assert each.pad([each("a"), each("b c")]).data == tokenizer.pad([tokenizer("a"), tokenizer("b c")]).data
 
 
 def test_a_token_that_there_is_can_be_named_again(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
@@ -191,7 +198,7 @@ def test_a_token_that_there_is_can_be_named_again(tokenizer: ElmoTokenizer, tmp_
 
 
 def test_training_and_padding_nothing_are_refused(tokenizer: ElmoTokenizer) -> None:
-    with pytest.raises(ValueError, match="`pad` needs at least one encoded text, found an empty list"):
+    with pytest.raises(ValueError, match=r"`pad` needs texts with `input_ids`, found \[\]"):
         tokenizer.pad([])
     with pytest.raises(NotImplementedError, match="an ELMo tokenizer is not trained"):
         tokenizer.train_new_from_iterator(["text"], 300)

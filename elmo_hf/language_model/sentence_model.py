@@ -1,0 +1,202 @@
+"""The two language models that pretrain an ELMo (Peters et al. 2018, §3.1).
+
+They share only the token encoder and the softmax. For a sentence w_1 .. w_n with the boundaries w_0 = `<S>` and
+w_{n+1} = `</S>` each predicts n+1 words:
+
+    forward    sum_{t=1..n+1} log p(w_t | w_0 .. w_{t-1})
+    backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})
+    loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
+           the forward one's alone in a model of one direction, `bidirectional=False`
+
+They read sentences with `labels`, padded and masked, and predict them by the full softmax. That is what a saved folder
+holds; `pretraining.py` of the package adds training on streams, a sampled softmax and scores.
+
+Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
+
+Deliberate difference from AllenNLP's `LanguageModel`: no softmax class for padding.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from ..model.bilm import BiLMState
+from ..model.configuration_elmo import ELMO_HF, ElmoConfig
+from ..model.inputs import IGNORED, check_shape
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
+from .softmax import WordSoftmax
+
+DIRECTIONS = ("forward", "backward")
+
+
+# What the package's class does, and its arguments.
+NEEDS_PACKAGE = f"streams, sampled losses and scores need {ELMO_HF}, imported before the model is loaded."
+OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "output_log_probs", "candidates"}
+
+
+class Read(NamedTuple):
+    """What the biLM reads and predicts."""
+
+    vectors: Tensor  # (B, T, P), or (B, T, DP) if each direction reads a text of its own
+    mask: Tensor  # (B, T)
+    targets: list[Tensor | None]  # for each direction, the classes (B, T) to predict at each position, -100 for none
+    resets: list[Tensor] | None  # for each direction (B, T), see `BiLM`
+
+
+@dataclass
+class ElmoForPreTrainingOutput(HasState, ModelOutput):
+    """What `ElmoForPreTraining` returns; losses need labels or targets. With one direction the other's are None.
+
+    Attributes:
+        loss: mean of all directions' losses, in nats per prediction: what training minimises.
+        forward_loss, backward_loss: mean cross-entropies; absent if the loss is sampled. exp(loss) is bilm-tf's
+            perplexity, the geometric mean of both directions'.
+        sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; lower, and no
+            perplexities.
+        state_hidden: `(B, L, 2P)`, see `HasState`.
+        state_cell: `(B, L, 2H)`, see `HasState`.
+        forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for
+            sentences of the word at each position, for streams of each target; zero where nothing is predicted.
+        forward_logits, backward_logits: if `output_logits=True`, `(B, T, V)` for the word after or before a position.
+        hidden_states: with `output_hidden_states=True`, the biLM's layers, as in `ElmoModelOutput`.
+    """
+
+    loss: Tensor | None = None
+    forward_loss: Tensor | None = None
+    backward_loss: Tensor | None = None
+    sampled_forward_loss: Tensor | None = None
+    sampled_backward_loss: Tensor | None = None
+    state_hidden: Tensor | None = None
+    state_cell: Tensor | None = None
+    forward_log_probs: Tensor | None = None
+    backward_log_probs: Tensor | None = None
+    forward_logits: Tensor | None = None
+    backward_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+class ElmoForPreTraining(ElmoPreTrainedModel):
+    """The biLM with one softmax over words on top of all directions (`LanguageModel` in bilm-tf's `training.py`)."""
+
+    # A saved language model embeds too.
+    pipelines = ElmoModel.pipelines
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes the model with bilm-tf's random weights.
+
+        Raises:
+            ValueError: if the config lacks the number of words of the softmax.
+        """
+        super().__init__(config)
+        if config.num_softmax_words is None and config.share_embedding_softmax:
+            config.num_softmax_words = config.vocab_size - 1
+        if config.num_softmax_words is None:
+            raise ValueError(
+                "a language model needs `num_softmax_words`, the size of its vocabulary; this config has none. "
+                "Make a vocabulary with `elmo-hf vocab`, then load with `num_softmax_words=...`."
+            )
+        self.elmo = ElmoModel(config)
+        self.softmax = WordSoftmax(config)
+        self.post_init()
+        self.set_trainable_parts()
+
+    def set_trainable_parts(self) -> None:
+        """Freezes the mixes: no loss reads them, and distributed training would wait for their gradients."""
+        super().set_trainable_parts()
+        self.elmo.mixes.requires_grad_(False)
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves the softmax, often larger than the biLM, in shards that loading the biLM skips."""
+        weights = kwargs.pop("state_dict", None) or self.state_dict()
+        # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
+        weights = dict(sorted(weights.items(), key=lambda item: item[0].startswith("softmax.")))
+        encoder_bytes = sum(tensor.nbytes for name, tensor in weights.items() if not name.startswith("softmax."))
+        super().save_pretrained(save_directory, state_dict=weights, **({"max_shard_size": encoder_bytes} | kwargs))
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        state: BiLMState | None = None,
+        output_logits: bool = False,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> ElmoForPreTrainingOutput:
+        """Runs the language models over sentences.
+
+        Args:
+            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for word input.
+            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding on either side; None derives it.
+            labels: `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
+            state: after the batch before; None starts from zeros.
+            output_logits: whether to return logits.
+            output_hidden_states: whether to return all layers; None: what the config says.
+            **kwargs: as in `ElmoModel`, and what the package's class takes.
+
+        Raises:
+            ValueError: if a shape is wrong.
+            ImportError: if windows of streams, log-probabilities or a sampled loss need the package.
+        """
+        vectors, mask, targets, resets = self.read(input_ids, attention_mask, labels, **kwargs)
+        dropout = self.config.lm_dropout if self.training else 0.0
+        layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
+        top = nn.functional.dropout(layers[-1], dropout, training=self.training)
+        hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
+        output = self.losses(hidden, targets, **kwargs)
+        for name, part in hidden.items() if output_logits else ():
+            output[f"{name}_logits"] = self.softmax.logits(part, self._shared_weight)
+        return ElmoForPreTrainingOutput(
+            state_hidden=next_state.hidden.transpose(0, 1),
+            state_cell=next_state.cell.transpose(0, 1),
+            hidden_states=self.layers_wanted(layers, output_hidden_states),
+            **output,
+        )
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Read:
+        """The batch as the biLM reads it."""
+        if OF_PACKAGE & kwargs.keys() or (self.training and self.config.softmax == "sampled"):
+            raise ImportError(NEEDS_PACKAGE)
+        return self.read_sentences(input_ids, attention_mask, labels)
+
+    def read_sentences(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None) -> Read:
+        """Sentences as the biLM reads them: each direction predicts the next word that it will read."""
+        vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
+        if labels is None:
+            return Read(vectors, mask, [None, None], None)
+        check_shape("labels", labels, mask.shape)
+        labels = labels.masked_fill(~mask, IGNORED)
+        after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
+        return Read(vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None)
+
+    def losses(self, hidden: dict[str, Tensor], targets: list[Tensor | None], **kwargs: Any) -> dict[str, Tensor]:
+        """The mean cross-entropy of each direction, and of all, by name; nothing if a direction has no targets.
+
+        `hidden` has the top outputs `(B, T, P)` of each direction by its name.
+        """
+        output: dict[str, Tensor] = {}
+        for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
+            if classes is None:
+                return {}
+            is_predicted = classes != IGNORED
+            predicted = classes[is_predicted].long()
+            total = self.softmax(vectors[is_predicted], predicted, self._shared_weight)
+            output[f"{name}_loss"] = total / max(len(predicted), 1)
+        return output | {"loss": torch.stack([*output.values()]).mean()}
+
+    def score(self, *args: Any, **kwargs: Any) -> Any:
+        """Always raises ImportError: the package's class scores texts."""
+        raise ImportError(NEEDS_PACKAGE)
+
+    predict_words = score
+
+    @property
+    def _shared_weight(self) -> Tensor | None:
+        """The word embedding without its padding row, if it is the softmax's matrix too."""
+        return self.elmo.get_input_embeddings().weight[1:] if self.config.share_embedding_softmax else None

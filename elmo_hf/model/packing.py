@@ -1,0 +1,22 @@
+"""A second copy of large weights, in the layout that is the fastest on this processor (`scan/packed_weights.py`)."""
+
+from torch import nn
+
+from ..scan.kernels import kernels
+from ..scan.processor_kernels import ProcessorKernels
+from .bilm import BiLMLayer
+
+
+def pack(model: nn.Module) -> None:
+    """Keeps W_h and W_p of the layers whose directions run by themselves in the other layout, where it is faster.
+
+    Call it again after changing weights; until then changed ones are used as they are.
+    """
+    chosen = kernels()
+    assert isinstance(chosen, ProcessorKernels)
+    layers = [layer for layer in model.modules() if isinstance(layer, BiLMLayer) and layer.can_scan_fast()]
+    for lstms in (layer.lstms for layer in layers):
+        if chosen.at_once([lstm.weights() for lstm in lstms]) == 1:
+            for linear in (linear for lstm in lstms for linear in (lstm.recurrent_linear, lstm.projection)):
+                if linear is not None:
+                    chosen.pack(linear.weight)
