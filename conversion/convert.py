@@ -137,7 +137,7 @@ def write_folder(
         for name in names:
             tell(f"the vectors are those that were published for {name}.")
         if whole != folder:
-            save_smaller(whole, folder, options)
+            save_smaller(checkpoint, whole, folder, options)
             shutil.rmtree(whole)
             checkpoint.tokenizer.save_pretrained(folder)
         digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}

@@ -120,7 +120,7 @@ def beginning(path: Path) -> bytes:
 def _is_archive(path: Path) -> bool:
     if not beginning(path).startswith(ZIP_MAGIC):
         return beginning(path).startswith(tuple(TAR_OPENERS))
-    # torch's own files are zip files too; `readers/state_dicts.py` reads them.
+    # torch's own files are zip files too; `readers/torch_files.py` reads them.
     with reading(path), open_zip(path) as archive:
         return not any(name.endswith("/data.pkl") for name in archive.namelist())
 

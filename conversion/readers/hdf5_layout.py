@@ -65,7 +65,7 @@ SOFTMAX_OPTIONS = (
     Option(
         ("sample_softmax",),
         "softmax",
-        to_config=lambda value: {True: "sampled", False: "full"}.get(value, value),
+        to_config=lambda value: "sampled" if value is True else value or "full",
         from_config=lambda value: value == "sampled",
     ),
     Option(("n_negative_samples_batch",), "num_softmax_samples"),

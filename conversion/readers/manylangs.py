@@ -28,7 +28,7 @@ from ..refusals import mismatch, reading, require
 from ..rules import PrependZeroRow, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import ReferenceManyLangs
-from .state_dicts import read_state_dict
+from .torch_files import read_state_dict
 from .torch_layout import cnn_rules, lstm_rules, projection_rules
 
 ENCODER_OPTIONS = (

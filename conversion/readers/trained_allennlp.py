@@ -28,7 +28,7 @@ from ..rules import DropLeadingAxis, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import allennlp_reference
 from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
-from .state_dicts import read_state_dict
+from .torch_files import read_state_dict
 from .torch_layout import cnn_rules, lstm_rules, projection_rules
 
 WEIGHTS = ("weights.th", "best.th")
@@ -46,7 +46,7 @@ TRAINING_OPTIONS = (
         ("do_layer_norm",),
         "scalar_mix_layer_norm",
         default=False,
-        to_config=lambda value: {True: "batch", False: "none", None: "none"}.get(value, value),
+        to_config=lambda value: "batch" if value is True else value or "none",
     ),
 )
 
@@ -158,7 +158,7 @@ def _config(
         options,
         LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
         where,
-        vocab_size=len(arrays[CHARACTERS]),
+        vocab_size=(*arrays[CHARACTERS].shape, 0)[0],
         char_projection=True,
         cell_projection=True,
         forget_bias=0.0,

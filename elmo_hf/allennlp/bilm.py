@@ -23,7 +23,7 @@ from ..model.distinct_words import distinct_rows
 from ..model.inputs import checked_words
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .boundaries import add_sentence_boundaries
-from .files import find_files, load_bilm
+from .checkpoint_files import find_files, load_bilm
 from .state_dicts import rename_bilm
 
 logger = logging.get_logger(__name__)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from archives import state_bytes
 
-from elmo_hf.conversion.readers.state_dicts import read_state_dict
+from elmo_hf.conversion.readers.torch_files import read_state_dict
 
 
 @pytest.mark.parametrize("as_zip", [False, True], ids=["older form", "newer form"])
