@@ -41,7 +41,7 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         """The batch as the biLM reads it: sentences, or a window."""
         window = {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
         if not window:
-            return self.read_sentences(input_ids, attention_mask, labels)
+            return super().read(input_ids, attention_mask, labels)
         window |= {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
         return read_window(self, {name: value for name, value in window.items() if value is not None})
 

@@ -159,13 +159,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         )
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Read:
-        """The batch as the biLM reads it."""
-        if OF_PACKAGE & kwargs.keys() or (self.training and self.config.softmax == "sampled"):
-            raise ImportError(NEEDS_PACKAGE)
-        return self.read_sentences(input_ids, attention_mask, labels)
-
-    def read_sentences(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None) -> Read:
         """Sentences as the biLM reads them: each direction predicts the next word that it will read."""
+        if OF_PACKAGE & kwargs.keys():
+            raise ImportError(NEEDS_PACKAGE)
         vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
         if labels is None:
             return Read(vectors, mask, [None, None], None)
@@ -180,6 +176,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
         `hidden` has the top outputs `(B, T, P)` of each direction by its name.
         """
+        if self.training and self.config.softmax == "sampled":
+            raise ImportError(NEEDS_PACKAGE)
         output: dict[str, Tensor] = {}
         for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
             if classes is None:

@@ -16,6 +16,7 @@ Glossary: B batch, D directions, T words, S words of a piece, P projection, L la
 """
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -56,6 +57,4 @@ def read_in_pieces(
         halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
         for part, target, source in zip(parts, *halves, strict=True):
             target[:, :, part] = source
-    assert whole is not None
-    assert state is not None
-    return whole, state
+    return cast(Tensor, whole), cast(BiLMState, state)

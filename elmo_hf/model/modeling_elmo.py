@@ -164,11 +164,6 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if pushing.pop("push_to_hub", False):  # transformers itself would push only what it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
 
-    @property
-    def dummy_inputs(self) -> dict[str, Tensor]:
-        """Two texts of three words, for tracing."""
-        return {"input_ids": torch.ones((2, 3, *self.config.id_shape), dtype=torch.long, device=self.device)}
-
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
         # In custom code, transformers takes a module without parameters of its own for loaded and skips it. Ours
         # initialise their children's parameters, and the functions of `init` leave loaded parameters alone.

@@ -80,14 +80,39 @@ class LinearChainCRF(nn.Module):
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log p(y_t = k) `(N, W, K)`, arbitrary on padding."""
         emissions, transitions, start, end = self._scores(emissions)
-        alphas = _alphas(emissions, mask, transitions, start)
-        return (alphas + _betas(emissions, mask, transitions, end)).log_softmax(dim=-1)
+
+        def step(state: State, word: State) -> Stepped:
+            (beta,), (emission, is_word) = state, word
+            before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
+            return (torch.where(is_word, before, beta),), beta
+
+        ends = end.expand_as(emissions[:, 0])
+        betas = scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)[1].transpose(0, 1)
+        return (_alphas(emissions, mask, transitions, start) + betas).log_softmax(dim=-1)
 
     @torch.no_grad()
     @torch.compiler.disable
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to each text's best labels `(N, W)` (Viterbi), arbitrary on padding."""
-        return _best_labels(*self._scores(emissions), mask)
+        emissions, transitions, start, end = self._scores(emissions)
+        stay = torch.arange(len(start), device=mask.device)
+
+        def step(state: State, word: State) -> Stepped:
+            (message, best), (emission, is_word, has_next) = state, word
+            best = torch.where(is_word, message + emission, best)
+            message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
+            return (message, best), torch.where(has_next, origin, stay)
+
+        def step_back(state: State, word: State) -> Stepped:
+            label = word[0].gather(1, state[0])
+            return (label,), label.squeeze(1)
+
+        has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
+        words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
+        starts = start.expand_as(emissions[:, 0])
+        (_, best), origins = scan_words(step, (starts, starts), words)
+        last = (best + end).argmax(dim=-1, keepdim=True)
+        return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
@@ -122,40 +147,6 @@ def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor)
 
     starts = start.expand_as(emissions[:, 0])
     return scan_words(step, (starts, starts), _by_word(emissions, mask))[1].transpose(0, 1)
-
-
-def _betas(emissions: Tensor, mask: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
-    """Betas `(N, W, K)`."""
-
-    def step(state: State, word: State) -> Stepped:
-        (beta,), (emission, is_word) = state, word
-        before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
-        return (torch.where(is_word, before, beta),), beta
-
-    ends = end.expand_as(emissions[:, 0])
-    return scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)[1].transpose(0, 1)
-
-
-def _best_labels(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, mask: Tensor) -> Tensor:
-    """The labels `(N, W)` of the highest score."""
-    stay = torch.arange(len(start), device=mask.device)
-
-    def step(state: State, word: State) -> Stepped:
-        (message, best), (emission, is_word, has_next) = state, word
-        best = torch.where(is_word, message + emission, best)
-        message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
-        return (message, best), torch.where(has_next, origin, stay)
-
-    def step_back(state: State, word: State) -> Stepped:
-        label = word[0].gather(1, state[0])
-        return (label,), label.squeeze(1)
-
-    has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
-    words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
-    starts = start.expand_as(emissions[:, 0])
-    (_, best), origins = scan_words(step, (starts, starts), words)
-    last = (best + end).argmax(dim=-1, keepdim=True)
-    return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
 
 
 def may_follow(first: str, second: str, labels: Collection[str]) -> bool:

@@ -80,7 +80,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     """Finds answers to questions; each row is `tokenizer(question, context)`."""
 
     num_texts = 2
-    # For users of a saved folder without this package.
     extract_answers = staticmethod(extract_answers)
 
     def __init__(self, config: ElmoConfig) -> None:

@@ -2,7 +2,7 @@
 
 The paper adds ELMo to the input and the output of a task's recurrent network, each time with its own scalar mix.
 
-    none    e_t = ELMo_t, or [x_t; ELMo_t] if x is the task's own
+    none    e_t = [ELMo_t; ELMo'_t], or [x_t; ELMo_t; ELMo'_t] if x is the task's own
     lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' if there are two representations
 
 Glossary: x word vector (P, or X of the task's own), ELMo and ELMo' representations (2P), e the classifier's input (D),
@@ -81,28 +81,22 @@ class TaskEncoder(nn.Module):
     """Makes the word vectors for a task's classifier, of `output_size` D."""
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Builds what `task_encoder` names; a `ValueError` if there are more representations than places for them."""
+        """Builds what `task_encoder` names."""
         super().__init__()
-        most = 2 if config.task_encoder == "lstm" else 1
-        if config.num_output_representations > most:
-            raise ValueError(
-                f"with `task_encoder={config.task_encoder!r}` a model for a task uses at most {most} of "
-                f"`num_output_representations`, found {config.num_output_representations}."
-            )
-        self.lstm = None
-        own_size = config.word_vectors["size"] if config.word_vectors else 0
+        self.own_size = config.word_vectors["size"] if config.word_vectors else 0
         elmo_size = config.num_directions * config.projection_size
-        self.output_size = own_size + elmo_size
+        self.lstm, first_size = None, self.own_size + elmo_size
         if config.task_encoder == "lstm":
-            self.lstm = BiLSTM((own_size or config.projection_size) + elmo_size, config.task_hidden_size)
-            self.output_size = 2 * config.task_hidden_size + (config.num_output_representations - 1) * elmo_size
+            self.lstm = BiLSTM((self.own_size or config.projection_size) + elmo_size, config.task_hidden_size)
+            first_size = 2 * config.task_hidden_size
+        self.output_size = first_size + (config.num_output_representations - 1) * elmo_size
 
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
-        if self.lstm is None and self.output_size == representations[0].shape[-1]:
-            return representations[0]  # the biLM's own x is in ELMo already
-        inputs = torch.cat([token_vectors, representations[0]], dim=-1)
-        return inputs if self.lstm is None else torch.cat([self.lstm(inputs, mask), *representations[1:]], dim=-1)
+        first = representations[0]
+        if self.lstm is not None or self.own_size > 0:  # else the biLM's own x is in ELMo already
+            first = torch.cat([token_vectors, first], dim=-1)
+        return torch.cat([first if self.lstm is None else self.lstm(first, mask), *representations[1:]], dim=-1)
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:

@@ -103,22 +103,26 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def encode_texts(
         self, input_ids: Any, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
-        """Encodes the words of a batch; of `others`, `word_vector_ids` are read and `inputs_embeds` refused.
+        """Encodes the words of a batch; of `others`, `word_vector_ids` are read.
 
         Raises:
             ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
                 are `bilm_layers` but the biLM learns, or word vectors without legal ids.
         """
         if others.get("inputs_embeds") is not None:
-            raise ValueError(
-                "a model for a task needs `input_ids`, found `inputs_embeds`, which do not show boundaries."
-            )
+            raise ValueError("a model for a task reads `input_ids`; `inputs_embeds` do not show boundaries.")
         ids, mask = checked_words(input_ids, attention_mask, self.config)
         texts = self._texts(ids, mask)
         if bilm_layers is None:
             layers = self._run_bilm(ids, mask, texts)
         else:
-            self._check_bilm_layers(bilm_layers, mask)
+            shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
+            check_shape("bilm_layers", bilm_layers, shape)
+            if self.training and self.config.frozen_parts != self.config.bilm_parts:
+                raise ValueError(
+                    "`bilm_layers` were computed once and cannot follow a biLM that learns; train with "
+                    f"`freeze_bilm=True`, found {self.config.freeze_bilm!r}, or leave them out."
+                )
             layers = list(bilm_layers.to(self.dtype).unbind(dim=2))
         representations = self.elmo.mix(layers, mask)
         is_word = ~self.elmo.boundaries(ids)
@@ -130,12 +134,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         )
         return EncodedTexts(vectors, rows, tuple(layers))
 
-    def token_vectors(self, word_vector_ids: Tensor | None, layers: list[Tensor], mask: Tensor) -> Tensor:
+    def token_vectors(self, word_vector_ids: Any, layers: list[Tensor], mask: Tensor) -> Tensor:
         """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or the biLM's context-free ones."""
         if self.word_vectors is None:
             return layers[0][..., : self.config.projection_size]
-        if word_vector_ids is None:
-            raise ValueError("a model with `word_vectors` needs `word_vector_ids`, which the saved tokenizer makes.")
         check_shape("word_vector_ids", word_vector_ids, mask.shape)
         if may_look_at(word_vector_ids):
             check_range("word_vector_ids", word_vector_ids, self.word_vectors.num_embeddings - 1)
@@ -160,12 +162,3 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 raise ValueError(f"each row of `input_ids` must hold {what}, found {found[row]} `<S>` in row {row}.")
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == which) for which in range(1, self.num_texts + 1)]
-
-    def _check_bilm_layers(self, bilm_layers: Tensor, mask: Tensor) -> None:
-        shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
-        check_shape("bilm_layers", bilm_layers, shape)
-        if self.training and self.config.frozen_parts != self.config.bilm_parts:
-            raise ValueError(
-                "`bilm_layers` were computed once and cannot follow a biLM that learns; train with "
-                f"`freeze_bilm=True`, found {self.config.freeze_bilm!r}, or leave them out."
-            )

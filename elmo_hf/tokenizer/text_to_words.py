@@ -32,9 +32,7 @@ def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: b
         are_pairs = all(_is_pair(each, is_split_into_words) for each in text)
         return [tuple(each) if are_pairs else (each,) for each in text]
     if isinstance(text_pair, str) or len(text) != len(text_pair):
-        found = (
-            f"{len(text)} texts and a `text_pair` of {'one string' if isinstance(text_pair, str) else len(text_pair)}"
-        )
+        found = "a string" if isinstance(text_pair, str) else f"{len(text_pair)} for {len(text)}"
         raise ValueError(f"`text_pair` must be a list of as many texts as `text`, found {found}.")
     return [*zip(text, text_pair, strict=True)]
 

@@ -47,9 +47,6 @@ from .word_splitter import make_word_splitter, split_by
 
 logger = logging.get_logger(__name__)
 
-# What transformers makes of a `tokenizer.json`, which only the tokenizers of other models need.
-FROM_TOKENIZER_FILE = {"tokenizer_object", "merges", "post_processor", "tokenizer_padding", "tokenizer_truncation"}
-FROM_TOKENIZER_FILE |= {"_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "files_loaded"}
 # Arguments of other tokenizers: the value that changes nothing here, and what a user does for the other.
 WITHOUT_EFFECT = {"do_lower_case": (False, "lower texts yourself")}
 WITHOUT_EFFECT |= {name: (True, "give `add_boundaries=False`") for name in ("add_bos_token", "add_eos_token")}
@@ -98,8 +95,6 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
         tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
-        for name in FROM_TOKENIZER_FILE:
-            kwargs.pop(name, None)
         choices: dict[str, tuple] = {"token_encoder": ("char_cnn", "word_embedding")}
         choices |= {"alphabet": ("bytes", "code_points"), "add_boundaries": (True, False)}
         for (name, legal), value in zip(choices.items(), (token_encoder, alphabet, add_boundaries), strict=True):

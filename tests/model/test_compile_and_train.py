@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from task_models import LSTM, logits_of, make_batch, make_task_model
-from tiny_inputs import assert_outputs_close, random_inputs, word_config
+from tiny_inputs import assert_outputs_close, random_inputs
 from torch import Tensor
 from transformers import Trainer, TrainingArguments
 
@@ -165,12 +165,3 @@ def test_a_trainer_that_compiles_learns_the_same(tmp_path: Path) -> None:
         Trainer(model, arguments, train_dataset=examples).train()
         weights.append(dict(model.named_parameters()))
     assert_outputs_close(weights[0], weights[1], 1e-6)
-
-
-def test_inputs_for_tracing_run(tiny_model: ElmoModel) -> None:
-    assert tiny_model(**tiny_model.dummy_inputs).last_hidden_state.shape == (2, 3, 14)
-
-
-def test_inputs_for_tracing_a_word_model_run() -> None:
-    model = ElmoModel(word_config())
-    assert model(**model.dummy_inputs).last_hidden_state.shape == (2, 3, 14)

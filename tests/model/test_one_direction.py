@@ -69,9 +69,7 @@ def test_outputs_states_and_gradients_are_those_of_the_forward_half(path: str) -
 def test_a_state_of_two_directions_is_refused() -> None:
     one = forward_half(make_model())
     state = BiLMState(torch.zeros(L, 1, 2 * P), torch.zeros(L, 1, 2 * H))
-    with pytest.raises(
-        ValueError, match=r"must hold `hidden` \(3, 1, 7\) and `cell` \(3, 1, 9\) for this batch, found"
-    ):
+    with pytest.raises(ValueError, match=r"`state.hidden` must be a tensor of shape \(3, 1, 7\), found"):
         one(**random_inputs(one.config, [2]), state=state)
 
 

@@ -1,7 +1,5 @@
 """Rows of words, the task's LSTM against torch's packed one, and where ELMo goes in."""
 
-import re
-
 import pytest
 import torch
 from tiny_inputs import assert_outputs_close
@@ -62,10 +60,12 @@ def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     assert_outputs_close(ours(inputs, mask), expected)
 
 
-def test_without_an_lstm_the_encoder_is_the_representation(tiny_config: ElmoConfig) -> None:
-    encoder, representation = TaskEncoder(tiny_config), torch.randn(2, 3, 14)
-    assert encoder(torch.randn(2, 3, 7), [representation], torch.ones(2, 3, dtype=torch.bool)) is representation
-    assert encoder.output_size == 14
+def test_without_an_lstm_the_encoder_is_all_representations(tiny_config: ElmoConfig) -> None:
+    tiny_config.num_output_representations = 2
+    encoder, representations = TaskEncoder(tiny_config), list(torch.randn(2, 2, 3, 14))
+    encoded = encoder(torch.randn(2, 3, 7), representations, torch.ones(2, 3, dtype=torch.bool))
+    assert torch.equal(encoded, torch.cat(representations, dim=-1))
+    assert encoder.output_size == 28
 
 
 @pytest.mark.parametrize("num_representations", [1, 2])
@@ -82,17 +82,6 @@ def test_elmo_is_put_beside_the_input_of_the_lstm_and_the_second_one_beside_its_
     assert_outputs_close(encoded[..., :8], encoder.lstm(torch.cat([vectors, representations[0]], dim=-1), mask))
     if num_representations == 2:
         assert torch.equal(encoded[..., 8:], representations[1])
-
-
-@pytest.mark.parametrize(("task_encoder", "most"), [("none", 1), ("lstm", 2)])
-def test_a_representation_with_no_place_to_go_is_refused(tiny_config: ElmoConfig, task_encoder: str, most: int) -> None:
-    tiny_config.task_encoder, tiny_config.num_output_representations = task_encoder, most + 1
-    message = (
-        f"with `task_encoder='{task_encoder}'` a model for a task uses at most {most} of "
-        f"`num_output_representations`, found {most + 1}."
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
-        TaskEncoder(tiny_config)
 
 
 def test_a_comparison_holds_both_their_difference_and_their_product() -> None:

@@ -143,7 +143,7 @@ def test_embeddings_in_place_of_ids_are_refused(task: str) -> None:
     model, batch = make_task_model(task), make_batch(task)
     embeds = torch.zeros(*batch["attention_mask"].shape, 7)
     for inputs in ({}, batch):
-        with pytest.raises(ValueError, match="needs `input_ids`, found `inputs_embeds`"):
+        with pytest.raises(ValueError, match="reads `input_ids`; `inputs_embeds` do not show"):
             model(**inputs, inputs_embeds=embeds)
     assert model(**batch, inputs_embeds=None).loss is not None
 

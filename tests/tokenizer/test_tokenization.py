@@ -295,12 +295,12 @@ BAD_CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "one_pair": (
         ["a"],
         {"text_pair": "b"},
-        "`text_pair` must be a list of as many texts as `text`, found 1 texts and .* one string",
+        "`text_pair` must be a list of as many texts as `text`, found a string",
     ),
     "count": (
         ["a", "b"],
         {"text_pair": ["c"]},
-        "`text_pair` must be a list of as many texts as `text`, found 2 texts and a `text_pair` of 1",
+        "`text_pair` must be a list of as many texts as `text`, found 1 for 2",
     ),
     "side": ("a", {"padding_side": "centre"}, "`padding_side` must be 'right' or 'left', found 'centre'"),
     "mlx": ("a", {"return_tensors": "mlx"}, "`return_tensors` must be 'pt' or 'np', found 'mlx'"),

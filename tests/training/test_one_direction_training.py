@@ -87,6 +87,7 @@ def test_the_commands_pretrain_score_and_describe_it(work: Path, tmp_path: Path)
 def test_its_folder_works_where_this_package_is_not_imported(work: Path, tmp_path: Path) -> None:
     code = """
 import sys
+import torch
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
 inputs = tokenizer(["a bb ccc"], return_tensors="pt")
@@ -94,7 +95,7 @@ biLM = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
 lm = AutoModelForPreTraining.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
 output = lm(**inputs, output_logits=True)
 print(tuple(biLM(**inputs).last_hidden_state.shape), tuple(output.forward_logits.shape), output.backward_logits)
-print("elmo_hf" in sys.modules, lm.score([["a", "bb"]], tokenizer).perplexity)
+print("elmo_hf" in sys.modules, lm(**inputs, labels=torch.tensor([[0, 3, 4, 2, 1]])).loss.item())
 """
     printed = run_python(code, tmp_path, work / "lm").splitlines()
     assert printed[0] == f"(1, 5, 7) (1, 5, {len(VOCABULARY)}) None"
@@ -102,6 +103,7 @@ print("elmo_hf" in sys.modules, lm.score([["a", "bb"]], tokenizer).perplexity)
         ElmoForPreTraining.from_pretrained(work / "lm").eval(),
         ElmoTokenizer.from_pretrained(work / "lm"),
     )
-    loaded, perplexity = printed[1].split()
+    loaded, loss = printed[1].split()
     assert loaded == "False"
-    assert float(perplexity) == pytest.approx(model.score([["a", "bb"]], tokenizer).forward_perplexity)
+    inputs = tokenizer(["a bb ccc"], return_tensors="pt")
+    assert float(loss) == pytest.approx(model(**inputs, labels=torch.tensor([[0, 3, 4, 2, 1]])).loss.item())
