@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..sentences import Sentence, read_sentences
+from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, Model
 from .devices import load_on_gpu
 from .errors import say

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..extras import require
-from ..sentences import check_encoding
+from ..text.sentences import check_encoding
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu
 from .errors import counted, refuse_alone, say, when_stopped
@@ -64,7 +64,7 @@ def vocab(
     check_new_file(output)
     from tqdm import tqdm
 
-    from elmo_hf.sentences import beginning_of
+    from elmo_hf.text.sentences import beginning_of
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import count_words, make_vocabulary, read_sources, split_sentences
 
@@ -237,11 +237,10 @@ def score(
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
-    from elmo_hf.embedding.placed_sentences import place_sentences
-    from elmo_hf.embedding.word_tables import check_table, write_table
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.sentences import beginning_of, read_sentences
+    from elmo_hf.language_model.surprisal_table import check_table, place_sentences, write_table
+    from elmo_hf.text.sentences import beginning_of, read_sentences
 
     if per_word is not None:
         check_table(per_word)
@@ -280,7 +279,7 @@ def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoT
     from tqdm import tqdm
 
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.sentences import beginning_of
+    from elmo_hf.text.sentences import beginning_of
     from elmo_hf.training.corpora import read_sources, split_sentences
 
     texts, read = beginning_of(read_sources(sources, encoding=encoding))

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from ..disk.whole_files import new_file
 from ..model.modeling_elmo import ElmoModel
-from ..sentences import read_sentences, storable
+from ..text.sentences import read_sentences, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 BATCH = 256

@@ -98,6 +98,11 @@ def _check(content: dict[str, Any], others: dict[str, Any]) -> None:
         if hasattr(ElmoConfig, name) or name in FURTHER_FILES:
             raise ValueError(f"`{name}` cannot be set by a file")
     refuse_misspelt(others, ElmoConfig.__dataclass_fields__.keys() - content.keys())
+    refuse_large(content)
+
+
+def refuse_large(content: dict[str, Any]) -> None:
+    """Raises ValueError if a number or a list is larger than any model needs."""
     most = dict.fromkeys(content, MOST_NUMBER) | MOST | {"char_filters": MOST_FILTERS}
     most["id2label"] = MOST_CRF_LABELS if content.get("use_crf") else MOST["num_labels"]
     for name, value in content.items():

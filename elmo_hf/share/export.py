@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from ..disk.guarded_file import GuardedFile
+from ..disk.installed import require
 from ..disk.whole_files import check_new_file, publish, workplace
-from ..extras import require
 from ..folder.loading import load_complete, refuse_quantised
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig

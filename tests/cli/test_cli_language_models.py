@@ -50,19 +50,12 @@ def test_vocab_writes_words_by_frequency_and_says_what_they_cover(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt", "words"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"alphabet": "code_points"}, "`alphabet` must be 'bytes' in a new model, found 'code_points'."),
-        ({"num_input_words": 5}, "`num_input_words` must be 0 in a new model, found 5."),
-    ],
-    ids=str,
-)
-def test_a_new_model_reads_what_its_tokenizer_makes(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "value"), [("alphabet", "code_points"), ("num_input_words", 5)])
+def test_a_new_model_reads_what_its_tokenizer_makes(name: str, value: object, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("\ufeff<S>\n</S>\n<UNK>\nferry\n", encoding="utf-8")
     sizes = {"projection_size": 7, "cell_size": 8}
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        new_language_model(tmp_path / "words", **sizes, **fields)
+    with pytest.raises(ValueError, match=f"a new model cannot have `{name}`"):
+        new_language_model(tmp_path / "words", **sizes, **{name: value})
     wrong = {"vocab_size": 9, "bos_token_id": 3, "eos_token_id": 4, "num_softmax_words": 3}
     model, tokenizer = new_language_model(tmp_path / "words", **sizes, **wrong)
     assert (model.config.vocab_size, model.config.num_softmax_words) == (262, 4)

@@ -68,7 +68,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert folder": (2, "give SOURCE and DEST"),
     "convert folder there": (1, "there exists already"),
     "convert nowhere new": (1, "nowhere"),
-    "convert --model large new": (1, "there is no published model 'large'; known are small, medium, "),
+    "convert --model large new": (1, "--model must be one of small, medium, original, 5.5B, pt, "),
     "convert --model embeddia-hr new": (1, "https://www.clarin.si/repository/xmlui/handle/11356/1277"),
     "convert --options none --weights file.txt new": (1, "there is no options file none."),
     "convert folder new --vocabulary folder": (1, "there is no vocabulary file folder."),
