@@ -70,8 +70,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert nowhere new": (1, "nowhere"),
     "convert --model large new": (1, "--model must be one of small, medium, original, 5.5B, pt, "),
     "convert --model embeddia-hr new": (1, "https://www.clarin.si/repository/xmlui/handle/11356/1277"),
-    "convert --options none --weights file.txt new": (1, "there is no options file none."),
-    "convert folder new --vocabulary folder": (1, "there is no vocabulary file folder."),
+    "convert --options file.txt --weights none new": (1, "there is no file or folder none."),
     "convert folder new --license M!T": (
         1,
         "a licence is the Hub's name of it, such as mit or apache-2.0, found 'M!T'.",
@@ -111,13 +110,13 @@ REFUSALS: dict[str, tuple[int, str]] = {
     # embed
     "embed tiny file.txt": (2, "'--output' / '-o'"),
     "embed tiny file.txt -o v.npz --layers second": (2, "'--layers'"),
-    "embed tiny file.txt -o v.csv": (1, "'v.csv'"),
-    "embed tiny file.txt -o v.npz --format npz": (1, "--format"),
+    "embed tiny file.txt -o v.csv": (1, "found v.csv"),
+    "embed tiny file.txt -o v.npz --format npz": (2, "--format"),
     "embed tiny file.txt -o v.npz --split test": (2, "--split needs --column."),
     "embed tiny file.txt -o none/v.npz": (1, "there is no folder none to write v.npz in."),
     "embed tiny file.txt -o there.npz": (1, "there.npz exists already"),
     "embed tiny none.txt -o v.npz": (1, "none.txt"),
-    "embed tiny none.txt -o v/": (1, "there is no file none.txt."),
+    "embed tiny none.txt -o v/": (1, "there is no file none.txt"),
     "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5"),
     "embed tiny file.txt -o v/ --words (": (1, "'('"),
     # vectors
