@@ -111,7 +111,6 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "embed tiny file.txt": (2, "'--output' / '-o'"),
     "embed tiny file.txt -o v.npz --layers second": (2, "'--layers'"),
     "embed tiny file.txt -o v.csv": (1, "found v.csv"),
-    "embed tiny file.txt -o v.npz --format npz": (2, "--format"),
     "embed tiny file.txt -o v.npz --split test": (2, "--split needs --column."),
     "embed tiny file.txt -o none/v.npz": (1, "there is no folder none to write v.npz in."),
     "embed tiny file.txt -o there.npz": (1, "there.npz exists already"),
