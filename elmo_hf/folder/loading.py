@@ -167,8 +167,8 @@ def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTo
     """
     config, _ = read_config(open_folder(source, weights=False))
     has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
-    tokenizer = load_tokenizer(source)
-    if not has_softmax or tokenizer.num_word_classes is None:
+    tokenizer = load_tokenizer(source) if has_softmax else None
+    if tokenizer is None or tokenizer.num_word_classes is None:
         raise ValueError(
             f"{source} has no {'words.txt for its softmax' if has_softmax else 'softmax over words'}, so it embeds "
             "text and cannot score it. Convert its source again with `--softmax FILE --vocabulary FILE` if a softmax "
