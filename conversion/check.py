@@ -9,9 +9,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-from .checkpoint import Checkpoint, Reference
-from .errors import ConversionError
+from .contract import Checkpoint, Reference
 from .published import PUBLISHED, Published
+from .refusals import ConversionError
 from .witness.reference_outputs import STREAMS, TOLERANCE, Layers, Stream
 
 # Sentences of different lengths and scripts, with one word longer than the 48 bytes that the model reads.

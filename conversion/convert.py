@@ -11,6 +11,7 @@ second. On the way back the softmax becomes softmax.hdf5.
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo_hf.files import new_folder, sha256_of_file
-from elmo_hf.folder.loading import load_complete, load_tokenizer, refuse_quantised
+from elmo_hf.files import new_folder, refuse_existing, sha256_of_file
+from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder, refuse_quantised
+from elmo_hf.folder.saved_config import read_config
 from elmo_hf.folder.weight_files import CLASSES
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
@@ -29,9 +31,7 @@ from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, render_card
 
 from .check import check_folder
-from .checkpoint import Checkpoint, Given
-from .errors import ConversionError, quoted
-from .files import is_utf8, refuse_existing
+from .contract import Checkpoint, Given
 from .formats import Format, recognise
 from .hdf5 import write_hdf5
 from .model import is_of_a_mix, loading_options, num_parameters, save_model, save_smaller
@@ -44,14 +44,22 @@ from .readers.hdf5_layout import (
     options_from_config,
     with_forget_bias,
 )
+from .refusals import ConversionError, mismatch
 from .rules import export_arrays
 from .sources import open_source
 
 logger = logging.getLogger(__name__)
+LINE = re.compile(r"[^\n\r\ud800-\udfff]*")
 
 
 def convert_source(
-    path: Path, destination: Path, given: Given, *, tell: Callable[[str], None] = lambda message: None, **writing: Any
+    path: Path,
+    destination: Path,
+    given: Given,
+    *,
+    source_name: str | None = None,
+    tell: Callable[[str], None] = lambda message: None,
+    **writing: Any,
 ) -> float | None:
     """Converts a SOURCE of any known format to a folder that `AutoModel.from_pretrained` loads.
 
@@ -59,11 +67,13 @@ def convert_source(
         path: a folder, a file, or an archive.
         destination: the new folder; it must not exist.
         given: the files and settings that the user gave beside it.
+        source_name: the model card's name for the source; None: the name of its file or folder.
         tell: receives a message about the format too.
         **writing: further arguments of `write_folder`, whose result it returns.
 
     Raises:
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
+        FileExistsError: if the destination exists.
     """
     refuse_existing(destination)
     with open_source(path) as source:
@@ -73,7 +83,7 @@ def convert_source(
         return write_folder(
             found.read(source, given),
             destination,
-            source_name=path.resolve().name,
+            source_name=source_name or path.resolve().name,
             tell=lambda note: tell(f"Note: {note}"),
             **writing,
         )
@@ -82,11 +92,7 @@ def convert_source(
 def allennlp_to_folder(
     files: AllenNlpFiles, destination: Path, *, word_splitter: str = "ptb", **writing: Any
 ) -> float | None:
-    """Converts the files of an AllenNLP or bilm-tf checkpoint; further arguments and the result are `write_folder`'s.
-
-    Raises:
-        ConversionError: if the checkpoint cannot be converted or fails the check; nothing is written then.
-    """
+    """Converts an AllenNLP or bilm-tf checkpoint; further arguments and the result are `write_folder`'s."""
     refuse_existing(destination)
     return write_folder(read_allennlp(files, word_splitter), destination, **writing)
 
@@ -131,7 +137,7 @@ def write_folder(
         for name in names:
             tell(f"the vectors are those that were published for {name}.")
         if whole != folder:
-            save_smaller(whole, folder, options)
+            save_smaller(checkpoint, whole, folder, options)
             shutil.rmtree(whole)
             checkpoint.tokenizer.save_pretrained(folder)
         digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
@@ -161,14 +167,12 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         notes for the user: what the format cannot carry, and which software reads the files.
 
     Raises:
-        ConversionError: if the format cannot hold the model, or its weights are quantised; nothing is written then.
+        ValueError: if the folder cannot be loaded, or the format cannot hold the model; nothing is written then.
+        FileExistsError: if the destination exists.
     """
     refuse_existing(destination)
-    try:
-        model = _load(source)
-        refuse_quantised(model.config, source, "convert")
-    except ValueError as error:
-        raise ConversionError(str(error)) from error
+    model = _load(source)
+    refuse_quantised(model.config, source, "convert")
     config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config, with_softmax=is_language_model)
@@ -199,23 +203,19 @@ def _refuse_unused(found: Format, given: Given) -> None:
 
 def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
     """The biLM, or the language model if the folder holds one."""
-    model = load_complete(source, dtype=torch.float32)
-    classes = {*(model.config.architectures or [])}
-    may_be_any = not classes <= CLASSES and model.config.num_softmax_words is not None
-    if ElmoForPreTraining.__name__ in classes or may_be_any:
-        return load_complete(source, ElmoForPreTraining, dtype=torch.float32)
-    return model
+    config, _ = read_config(open_folder(source, weights=False))
+    classes = {*(config.architectures or [])}
+    may_be_any = not classes <= CLASSES and config.num_softmax_words is not None
+    is_language_model = ElmoForPreTraining.__name__ in classes or may_be_any
+    return load_complete(source, ElmoForPreTraining if is_language_model else ElmoModel, dtype=torch.float32)
 
 
 def _vocabulary(source: Path) -> list[str] | None:
     """The words that the softmax predicts, if the folder names them; each must fit into a line of its own."""
-    try:
-        words = load_tokenizer(source).predicted_words
-    except (OSError, ValueError) as error:
-        raise ConversionError(f"the tokenizer of {source} cannot be read: {error}") from error
+    words = load_tokenizer(source).predicted_words
     for number, word in enumerate(words or (), start=1):
-        if word != word.strip() or "\n" in word or "\r" in word or not is_utf8(word):
-            raise ConversionError(f"word {number} of {source}, {quoted(word)}, cannot be a line of `vocab.txt`.")
+        if word != word.strip() or not LINE.fullmatch(word):
+            raise mismatch(source, f"word {number}", "a line of `vocab.txt`", word)
     return words
 
 

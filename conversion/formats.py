@@ -1,24 +1,68 @@
 """Every format of ELMo that `elmo-hf convert` recognises, as a table; the first match counts.
 
-Each entry pairs a test of a SOURCE's files with the reader for them. Formats that cannot be converted have entries too;
-their readers explain what to do.
+Each entry pairs a test of a SOURCE's files with the reader for them. What others call ELMo and cannot be converted has
+entries too, in `UNCONVERTED`: a name, the pattern of a file's name, texts of which one is near that file's beginning
+(without texts the name is enough), and what to do.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fnmatch import fnmatch
 
-from .checkpoint import Checkpoint, Given
-from .errors import ConversionError
+from .contract import Checkpoint, Given
 from .hdf5 import is_hdf5
 from .readers.allennlp import checkpoint_below, holds_tensorflow_checkpoint, read_allennlp_source
 from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
-from .sources import Source
-from .unconverted import UNCONVERTED
+from .refusals import ConversionError
+from .sources import Source, beginning
 
 EVERYTHING = frozenset(field.name for field in fields(Given))
+
+UNCONVERTED: tuple[tuple[str, str, tuple[bytes, ...], str], ...] = (
+    (
+        "a checkpoint of MindSpore",
+        "*.ckpt",
+        (b"\x07Float32", b"\x07Float16"),
+        "is MindSpore's, whose names and layout are its own. If it was made of published weights, convert those: "
+        "`--model original`; a wrong name lists all.",
+    ),
+    (
+        "Spark NLP's ELMo",
+        "*metadata/part-*",
+        (b"com.johnsnowlabs.nlp.embeddings.ElmoEmbeddings",),
+        "is a TensorFlow program inside a pipeline of Spark NLP. Convert the module that it was made of, TF-Hub's "
+        "google/elmo, or the published weights: `--model original`.",
+    ),
+    (
+        "a model of PaddlePaddle",
+        "*.pdparams",
+        (),
+        "is PaddlePaddle's. Its ELMo has LSTM cells without projection and clips, so it is another model: train one "
+        "with `elmo-hf pretrain`, or convert published weights: `--model original`.",
+    ),
+    (
+        "EduNLP's ELMo",
+        "*config.json",
+        (b"ElmoLM",),
+        "is EduNLP's, whose two directions meet in every layer, so it is another model: train one with "
+        "`elmo-hf pretrain`.",
+    ),
+    (
+        "AllenNLP's Transformer ELMo",
+        "*config.json",
+        (b"bidirectional_language_model_transformer",),
+        "is a Transformer; an ELMo reads with LSTMs. Convert published weights instead: `--model original`.",
+    ),
+    (
+        "an alignment of two languages",
+        "*mapping.pth",
+        (),
+        "is a matrix that turns one language's vectors towards another's, without a model. Convert the ELMo of the "
+        "language, and multiply its vectors with the matrix.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -38,13 +82,12 @@ class Format:
     takes: frozenset[str] = frozenset()
 
 
-def _has(*patterns: str) -> Callable[[Source], bool]:
-    """Whether every pattern matches the name of a file."""
-    return lambda source: all(any(fnmatch(name, pattern) for name in source.files) for pattern in patterns)
-
-
-def _has_any(*names: str) -> Callable[[Source], bool]:
-    return lambda source: any(name in source.files for name in names)
+def _holds(pattern: str, *texts: bytes) -> Callable[[Source], bool]:
+    """Whether a file of that name has one of the texts near its beginning; without texts, whether there is one."""
+    return lambda source: any(
+        fnmatch(name, pattern) and (not texts or any(text in beginning(path) for text in texts))
+        for name, path in source.files.items()
+    )
 
 
 def _explain(reason: str) -> Callable[[Source, Given], Checkpoint]:
@@ -62,10 +105,10 @@ def _read_below(source: Source, given: Given) -> Checkpoint:
 
 
 FORMATS = (
-    *(Format(name, matches, _explain(reason)) for name, matches, reason in UNCONVERTED),
+    *(Format(name, _holds(pattern, *texts), _explain(reason)) for name, pattern, texts, reason in UNCONVERTED),
     Format(
         "an ELMoForManyLangs model",
-        _has_any("encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"),
+        lambda source: not {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}.isdisjoint(source.files),
         read_manylangs,
         frozenset({"word_splitter"}),
     ),
@@ -101,7 +144,7 @@ FORMATS = (
     ),
     Format(
         "a folder for transformers",
-        _has("config.json", "*.safetensors"),
+        lambda source: "config.json" in source.files and any(name.endswith(".safetensors") for name in source.files),
         _explain(
             "is converted already: load it with `from_pretrained`, where `dtype=torch.bfloat16` gives a smaller model "
             "to `save_pretrained`, or write it back with `--to allennlp`."

@@ -1,22 +1,20 @@
 """From a `Checkpoint` to a model, in memory or saved in a folder."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from transformers import TorchAoConfig
+from transformers import PreTrainedModel, TorchAoConfig
 
+from elmo_hf.extras import require
 from elmo_hf.folder.loading import load_complete
-from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 
-from .checkpoint import Checkpoint
-from .errors import ConversionError
+from .contract import Checkpoint
+from .refusals import ConversionError
 
 
 def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
@@ -32,8 +30,7 @@ def save_model(checkpoint: Checkpoint, folder: Path) -> None:
     with torch.device("meta"):
         model = _new_model(checkpoint.config)
     tensors = _torch_tensors(checkpoint)
-    has_mixes = any(map(is_of_a_mix, tensors))
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}
+    shapes = {name: tensor.shape for name, tensor in _carried(model, checkpoint).items()}
     assert shapes == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict=tensors)
 
@@ -42,7 +39,8 @@ def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
     """With what `from_pretrained` loads a float32 folder as `bfloat16`, or with linears as `int8`.
 
     Raises:
-        ConversionError: if `int8` is asked of a checkpoint with a softmax, or torchao is missing.
+        ConversionError: if `int8` is asked of a checkpoint with a softmax.
+        ImportError: if torchao is missing.
     """
     if dtype != "int8":
         return {"dtype": dtype}
@@ -51,24 +49,17 @@ def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
             "`--dtype int8` is for a biLM, and this checkpoint has a softmax. Convert it without `--dtype`, and load "
             "the folder by `ElmoModel.from_pretrained(..., quantization_config=...)`."
         )
-    if find_spec("torchao") is None:
-        raise ConversionError("`--dtype int8` needs torchao, not installed here: `pip install torchao`.")
+    require("dev", "torchao")
     from torchao.quantization import Int8WeightOnlyConfig
 
     return {"quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
 
 
-def save_smaller(source: Path, folder: Path, options: dict[str, Any]) -> None:
-    """Loads the folder `source` with `loading_options` and saves it again; in eight bits, with the mixes it lacks."""
-    config, _ = read_config(source)
-    model_class = ElmoModel if config.num_softmax_words is None else ElmoForPreTraining
+def save_smaller(checkpoint: Checkpoint, source: Path, folder: Path, options: dict[str, Any]) -> None:
+    """Loads what `save_model` wrote to `source` with `loading_options`, and saves it to `folder`."""
+    model_class = ElmoModel if checkpoint.config.num_softmax_words is None else ElmoForPreTraining
     model = load_complete(source, model_class, **options)
-    saved: set[str] = set()
-    for file in source.glob("*.safetensors"):
-        with safe_open(file, "pt") as opened:
-            saved |= set(opened.keys())
-    tensors = {name: each for name, each in model.state_dict().items() if name in saved or not is_of_a_mix(name)}
-    model.save_pretrained(folder, state_dict=tensors)
+    model.save_pretrained(folder, state_dict=_carried(model, checkpoint))
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
@@ -89,3 +80,9 @@ def _new_model(config: ElmoConfig) -> ElmoModel | ElmoForPreTraining:
 
 def _torch_tensors(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(tensor) for name, tensor in checkpoint.tensors.items()}
+
+
+def _carried(model: PreTrainedModel, checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    """A model's weights without the mixes that the checkpoint lacks."""
+    has_mixes = any(map(is_of_a_mix, checkpoint.tensors))
+    return {name: each for name, each in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}

@@ -13,7 +13,6 @@ with `sha256sum -c`) and in the model card.
 """
 
 import csv
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +24,15 @@ from tqdm import tqdm
 
 from elmo_hf.files import new_file, sha256_of_file
 
-from .errors import ConversionError
+from .refusals import ConversionError, listed, require
 
 if TYPE_CHECKING:
-    from .readers.allennlp import AllenNlpFiles
+    from .contract import Given
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 RECORD = "SHA256SUMS"
 TABLE = Path(__file__).with_name("published.tsv")
 INDEX, DATA = ".index", ".data-00000-of-00001"
-MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Published:
 
     @property
     def files(self) -> dict[str, str]:
-        """The addresses by the names of `AllenNlpFiles`."""
+        """The addresses, by what the files are."""
         named = {name: getattr(self, name) for name in ("options", "weights", "softmax", "vocabulary")}
         return {name: address for name, address in named.items() if address}
 
@@ -84,26 +82,7 @@ def _read_table() -> dict[str, Published]:
 PUBLISHED = _read_table()
 
 
-def check_name(name: str) -> None:
-    """Checks the name of a published model; light, so that the command line refuses a wrong one at once.
-
-    Raises:
-        ConversionError: if the name is not a key of `PUBLISHED`, or its files are to be fetched by hand.
-    """
-    if name not in PUBLISHED:
-        known = ", ".join(list(PUBLISHED)[:MOST_NAMED])
-        raise ConversionError(
-            f"there is no published model {name!r}; known are {known} and {len(PUBLISHED) - MOST_NAMED} more, which "
-            "`elmo-hf models` lists."
-        )
-    if not PUBLISHED[name].weights:
-        raise ConversionError(
-            f"{name} must be fetched by hand from {PUBLISHED[name].source}, because the address of its file is not "
-            "known. Then run `elmo-hf convert FILE DEST`."
-        )
-
-
-def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> "AllenNlpFiles | Path":
+def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> "tuple[Path, Given]":
     """Downloads a published checkpoint, with a progress bar, unless it is there already.
 
     Args:
@@ -112,13 +91,18 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
         folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
 
     Returns:
-        its files, or the archive that holds them.
+        its weights, or the archive that holds all, and the other files.
 
     Raises:
         ConversionError: if the name is unknown, a download fails, or a file differs from the recorded one.
     """
-    check_name(name)
+    from .contract import Given
+
+    advice = "`elmo-hf models` lists all names."
+    require(name in PUBLISHED, "--model", "", f"one of {listed(PUBLISHED)}", name, advice)
     published = PUBLISHED[name]
+    advice = f"Fetch it from {published.source}, then run `elmo-hf convert FILE DEST`."
+    require(bool(published.weights), "--model", "", "a model whose address is known", name, advice)
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
     paths = {role: fetch(urljoin(base_url, address), folder) for role, address in published.files.items()}
@@ -126,11 +110,8 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
     if published.weights.endswith(INDEX):
         fetched.append(fetch(urljoin(base_url, published.weights.removesuffix(INDEX) + DATA), folder))
     _check_record(folder / RECORD, fetched)
-    if not published.options:
-        return paths["weights"]
-    from .readers.allennlp import AllenNlpFiles
-
-    return AllenNlpFiles(**paths)
+    weights = paths.pop("weights")
+    return weights, Given(**paths)  # type: ignore[arg-type]
 
 
 def fetch(url: str, folder: Path) -> Path:
@@ -151,13 +132,10 @@ def fetch(url: str, folder: Path) -> Path:
 
             # Unlike torch.hub's function, it fails if the connection ends before the file does.
             urllib.request.urlretrieve(url, partial, show)
-    except (urllib.error.URLError, OSError) as error:
-        what, how = "it", "FILE DEST"
-        if path.suffix in (".json", ".hdf5"):
-            what, how = "the options and the weights file", "--options FILE --weights FILE DEST"
+    except OSError as error:
         raise ConversionError(
-            f"cannot download {url}: {error}. Without a network, download {what} elsewhere and run "
-            f"`elmo-hf convert {how}`."
+            f"cannot download {url}: {error}. Without a network, fetch the files elsewhere and run "
+            "`elmo-hf convert SOURCE DEST`."
         ) from error
     return path
 
@@ -165,14 +143,10 @@ def fetch(url: str, folder: Path) -> Path:
 def _check_record(record: Path, paths: list[Path]) -> None:
     """Records the checksums on the first download; on later ones the files must match the record."""
     found = {path.name: sha256_of_file(path) for path in paths}
-    if record.exists():
-        lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
-        recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-        changed = [name for name, digest in found.items() if recorded.get(name) != digest]
-        if changed:
-            raise ConversionError(
-                f"{', '.join(changed)} in {record.parent} changed since {record.name} was written; "
-                "delete the folder to download again."
-            )
-    else:
+    if not record.exists():
         record.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()), encoding="utf-8")
+    lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
+    recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    changed = [name for name, digest in found.items() if recorded.get(name) != digest]
+    advice = f"Delete {record.parent} to download again."
+    require(not changed, record, "", "about the files beside it", f"changed: {', '.join(changed)}", advice)

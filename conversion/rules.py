@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .errors import ConversionError, listed, shortened
+from .refusals import ConversionError, listed, shortened
 
 Arrays = list[np.ndarray]
 

@@ -1,54 +1,35 @@
 """The SOURCE of a conversion: a folder, a file or an archive, each presented as files by name.
 
-Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards. An archive is
-refused if it holds anything but plain files (links, devices), or a name that points outside, such as `../x`, on any
-system. Unpacking reads in blocks, verifies every checksum, and stops at a size that depends on the archive's own and at
-a number of entries (`limits.py`).
+Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards, up to a size
+that depends on the archive's own. An archive that holds links, devices, or names such as `../x` is refused.
 """
 
 import bz2
 import gzip
-import io
-import os
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any
+from pathlib import Path, PureWindowsPath
+from typing import Any
 
-from elmo_hf.files import NO_ROOM, temporary_folder
+from elmo_hf.files import temporary_folder
 
-from .errors import ConversionError, listed, quoted, shortened
-from .files import check_names, files_in, is_utf8
-from .limits import MAX_FILES, MAX_FOLDERS, at_most, refuse_bomb
-from .zips import MAGIC as ZIP_MAGIC
-from .zips import open_zip
+from .refusals import ConversionError, check_unpacked, listed, mismatch, reading, require
 
-BLOCK = 1 << 17  # as large as the buffers that Python's own files read into
-MAX_HEADER = BLOCK
+BLOCK = 1 << 17
+HEAD = 1 << 16
+MAX_FILES = 10_000  # entries of an archive
+MAX_FOLDERS = 8  # in each other, in an archive
 # What formats keep in folders inside theirs; a folder may hold anything else besides.
 BELOW = (
     *("fta/*", "variables/*", "*/variables/*", "*/saved_model.pb", "*/options.json", "*/*.index", "*/*.data-*"),
     *("*/checkpoint", "metadata/part-*"),
 )
-MAX_HEADER_FIELDS = 100
+ZIP_MAGIC = b"PK\x03\x04"
 TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
-# Errors of zipfile, tarfile, gzip and bz2 on damaged bytes.
-DAMAGE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-    EOFError,
-    ValueError,
-    RuntimeError,
-    IndexError,
-    KeyError,
-)
 
 
 @dataclass(frozen=True)
@@ -93,9 +74,8 @@ def open_source(path: Path) -> Iterator[Source]:
     Raises:
         ConversionError: if it is not there, or is an archive that is damaged or hostile.
     """
-    check_names(path)
     if path.is_dir():
-        yield Source(path, files_in(path) | _files_below(path))
+        yield Source(path, files_in(path, "*", *BELOW))
     elif not path.is_file():
         raise ConversionError(f"there is no file or folder {path}.")
     elif _is_archive(path):
@@ -103,141 +83,88 @@ def open_source(path: Path) -> Iterator[Source]:
             # This puts the archive's name into every path, and so into every message.
             folder = temporary / path.name
             folder.mkdir()
-            yield Source(path, unpack(path, folder), is_archive=True)
+            with reading(path):
+                _unpack(path, folder)
+            while len(entries := [*folder.iterdir()]) == 1 and entries[0].is_dir():
+                folder = entries[0]
+            yield Source(path, files_in(folder, "**/*"), is_archive=True)
     else:
         yield Source(path, {path.name: path})
 
 
-def unpack(archive: Path, folder: Path) -> dict[str, Path]:
-    """Unpacks an archive.
-
-    Args:
-        archive: a zip or a compressed tar file.
-        folder: an empty folder.
-
-    Returns:
-        paths by name; the names leave out folders that hold everything.
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Opens a zip file whose entries may be unpacked.
 
     Raises:
-        ConversionError: if the archive is damaged, would unpack to too much, holds anything but plain files, or holds
-            a name that points outside the folder.
+        ConversionError: if they would unpack to too much.
+        zipfile.BadZipFile: and other errors, if it is damaged.
     """
-    try:
-        names = _unpack_zip(archive, folder) if _magic(archive) == ZIP_MAGIC else _unpack_tar(archive, folder)
-    except DAMAGE as error:
-        if getattr(error, "errno", None) in NO_ROOM:
-            raise
-        raise ConversionError(
-            f"{archive} cannot be unpacked, it may be truncated: {shortened(str(error))}. Get it again."
-        ) from error
-    prefix = os.path.commonpath([PurePosixPath(name).parent for name in names]) if names else ""
-    return {str(PurePosixPath(name).relative_to(prefix)): folder / name for name in names}
+    with zipfile.ZipFile(path) as archive:
+        check_unpacked(sum(member.file_size for member in archive.filelist), path)
+        yield archive
 
 
-def _files_below(folder: Path) -> dict[str, Path]:
-    """The files that `BELOW` names, by name."""
-    paths = [path for pattern in BELOW for path in at_most(MAX_FILES, folder.glob(pattern), str(folder), "files")]
-    paths = [path for path in paths if path.is_file()]
-    check_names(*paths)
+def files_in(folder: Path, *patterns: str) -> dict[str, Path]:
+    """The files of a folder whose names match, by their names with `/` between folders."""
+    paths = (path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def _magic(path: Path) -> bytes:
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file."""
     with path.open("rb") as file:
-        return file.read(len(ZIP_MAGIC))
+        return file.read(HEAD)
 
 
 def _is_archive(path: Path) -> bool:
-    magic = _magic(path)
-    if magic == ZIP_MAGIC:
-        # torch's own files are zip files too; `readers/state_dicts.py` reads them.
-        try:
-            with open_zip(path) as archive:
-                return not any(name.endswith("/data.pkl") for name in archive.namelist())
-        except DAMAGE as error:
-            raise ConversionError(
-                f"{path} is a damaged zip file, it may be truncated: {shortened(str(error))}."
-            ) from error
-    return magic.startswith(tuple(TAR_OPENERS))
+    if not beginning(path).startswith(ZIP_MAGIC):
+        return beginning(path).startswith(tuple(TAR_OPENERS))
+    # torch's own files are zip files too; `readers/torch_files.py` reads them.
+    with reading(path), open_zip(path) as archive:
+        return not any(name.endswith("/data.pkl") for name in archive.namelist())
 
 
-def _unpack_zip(path: Path, folder: Path) -> list[str]:
-    with open_zip(path) as archive:
-        members = [member for member in archive.infolist() if not member.is_dir()]
-        for member in members:
-            mode = member.external_attr >> 16
-            _check_member(path, member.filename, is_plain=stat.S_IFMT(mode) in (0, stat.S_IFREG))
-        for member in members:
-            with archive.open(member) as packed:
-                _copy(packed, folder / member.filename)
-        return [member.filename for member in members]
-
-
-def _unpack_tar(path: Path, folder: Path) -> list[str]:
-    size = path.stat().st_size
-    opener = next(opener for start, opener in TAR_OPENERS.items() if _magic(path).startswith(start))
-    names = []
+def _unpack(path: Path, folder: Path) -> None:
+    """Unpacks the files of an archive into an empty folder."""
+    if beginning(path).startswith(ZIP_MAGIC):
+        with open_zip(path) as archive:
+            for number, member in enumerate(archive.infolist()):
+                is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
+                _check_member(path, number, member.filename, is_plain or member.is_dir())
+                if not member.is_dir():
+                    archive.extract(member, folder)
+        return
+    opener = next(opener for magic, opener in TAR_OPENERS.items() if beginning(path).startswith(magic))
     with opener(path, "rb") as packed:
-        stream = _Bounded(packed, size, str(path))
-        with tarfile.open(fileobj=stream, mode="r:") as archive:
-            for member in at_most(MAX_FILES, archive, str(path), "files"):
-                # Every entry inherits the fields of the headers before it.
-                if len(member.pax_headers) > MAX_HEADER_FIELDS:
-                    raise ConversionError(
-                        f"{path} has an entry with more than {MAX_HEADER_FIELDS} header fields; it is not unpacked."
-                    )
-                if member.isdir():
-                    continue
-                _check_member(path, member.name, is_plain=member.isreg() and not member.issparse())
-                refuse_bomb(member.size, size, str(path))
-                content = archive.extractfile(member)
-                assert content is not None
-                _copy(content, folder / member.name)
-                names.append(member.name)
+        stream = _Bounded(packed, path)
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as entries:  # type: ignore[call-overload]
+            for number, entry in enumerate(entries):
+                is_plain = entry.isreg() and not entry.issparse()
+                _check_member(path, number, entry.name, is_plain or entry.isdir())
+                if is_plain:
+                    entries.extract(entry, folder, filter="data")
         # The checksum is at the end of the stream.
         while stream.read(BLOCK):
             pass
-    return names
 
 
-class _Bounded(io.RawIOBase):
-    """A stream read from its start; refuses to be read further than a checkpoint would be long."""
+class _Bounded:
+    """The unpacked stream of an archive, which is not read further than an archive of this size may reach."""
 
-    def __init__(self, stream: Any, packed: int, where: str) -> None:
-        super().__init__()
-        self.stream, self.packed, self.where = stream, packed, where
+    def __init__(self, stream: Any, path: Path) -> None:
+        self.stream, self.path = stream, path
 
-    def read(self, size: int = -1) -> bytes:
-        # tarfile reads an extended header in one piece, however long the header claims to be.
-        if size > MAX_HEADER:
-            raise ConversionError(f"{self.where} has an entry with a header of {size:,} bytes; it is not unpacked.")
-        refuse_bomb(self.stream.tell(), self.packed, self.where)
-        return self.stream.read(size)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        refuse_bomb(offset, self.packed, self.where)
-        return self.stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.stream.tell()
+    def read(self, size: int) -> bytes:
+        block = self.stream.read(size)
+        check_unpacked(self.stream.tell(), self.path)
+        return block
 
 
-def _check_member(archive: Path, name: str, is_plain: bool) -> None:
-    parts = PurePosixPath(name).parts
-    is_inside = bool(parts) and ".." not in parts and "\\" not in name and "\0" not in name
-    where = f"{archive} holds an entry {quoted(name)}"
-    if not is_inside or name.startswith("/") or PureWindowsPath(name).drive:
-        raise ConversionError(f"{where} that points outside the archive; it is not unpacked.")
-    if not is_utf8(name):
-        raise ConversionError(f"{where} that is not UTF-8; it is not unpacked.")
-    if len(parts) > MAX_FOLDERS:
-        raise ConversionError(f"{where} in more than {MAX_FOLDERS} folders; it is not unpacked.")
-    if not is_plain:
-        raise ConversionError(f"{where} that is no plain file; it is not unpacked.")
-
-
-def _copy(packed: IO[bytes], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
-        while block := packed.read(BLOCK):
-            file.write(block)
+def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
+    path = PureWindowsPath(name)  # whose names may be absolute in every way
+    is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
+    if not is_plain or not is_inside:
+        expected = f"a plain file inside the archive, at most {MAX_FOLDERS} folders deep"
+        raise mismatch(archive, name, expected, "another path" if is_plain else "another kind of entry")
+    require(number < MAX_FILES, archive, "", f"an archive of at most {MAX_FILES:,} files", "more")

@@ -14,18 +14,18 @@ from checkpoints import BASE
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
-from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids, files
+from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids, checkpoint_files
 from elmo_hf.conversion import published
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
+from elmo_hf.conversion.refusals import ConversionError
 
 read_once = functools.cache(read_allennlp)
 
 
 @pytest.fixture(autouse=True)
 def _files_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "read_allennlp", read_once)
+    monkeypatch.setattr(checkpoint_files, "read_allennlp", read_once)
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -40,7 +40,7 @@ def base() -> Golden:
 
 A_MODULE_IN_A_NEW_MODEL = """
 from allennlp.modules.elmo import Elmo, batch_to_ids
-from elmo_hf.allennlp import files
+from elmo_hf.allennlp import checkpoint_files
 
 # Two representations of each word, each a weighted sum of the layers.
 elmo = Elmo(options_file, weight_file, 2, dropout=0)
@@ -235,7 +235,7 @@ def test_words_may_stand_anywhere_in_a_row(base: Golden) -> None:
 
 
 def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "HF_HOME", str(tmp_path))
+    monkeypatch.setattr(checkpoint_files, "HF_HOME", str(tmp_path))
     asked = []
 
     def retrieve(address: str, path: Path, show: Any) -> None:
@@ -253,8 +253,8 @@ def test_addresses_are_downloaded_once(base: Golden, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("nowhere.json", BASE / "weights.hdf5", 1), ConversionError, "there is no options file nowhere.json"),
-        ((BASE / "options.json", "nowhere.hdf5", 1), ConversionError, "there is no weights file nowhere.hdf5"),
+        (("nowhere.json", BASE / "weights.hdf5", 1), ConversionError, "there is no file nowhere.json"),
+        ((BASE / "options.json", "nowhere.hdf5", 1), ConversionError, "there is no file nowhere.hdf5"),
         ((None, None, 1), ValueError, "`options_file` must be a path or an address, found None"),
         ((BASE / "options.json", BASE / "weights.hdf5", 1, False, False, 0, None, False, [1]), ValueError, "3 numbers"),
         (
@@ -271,6 +271,8 @@ def test_wrong_arguments_are_named(arguments: tuple, error: type[Exception], mes
 
 
 def test_files_of_one_name_at_two_addresses_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "HF_HOME", str(tmp_path))
-    monkeypatch.setattr(files, "fetch", lambda address, folder: folder / "options.json")
-    assert files._local("https://a.org/options.json", "x") != files._local("https://b.org/options.json", "x")
+    monkeypatch.setattr(checkpoint_files, "HF_HOME", str(tmp_path))
+    monkeypatch.setattr(checkpoint_files, "fetch", lambda address, folder: folder / "options.json")
+    assert checkpoint_files._local("https://a.org/options.json", "x") != checkpoint_files._local(
+        "https://b.org/options.json", "x"
+    )

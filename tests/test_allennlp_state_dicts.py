@@ -15,7 +15,7 @@ from checkpoints import shared
 from torch import Tensor, nn
 
 from elmo_hf.allennlp import Elmo, batch_to_ids
-from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.refusals import ConversionError
 
 BASE = Golden("base_2l_relu")
 

@@ -14,9 +14,9 @@ from vectors import embed_file
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf import tfhub as hub
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
-from elmo_hf.conversion.files import read_options
+from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
 P = 8

@@ -24,12 +24,12 @@ from elmo_hf.folder.loading import BILM_TF_SCORING
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-from ..checkpoint import Checkpoint, Given
-from ..errors import ConversionError, listed
-from ..files import check_lines, check_names, files_in, read_options
-from ..hdf5 import hdf5_names, is_hdf5, read_hdf5
+from ..contract import Checkpoint, Given
+from ..hdf5 import is_hdf5, read_hdf5
+from ..options import read_options
+from ..refusals import ConversionError, listed, reading, require
 from ..rules import import_arrays
-from ..sources import Source
+from ..sources import Source, files_in
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import read_variables
 from .hdf5_layout import (
@@ -40,7 +40,7 @@ from .hdf5_layout import (
     has_softmax,
     language_model_rules,
 )
-from .tensor_bundle import find_checkpoint
+from .tensor_bundle import find_index, shards_of
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,8 @@ class AllenNlpFiles:
 
     @classmethod
     def in_folder(cls, folder: Path) -> "AllenNlpFiles":
-        """Finds the files of a folder by their names, as `among` does.
-
-        Raises:
-            ConversionError: if the folder does not hold exactly one options file and one file of weights.
-        """
-        if not folder.is_dir():
-            raise ConversionError(
-                f"{folder} is not a folder; give a folder with `options.json` and one `.hdf5` file or a TensorFlow "
-                "checkpoint, or use `--options FILE --weights FILE`."
-            )
-        return cls.among(files_in(folder), folder)
+        """Finds the files of a folder by their names, as `among` does."""
+        return cls.among(files_in(folder, "*"), folder)
 
     @classmethod
     def among(cls, files: Mapping[str, Path], where: Path, options: Path | None = None) -> "AllenNlpFiles":
@@ -95,18 +86,12 @@ class AllenNlpFiles:
         weights = [path for path in arrays if path not in softmax]
         vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
         if holds_tensorflow_checkpoint(files):
-            checkpoint = _restored(files)
-            if arrays:
-                raise ConversionError(
-                    f"{where} holds hdf5 files, {listed(path.name for path in arrays)}, and a TensorFlow "
-                    f"checkpoint, {checkpoint.name}. Choose one: give `--options FILE` and `--weights FILE`, which "
-                    f"is {checkpoint} for the language models with their softmax, or an hdf5 file."
-                )
-            weights = [checkpoint]
+            weights += [find_index(files, where)]
         if len(found) != 1 or len(weights) != 1 or len(softmax) > 1:
             raise ConversionError(
-                f"{where} must hold `options.json` and exactly one `.hdf5` file, found "
-                f"{listed(sorted(files)) or 'nothing'}; name the files with `--options FILE --weights FILE`."
+                f"{where} must hold `options.json` and exactly one `.hdf5` file or TensorFlow checkpoint, found "
+                f"{listed(sorted(files)) or 'nothing'}; name the files with `--options FILE --weights FILE`, where an "
+                "`.index` gives the language models with their softmax."
             )
         return cls(
             found[0],
@@ -121,18 +106,21 @@ class AllenNlpFiles:
         Raises:
             ConversionError: if a file is missing or damaged, or does not hold what its field needs.
         """
-        given = (self.options, self.weights, self.vocabulary, self.softmax, self.token_embeddings)
-        check_names(*filter(None, given))
         options = read_options(self.options)
         arrays = read_hdf5(self.weights) if self._is_hdf5 else read_variables(self.weights.with_suffix(""))
         if self.softmax is not None:
-            if has_softmax(arrays):
-                raise ConversionError(f"{self.weights} has a softmax already, so {self.softmax} cannot be another.")
-            arrays |= _read_softmax(self.softmax)
+            softmax = read_hdf5(self.softmax)
+            is_one = has_softmax(softmax) and set(softmax) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}
+            expected = f"a file of `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`"
+            require(is_one, self.softmax, "", expected, listed(sorted(softmax)))
+            require(not has_softmax(arrays), self.weights, "", f"without a softmax beside {self.softmax}", "another")
+            arrays |= softmax
         if self.token_embeddings is not None:
             options = {key: value for key, value in options.items() if key != "char_cnn"}
-            arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))}
-            arrays |= _read_dump(self.token_embeddings)
+            dump = read_hdf5(self.token_embeddings)
+            is_dump = set(dump) == {"embedding"}
+            require(is_dump, self.token_embeddings, "", "a file of `embedding` alone", listed(sorted(dump)))
+            arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))} | dump
         return options, arrays
 
     @property
@@ -140,8 +128,7 @@ class AllenNlpFiles:
         """Every file that holds weights or options."""
         paths = [self.options, self.weights]
         if not self._is_hdf5:
-            shards = f"{self.weights.stem}.data-"
-            paths += sorted(path for path in self.weights.parent.iterdir() if path.name.startswith(shards))
+            paths += shards_of(self.weights.with_suffix(""))
         return paths + [path for path in (self.softmax, self.token_embeddings) if path is not None]
 
     @property
@@ -173,16 +160,10 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
         ConversionError: if it cannot be converted.
     """
     top = source.top
-    weights = [name for name in top if is_hdf5(name)]
-    if len(weights) == 1 and hdf5_names(top[weights[0]]) == {"embedding"}:
-        raise ConversionError(
-            f"{top[weights[0]]} is bilm-tf's dump of token vectors, without the biLM that reads them: give the model's "
-            "own options and weights, and this file as `--token-embeddings FILE` with its `--vocabulary FILE`."
-        )
     notes: tuple[str, ...] = ()
-    if source.is_file:
-        beside = {} if given.options is not None else _beside(source.path)
-        if given.options is None and not beside:
+    if source.is_file and given.options is None:
+        beside = _beside(source.path)
+        if not beside:
             raise ConversionError(
                 f"{source.path} is one file of a checkpoint, and there is no options file beside it: put "
                 f"`options.json` there, or give `--options FILE --weights {source.path}`."
@@ -213,7 +194,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     """
     options, arrays = files.read()
     shapes = {name: array.shape for name, array in arrays.items()}
-    config = config_from_options(options, shapes, str(files.options))
+    config = config_from_options(options, shapes, files.options)
     rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
     bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
     tokenizer = _tokenizer(config, files, word_splitter)
@@ -229,27 +210,6 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     )
 
 
-def _read_softmax(path: Path) -> dict[str, np.ndarray]:
-    arrays = read_hdf5(path)
-    if not has_softmax(arrays) or not set(arrays) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}:
-        raise ConversionError(
-            f"{path} must hold `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, the softmax of the language models, found "
-            f"{listed(sorted(arrays)) or 'no arrays'}."
-        )
-    return arrays
-
-
-def _read_dump(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dump of token vectors, `embedding` `(words, P)`."""
-    arrays = read_hdf5(path)
-    if set(arrays) != {"embedding"}:
-        raise ConversionError(
-            f"{path} must hold `embedding` and nothing else, as bilm-tf's dump_token_embeddings writes, found "
-            f"{listed(sorted(arrays)) or 'no arrays'}."
-        )
-    return arrays
-
-
 def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
     reads_words = config.token_encoder == "word_embedding"
     if reads_words and files.vocabulary is None:
@@ -258,11 +218,8 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
             "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
         )
     names_words = reads_words or config.num_softmax_words is not None
-    vocabulary = files.vocabulary if names_words else None
-    path = None if vocabulary is None else str(vocabulary)
-    try:
-        if vocabulary is not None:
-            check_lines(vocabulary)
+    path = str(files.vocabulary) if names_words and files.vocabulary is not None else None
+    with reading(files.vocabulary):
         tokenizer = ElmoTokenizer(
             config.token_encoder,
             max_word_length=config.max_word_length,
@@ -270,19 +227,12 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
             vocab_file=path if reads_words else None,
             words_file=None if reads_words else path,
         )
-    except (OSError, ValueError) as error:
-        raise ConversionError(str(error)) from error
-    num_words = tokenizer.num_word_classes
-    if reads_words and num_words is not None and num_words >= config.vocab_size:
-        raise ConversionError(
-            f"{files.vocabulary} has more words than `embedding` in {files.token_embeddings or files.weights} has "
-            f"rows, {config.vocab_size - 1}."
-        )
-    if num_words is not None and config.num_softmax_words not in (None, num_words):
-        raise ConversionError(
-            f"{files.vocabulary} has {num_words} words, but the softmax has {config.num_softmax_words}; "
-            "give the vocabulary that the model was trained with."
-        )
+    num_words = tokenizer.num_word_classes or 0
+    num_rows = config.vocab_size - 1 if reads_words else num_words
+    require(num_words <= num_rows, path, "", f"at most {num_rows} words, as many as `embedding` has rows", num_words)
+    num_predicted = config.num_softmax_words
+    is_same = path is None or num_predicted in (None, num_words)
+    require(is_same, path, "", f"{num_predicted} words, as many as the softmax has", num_words)
     return tokenizer
 
 
@@ -313,12 +263,3 @@ def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:
 def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]:
     """The file of the usual name alone, if there is one."""
     return [files[name]] if name in files else _named(files, pattern)
-
-
-def _restored(files: Mapping[str, Path]) -> Path:
-    """The index of the checkpoint that TensorFlow would restore, or the only index if no file `checkpoint` is given."""
-    indexes = _named(files, "*.index")
-    if len(indexes) == 1 and "checkpoint" not in files:
-        return indexes[0]
-    prefix = find_checkpoint(next(iter(files.values())).parent)
-    return prefix.with_name(f"{prefix.name}.index")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import ConversionError
+from ..refusals import require
 from .tensor_bundle import TensorBundle
 
 IGNORED_VARIABLES = {
@@ -60,13 +60,8 @@ def read_variables(prefix: Path) -> dict[str, np.ndarray]:
     bundle = TensorBundle(prefix)
     variables: dict[str, str] = {}
     for variable in bundle.entries:
-        if any(re.fullmatch(ignored, variable) for ignored in IGNORED_VARIABLES):
-            continue
-        name = array_name(variable)
-        if name in variables:
-            raise ConversionError(
-                f"{prefix} holds `{variables[name]}` and `{variable}`, which are one array of an ELMo."
-            )
-        variables[name] = variable
-    bundle.check_places(variables.values())
+        if not any(re.fullmatch(ignored, variable) for ignored in IGNORED_VARIABLES):
+            other = variables.setdefault(array_name(variable), variable)
+            require(other == variable, prefix, variable, f"another array of an ELMo than `{other}`", "the same")
+    bundle.check_sizes(variables.values())
     return {name: bundle.read(variable) for name, variable in variables.items()}

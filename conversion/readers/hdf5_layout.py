@@ -15,30 +15,15 @@ of their own, which bilm-tf's export renames by half: `rnn` for `RNN_d/RNN`, and
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
-from ..errors import ConversionError, listed, shortened
-from ..limits import MAX_WORDS
-from ..options import (
-    ACTIVATION,
-    CLIP,
-    FILTERS,
-    FLAG,
-    HIGHWAYS,
-    LAYERS,
-    RATE_OR_NULL,
-    SIZE,
-    WORD_LENGTH,
-    Option,
-    clip_to_config,
-    make_config,
-    read_fields,
-    whole,
-)
+from ..options import Option, clip_to_config, make_config
+from ..refusals import ConversionError, listed, require
 from ..rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
 
 NUM_CHARACTERS = 261
@@ -59,40 +44,39 @@ TWO_DIRECTIONS = Cells({"RNN_0/RNN": "forward_lstm", "RNN_1/RNN": "backward_lstm
 ONE_DIRECTION = Cells({"rnn": "forward_lstm"}, "kernel", "bias", "projection/kernel")
 
 LSTM_OPTIONS = (
-    Option(("lstm", "projection_dim"), "projection_size", SIZE),
-    Option(("lstm", "dim"), "cell_size", SIZE),
-    Option(("lstm", "n_layers"), "num_hidden_layers", LAYERS, default=1),
-    Option(("lstm", "cell_clip"), "cell_clip", CLIP, default=None, to_config=clip_to_config),
-    Option(("lstm", "proj_clip"), "projection_clip", CLIP, default=None, to_config=clip_to_config),
-    Option(("lstm", "use_skip_connections"), "use_skip_connections", FLAG, default=False),
+    Option(("lstm", "projection_dim"), "projection_size"),
+    Option(("lstm", "dim"), "cell_size"),
+    Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
+    Option(("lstm", "cell_clip"), "cell_clip", default=None, to_config=clip_to_config),
+    Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=clip_to_config),
+    Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
 )
 CHAR_CNN_OPTIONS = (
-    Option(("char_cnn", "embedding", "dim"), "char_embedding_size", SIZE),
-    Option(("char_cnn", "filters"), "char_filters", FILTERS),
-    Option(("char_cnn", "n_highway"), "num_highway_layers", HIGHWAYS, default=0, to_config=lambda value: value or 0),
-    Option(("char_cnn", "activation"), "char_activation", ACTIVATION),
-    Option(("char_cnn", "max_characters_per_token"), "max_word_length", WORD_LENGTH, default=50),
+    Option(("char_cnn", "embedding", "dim"), "char_embedding_size"),
+    Option(("char_cnn", "filters"), "char_filters"),
+    Option(("char_cnn", "n_highway"), "num_highway_layers", default=0, to_config=lambda value: value or 0),
+    Option(("char_cnn", "activation"), "char_activation"),
+    Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
 )
 # Settings of the training. Files for inference lack these keys; the config's own defaults then apply.
 SOFTMAX_OPTIONS = (
-    Option(("n_tokens_vocab",), "num_softmax_words", whole(3, MAX_WORDS)),
-    Option(("dropout",), "lm_dropout", RATE_OR_NULL, to_config=lambda value: value or 0.0),
+    Option(("n_tokens_vocab",), "num_softmax_words"),
+    Option(("dropout",), "lm_dropout", to_config=lambda value: 0.0 if value is None else value),
     Option(
         ("sample_softmax",),
         "softmax",
-        FLAG,
-        to_config=lambda value: ("full", "sampled")[value],
+        to_config=lambda value: "sampled" if value is True else value or "full",
         from_config=lambda value: value == "sampled",
     ),
-    Option(("n_negative_samples_batch",), "num_softmax_samples", whole(1, MAX_WORDS)),
-    Option(("share_embedding_softmax",), "share_embedding_softmax", FLAG),
+    Option(("n_negative_samples_batch",), "num_softmax_samples"),
+    Option(("share_embedding_softmax",), "share_embedding_softmax"),
 )
 # The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays say the rest.
 IGNORED_OPTIONS = {("char_cnn", "n_characters")}
 
 
 def config_from_options(
-    options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str = "options.json"
+    options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str | Path = "options.json"
 ) -> ElmoConfig:
     """Reads the architecture from the options and, where they leave it open, from the arrays' shapes.
 
@@ -102,7 +86,7 @@ def config_from_options(
     Args:
         options: the parsed options file.
         shapes: shape of each array, the softmax's included.
-        where: the options file's name, for messages.
+        where: the options file, for messages.
 
     Raises:
         ConversionError: if a key is missing or unknown, a value is illegal, or the model is not an ELMo.
@@ -110,26 +94,30 @@ def config_from_options(
     has_characters = "char_cnn" in options
     known = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
     _refuse_unknown_options(options, known, where)
-    fields = read_fields(options, known, where)
     table = "char_embed" if has_characters else "embedding"
-    if table not in shapes:
-        raise ConversionError(
-            f"{where} describes {'characters' if has_characters else 'word'} input, so the weights must hold "
-            f"`{table}`, found {listed(sorted(shapes)) or 'no arrays'}."
-        )
-    num_rows = shapes[table][0] if shapes[table] else 0
-    fields["vocab_size"] = num_rows + 1
+    found = listed(sorted(shapes))
+    require(bool(shapes.get(table)), where, "", f"options of weights that hold the table `{table}`", found)
+    fields: dict[str, Any] = {"vocab_size": shapes[table][0] + 1}
     if has_characters:
         fields["char_projection"] = "CNN_proj/W_proj" in shapes
-        if num_rows < NUM_CHARACTERS:
-            raise ConversionError(f"`char_embed` must have {NUM_CHARACTERS} rows, found {num_rows}.")
+        is_whole = shapes[table][0] >= NUM_CHARACTERS
+        require(is_whole, where, table, f"a table of {NUM_CHARACTERS} rows", shapes[table][0])
     fields["bidirectional"] = not any(name.startswith("rnn/") for name in shapes)
     projections = tuple(f"LSTMCell/{cells.projection}" for cells in (TWO_DIRECTIONS, ONE_DIRECTION))
     fields["cell_projection"] = any(name.endswith(projections) for name in shapes)
     fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
-    if has_softmax(shapes):
-        fields |= _softmax_fields(options, shapes, where)
-    return make_config(where, len(shapes), forget_bias=FORGET_BIAS, **fields)
+    if not has_softmax(shapes):
+        return make_config(options, known, where, forget_bias=FORGET_BIAS, **fields)
+    # If the options lack the number of words, the arrays give it; bilm-tf's default is to sample.
+    name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
+    fields["num_softmax_words"] = num_words = (*shapes[name], 0)[0]
+    if "n_negative_samples_batch" in options:
+        fields["softmax"] = "sampled"
+    known += tuple(option for option in SOFTMAX_OPTIONS if option.path[0] in options)
+    config = make_config(options, known, where, forget_bias=FORGET_BIAS, **fields)
+    has_rows = config.num_softmax_words == num_words
+    require(has_rows, where, "n_tokens_vocab", f"the {num_words} rows of `{name}`", config.num_softmax_words)
+    return config
 
 
 def has_softmax(names: Iterable[str]) -> bool:
@@ -259,30 +247,11 @@ def _table(name: str, config: ElmoConfig) -> Rule:
     return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
 
 
-def _softmax_fields(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], where: str) -> dict[str, Any]:
-    """The fields of the language models; if the options lack the number of words, the arrays give it."""
-    name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
-    num_words = shapes[name][0] if shapes[name] else 0
-    fields = read_fields(options, [option for option in SOFTMAX_OPTIONS if option.path[0] in options], where)
-    if fields.setdefault("num_softmax_words", num_words) != num_words:
-        raise ConversionError(
-            f"{where}: `n_tokens_vocab` is {fields['num_softmax_words']!r}, but `{name}` has {num_words} rows; "
-            "check that the softmax belongs to these options."
-        )
-    if "n_negative_samples_batch" in options:
-        fields.setdefault("softmax", "sampled")  # bilm-tf's default
-    return fields
-
-
-def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option], where: str) -> None:
+def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option], where: object) -> None:
+    """Checks that every key of the architecture is known, because another one may change the model."""
     paths = {option.path for option in known} | IGNORED_OPTIONS
     for section in ("lstm", "char_cnn"):
+        keys = sorted({path[1] for path in paths if path[0] == section})
         part = options.get(section)
-        for key in part if isinstance(part, Mapping) else ():
-            if not any(path[:2] == (section, key) for path in paths):
-                raise ConversionError(
-                    f"{where}: unknown key `{section}.{shortened(key)}`. It may change the architecture, so it is not "
-                    "guessed at; known keys are "
-                    + ", ".join(sorted({path[1] for path in paths if path[0] == section}))
-                    + "."
-                )
+        unknown = sorted(part.keys() - keys) if isinstance(part, Mapping) else []
+        require(not unknown, where, section, f"an object of {', '.join(keys)} and nothing else", unknown)

@@ -21,26 +21,21 @@ checksum is verified, and every size is compared with the file before memory is 
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
 
-from ..errors import ConversionError, listed, quoted, shortened
-from ..files import files_in, read_bytes
-from ..limits import MAX_AXES
+from ..refusals import check_unpacked, listed, mismatch, reading, require
+from ..sources import beginning
 from .protobuf import Message, Reader
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
-# An ELMo's index has about 5 kB. The bounds limit the cost of a malicious one.
-MAX_INDEX_SIZE = 1 << 20
-MAX_NAME_SIZE = 1 << 10
-MAX_RECORD_SIZE = 1 << 20
-MAX_STRING_SIZE = 8 << 20
+MAX_AXES = 8
+MAX_INDEX_SIZE = 1 << 20  # an ELMo's index has about 5 kB
 STRING = 7  # the value of the enum for strings
 # Keys are values of TensorFlow's enum `DataType`.
 DTYPES: dict[int, np.dtype] = {
@@ -91,39 +86,26 @@ class TensorBundle:
         """
         self.prefix = prefix
         path = prefix.with_name(f"{prefix.name}.index")
-        if not path.is_file():
-            raise ConversionError(f"there is no checkpoint index {path}.")
-        try:
-            values = dict(_table_entries(read_bytes(path, MAX_INDEX_SIZE)))
+        with reading(path):
+            require(path.stat().st_size <= MAX_INDEX_SIZE, path, "", f"an index of {MAX_INDEX_SIZE:,} bytes", "more")
+            values = dict(_table_entries(path.read_bytes()))
             header = Message(values.pop(b"", b""))
+            require(header.number(2) == 0, path, "endianness", "little", "big")
             self._num_shards = header.number(1)
-            is_big_endian = header.number(2) != 0
             self.entries = {key.decode("utf-8"): _tensor_entry(value) for key, value in values.items()}
-        except ValueError as error:
-            raise ConversionError(
-                f"{path} cannot be read as the index of a TensorFlow checkpoint: {error}. Copy the file again; "
-                "save checkpoints of TensorFlow's older V1 format again with TensorFlow."
-            ) from error
-        if is_big_endian:
-            raise ConversionError(f"{path} comes from a big-endian machine, whose checkpoints are not supported.")
 
-    def check_places(self, names: Iterable[str]) -> None:
-        """Checks that no two tensors lie in the same bytes, which would let a few bytes become many tensors.
+    def check_sizes(self, names: Iterable[str]) -> None:
+        """Checks that tensors are not much larger than the files: many of them may lie in the same bytes.
 
         Raises:
-            ConversionError: if two do.
+            ConversionError: if they are.
         """
-        entries = sorted(
-            (entry.shard, entry.offset, entry.offset + entry.size, name)
-            for name in names
-            if (entry := self.entries[name]).size
-        )
-        for (shard, _, end, name), (next_shard, start, _, other) in pairwise(entries):
-            if shard == next_shard and start < end:
-                raise ConversionError(
-                    f"`{shortened(name)}` and `{shortened(other)}` of {self.prefix} lie in the same bytes; "
-                    "TensorFlow writes every tensor to a place of its own."
-                )
+        sizes: dict[Path, int] = {}
+        for name in names:
+            path = self._shard(name)
+            sizes[path] = sizes.get(path, 0) + self.entries[name].size
+        for path, size in sizes.items():
+            check_unpacked(size, path)
 
     def read(self, name: str) -> np.ndarray:
         """Reads one tensor.
@@ -132,25 +114,15 @@ class TensorBundle:
             KeyError: if the index has no such name.
             ConversionError: if its type is not supported, or its bytes are missing or damaged.
         """
-        entry = self.entries[name]
-        what = self._what(name)
-        if entry.is_sliced:
-            raise ConversionError(f"{what} was saved in parts by a partitioner, which is not supported.")
-        if len(entry.shape) > MAX_AXES:
-            raise ConversionError(f"{what} has {len(entry.shape):,} axes; at most {MAX_AXES} are read.")
-        if entry.dtype not in DTYPES:
-            raise ConversionError(f"{what} has TensorFlow's type {entry.dtype}; supported: {sorted(DTYPES)}.")
-        dtype = DTYPES[entry.dtype]
-        if math.prod(entry.shape) * dtype.itemsize != entry.size:
-            raise ConversionError(f"{what} has shape {entry.shape} of {dtype}, which are not {entry.size} bytes.")
-        path = self._shard(name)
-        array = np.fromfile(path, dtype, count=entry.size // dtype.itemsize, offset=entry.offset)
-        if _masked_crc(array) != entry.checksum:
-            raise self._damaged(name)
-        try:
+        entry, path = self.entries[name], self._shard(name)
+        dtype = DTYPES.get(entry.dtype)
+        is_whole = dtype is not None and not entry.is_sliced and len(entry.shape) <= MAX_AXES
+        if dtype is None or not is_whole or math.prod(entry.shape) * dtype.itemsize != entry.size:
+            raise mismatch(path, name, f"one whole array of {', '.join(map(str, DTYPES.values()))}", entry)
+        with reading(path):
+            array = np.fromfile(path, dtype, count=entry.size // dtype.itemsize, offset=entry.offset)
+            require(_masked_crc(array) == entry.checksum, path, name, "as its checksum says", "other bytes")
             return array.reshape(entry.shape)
-        except (ValueError, OverflowError) as error:  # an empty array may declare axes that NumPy cannot hold
-            raise ConversionError(f"{what} has an illegal shape: {error}.") from error
 
     def read_string(self, name: str) -> bytes:
         """Reads a tensor that is one string.
@@ -160,88 +132,63 @@ class TensorBundle:
 
         Raises:
             KeyError: if the index has no such name.
-            ConversionError: if it is something else, is longer than `MAX_STRING_SIZE`, or is missing or damaged.
+            ConversionError: if it is something else, or is missing or damaged.
         """
-        entry = self.entries[name]
-        if entry.dtype != STRING or entry.shape != () or entry.is_sliced or entry.size > MAX_STRING_SIZE:
-            raise ConversionError(f"{self._what(name)} must be one string of at most {MAX_STRING_SIZE:,} bytes.")
-        with self._shard(name).open("rb") as file:
+        entry, path = self.entries[name], self._shard(name)
+        with reading(path), path.open("rb") as file:
+            require(entry.dtype == STRING and entry.shape == (), path, name, "one string", entry)
             file.seek(entry.offset)
             reader = Reader(file.read(entry.size))
-        try:
             length = reader.varint()
             checksum, string = reader.take(4), reader.take(length)
             checked = length.to_bytes(4, "little") + checksum + string
-        except (ValueError, OverflowError) as error:
-            raise self._damaged(name) from error
-        if _masked_crc(checked) != entry.checksum:
-            raise self._damaged(name)
+            require(_masked_crc(checked) == entry.checksum, path, name, "as its checksum says", "other bytes")
         return string
-
-    def shards(self) -> list[Path]:
-        """The paths of its data files, in order."""
-        stem = f"{self.prefix.name}.data-"
-        return sorted(path for path in self.prefix.parent.iterdir() if path.name.startswith(stem))
-
-    def _what(self, name: str) -> str:
-        return f"`{shortened(name)}` of {self.prefix}"
 
     def _shard(self, name: str) -> Path:
         """The data file of a tensor, which reaches to its end."""
         entry = self.entries[name]
         path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
-        if not path.is_file():
-            raise ConversionError(
-                f"{self._what(name)} is in {path}, which is not there; copy all files of the checkpoint."
-            )
-        if entry.offset + entry.size > path.stat().st_size:
-            raise ConversionError(
-                f"{path} is truncated: {self._what(name)} ends at byte {entry.offset + entry.size}, the file at "
-                f"{path.stat().st_size}. Copy it again."
-            )
+        size, end = path.stat().st_size if path.is_file() else 0, entry.offset + entry.size
+        require(path.is_file() and end <= size, path, name, f"in the file up to byte {end}", f"a file of {size} bytes")
         return path
 
-    def _damaged(self, name: str) -> ConversionError:
-        shard = self._shard(name)
-        return ConversionError(f"{shard} is damaged: the checksum of {self._what(name)} is wrong. Copy it again.")
+
+def shards_of(prefix: Path) -> list[Path]:
+    """The paths of a checkpoint's data files, in order."""
+    return sorted(path for path in prefix.parent.iterdir() if path.name.startswith(f"{prefix.name}.data-"))
 
 
-def find_checkpoint(folder: Path) -> Path:
-    """Finds the checkpoint that TensorFlow would restore from a save directory.
+def find_index(files: Mapping[str, Path], where: Path) -> Path:
+    """Finds the index of the checkpoint that TensorFlow would restore from a save directory.
 
     The file `checkpoint` names it by its path on the machine that wrote it; only the file name counts. Without that
     file, it is the `model.ckpt-N` with the highest N.
 
-    Returns:
-        the checkpoint's prefix, a path in `folder`.
+    Args:
+        files: paths by name, all in one folder.
+        where: the folder, for messages.
 
     Raises:
         ConversionError: if there is none.
     """
-    indexes = [path for name, path in files_in(folder).items() if name.endswith(".index")]
-    found = sorted(indexes, key=lambda path: (_step(path), path.name))
+    found = sorted((path for name, path in files.items() if name.endswith(".index")), key=_step)
     names = listed(path.name for path in found) or "none"
-    record = folder / "checkpoint"
-    if not record.is_file():
-        if not found:
-            raise ConversionError(f"{folder} holds no index of a TensorFlow checkpoint, such as `model.ckpt-1.index`.")
-        return found[-1].with_suffix("")
-    text = read_bytes(record, MAX_RECORD_SIZE).decode("utf-8", "replace")
+    if "checkpoint" not in files:
+        require(bool(found), where, "", "a folder with the index of a checkpoint, such as `model.ckpt-1.index`", names)
+        return found[-1]
+    text = beginning(files["checkpoint"]).decode("utf-8", "replace")
     match = re.search(r'^[ \t]*model_checkpoint_path:[ \t]*"([^"\n]*)"', text, re.MULTILINE)
-    if match is None:
-        raise ConversionError(f'{record} must name the checkpoint as `model_checkpoint_path: "model.ckpt-N"`.')
-    name = re.split(r"[/\\]", match[1])[-1]
-    if f"{name}.index" not in {path.name for path in found}:
-        raise ConversionError(
-            f"{record} names {quoted(name)}, but {folder} holds no {shortened(name)}.index; indexes found: {names}. "
-            f"Copy the missing files, or delete {record} to take the highest step."
-        )
-    return folder / name
+    name = re.split(r"[/\\]", match[1])[-1] if match else ""
+    advice = "Copy the missing files, or delete that file to take the highest step."
+    expected = f"the name of an index that is there ({names})"
+    require(f"{name}.index" in files, files["checkpoint"], "model_checkpoint_path", expected, repr(name), advice)
+    return files[f"{name}.index"]
 
 
-def _step(path: Path) -> int:
+def _step(path: Path) -> tuple[int, str]:
     match = re.search(r"-(\d+)\.index$", path.name)
-    return int(match[1]) if match else -1
+    return (int(match[1]) if match else -1, path.name)
 
 
 def _masked_crc(data: bytes | np.ndarray) -> int:
@@ -264,37 +211,25 @@ def _tensor_entry(value: bytes) -> TensorEntry:
 
 
 def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a sorted string table; its keys must rise."""
+    """Keys and values of a sorted string table."""
     if len(table) < FOOTER_SIZE or int.from_bytes(table[-8:], "little") != MAGIC:
-        raise ValueError(f"it does not end with the magic number {MAGIC:#x}")
+        raise ValueError(f"it does not end with TensorFlow's magic number {MAGIC:#x}, as V2 checkpoints do")
     footer = Reader(table[-FOOTER_SIZE:])
     _block(table, footer)
-    last: bytes | None = None
-    start = 0
     for _, handle in _block_entries(_block(table, footer)):
-        offset = Reader(handle).varint()
-        if offset < start:
-            raise ValueError(f"its blocks must follow each other, found one at byte {offset} after byte {start}")
-        block = _block(table, Reader(handle))
-        start = offset + len(block)
-        for key, value in _block_entries(block):
-            if last is not None and key <= last:
-                raise ValueError(f"its keys must rise, found {key!r} after {last!r}")
-            yield key, value
-            last = key
+        yield from _block_entries(_block(table, Reader(handle)))
 
 
 def _block(table: bytes, handle: Reader) -> bytes:
     """The content of the block at a handle."""
     offset, size = handle.varint(), handle.varint()
     end = offset + size
-    if end + 5 > len(table) - FOOTER_SIZE:
-        raise ValueError(f"a block from byte {offset} to {end} does not fit into {len(table)} bytes")
-    if _masked_crc(table[offset : end + 1]) != int.from_bytes(table[end + 1 : end + 5], "little"):
+    block = Reader(table[offset : end + 5]).take(size + 5)
+    if _masked_crc(block[:-4]) != int.from_bytes(block[-4:], "little"):
         raise ValueError(f"the checksum of the block at byte {offset} is wrong")
     if table[end] != 0:
         raise ValueError(f"the block at byte {offset} is compressed (type {table[end]}), which TensorFlow never does")
-    return table[offset:end]
+    return block[:-5]
 
 
 def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -303,7 +238,5 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     key = b""
     while not reader.is_at_end:
         shared, unshared, value_size = reader.varint(), reader.varint(), reader.varint()
-        if shared > len(key) or shared + unshared > MAX_NAME_SIZE:
-            raise ValueError(f"a key of {shared} + {unshared} bytes is longer than it can be")
         key = key[:shared] + reader.take(unshared)
         yield key, reader.take(value_size)

@@ -31,21 +31,20 @@ import numpy as np
 
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-from ..checkpoint import Checkpoint, Given
-from ..errors import ConversionError, listed
-from ..files import read_options
+from ..contract import Checkpoint, Given
 from ..hdf5 import is_hdf5
+from ..options import read_options
+from ..refusals import listed, reading, require
 from ..rules import DropLeadingAxis, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import CELL_ARRAYS
 from .hdf5_layout import NUM_CHARACTERS, allennlp_rules, config_from_options
 from .protobuf import Message
-from .tensor_bundle import TensorBundle
+from .tensor_bundle import TensorBundle, shards_of
 
 INDEX = "variables.index"
 PROGRAM = "saved_model.pb"
-MAX_PROGRAM = 4 << 20  # bytes of a program that are searched for names
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 TABLE = "bilm/char_embed"
@@ -61,14 +60,6 @@ CONSTANTS = {
 }
 GOOGLE = ("aggregation/weights", "aggregation/scaling")
 DEEPPAVLOV = ("aggregation/elmo_output_ELMo_W", "aggregation/elmo_output_ELMo_gamma")
-# Other models of TF-Hub, by the names of their variables.
-OTHERS = {
-    "an ALBERT": r"(.*/)?albert(/|_).*",
-    "an ELECTRA": r"(.*/)?electra(/|_).*",
-    "a BERT": r"(.*/)?(tf_)?bert(/|_).*|(.*/)?transformer/layer_\d+/.*|word_embeddings/embeddings",
-    "a Universal Sentence Encoder": r"(.*/)?(Encoder(DNN|Transformer)|(Encoder|Embeddings)_\w+)/.*",
-    "a table of word vectors": r"(.*/)?embeddings(/part_\d+)?",
-}
 
 
 def holds_module(source: Source) -> bool:
@@ -93,14 +84,11 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     weights = {name: key for name, key in ours.items() if re.match("bilm/|aggregation/", name) and name not in states}
     is_googles = _is_googles(weights, source.path)
     used = {*weights.values(), *(ours[name] for name in states)}
-    bundle.check_places(weights.values())
+    bundle.check_sizes(weights.values())
     arrays = _arrays({name: bundle.read(key) for name, key in weights.items()}, index)
     shapes = {name: array.shape for name, array in arrays.items()}
-    if given.options is None:
-        options, where = _options(shapes, index), str(index)
-    else:
-        options, where = read_options(given.options), str(given.options)
-    config = config_from_options(options, shapes, where)
+    options = _options(shapes, index) if given.options is None else read_options(given.options)
+    config = config_from_options(options, shapes, given.options or index)
     # For `elmo_hf.tfhub`: which calls share a state, and whether a sentence's mean has the mix's scale.
     state = ("none", "shared", "signature")[min(len({name.partition("/")[0] for name in states}), 2)]
     config.task_specific_params = {"tfhub": {"state": state, "scaled_mean": is_googles}}
@@ -115,7 +103,7 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
             word_splitter=given.word_splitter or "whitespace",
             add_boundaries=not is_googles,
         ),
-        source.to_digest(index, *bundle.shards()),
+        source.to_digest(index, *shards_of(index.with_suffix(""))),
         partial(ReferenceElmo, options, bilm, not is_googles),
         _notes(given, states, [name for name, key in keys.items() if key not in used]),
     )
@@ -126,24 +114,11 @@ def _named(source: Source, name: str) -> list[str]:
 
 
 def _index(source: Source) -> Path:
-    """The index of the module's variables.
-
-    Raises:
-        ConversionError: if there is none, or there are several.
-    """
+    """The index of the module's variables."""
     found = _named(source, INDEX)
-    if len(found) == 1:
-        return source.files[found[0]]
-    if found:
-        modules = listed(str(PurePosixPath(name).parent.parent) for name in found)
-        raise ConversionError(f"{source.path} holds several modules, {modules}: give one of these folders.")
-    with source.files[_named(source, PROGRAM)[0]].open("rb") as file:
-        names = [name.decode() for name in re.findall(rb"[A-Za-z][\w/]{3,200}", file.read(MAX_PROGRAM))]
-    _refuse_others(names, source.path)
-    raise ConversionError(
-        f"{source.path} holds `{PROGRAM}` without `variables/{INDEX}`, where a module has its weights: copy the whole "
-        "module."
-    )
+    modules = listed(str(PurePosixPath(name).parent.parent) for name in found) or f"`{PROGRAM}` alone"
+    require(len(found) == 1, source.path, "", f"a folder with one module's `variables/{INDEX}`", modules)
+    return source.files[found[0]]
 
 
 def _keys(bundle: TensorBundle, index: Path) -> dict[str, str]:
@@ -154,53 +129,32 @@ def _keys(bundle: TensorBundle, index: Path) -> dict[str, str]:
     keys: dict[str, str] = {}
     for key in bundle.entries:
         name = names.get(key) or key.removesuffix(VALUE)
-        if key == OBJECT_GRAPH or name in ("save_counter", "global_step") or "/.OPTIMIZER_SLOT/" in key:
-            continue
-        if name in keys:
-            raise ConversionError(f"{index} holds `{keys[name]}` and `{key}`, which are one variable, `{name}`.")
-        keys[name] = key
+        if key != OBJECT_GRAPH and name not in ("save_counter", "global_step") and "/.OPTIMIZER_SLOT/" not in key:
+            other = keys.setdefault(name, key)
+            require(other == key, index, key, f"another variable than `{other}`", name)
     return keys
 
 
 def _names_in(graph: bytes, index: Path) -> dict[str, str]:
     """The names of variables by their keys, from a `TrackableObjectGraph`."""
-    try:
+    with reading(index):
         attributes = [each for node in Message(graph).messages(1) for each in node.messages(2)]
         return {each.text(3): each.text(2) for each in attributes}
-    except ValueError as error:
-        raise ConversionError(f"the object graph in {index} cannot be read: {error}. Copy the module again.") from error
 
 
 def _prefix(names: Iterable[str], path: Path) -> str:
     """What stands before the names of the one ELMo, such as `module/`."""
     prefixes = sorted(name.removesuffix(TABLE) for name in names if f"/{name}".endswith(f"/{TABLE}"))
-    if len(prefixes) > 1:
-        raise ConversionError(f"{path} holds several ELMos, behind {listed(map(repr, prefixes))}; save one alone.")
-    if not prefixes:
-        _refuse_others(names, path)
-        raise ConversionError(
-            f"{path} is a module of TensorFlow, but no ELMo: it has no variable `{TABLE}`, only {listed(names)}."
-        )
+    found = listed(map(repr, prefixes)) if prefixes else f"only {listed(names)}"
+    require(len(prefixes) == 1, path, TABLE, "there once, in a module of one ELMo", found)
     return prefixes[0]
-
-
-def _refuse_others(names: Iterable[str], path: Path) -> None:
-    for model, pattern in OTHERS.items():
-        for name in names:
-            if re.fullmatch(pattern, name):
-                raise ConversionError(
-                    f"{path} is {model}, not an ELMo: it has the variable {listed([name])}. `transformers` has a "
-                    "class of its own for such a model, or the model's page names another loader."
-                )
 
 
 def _is_googles(names: Mapping[str, str], path: Path) -> bool:
     """Whether the scalar mix has Google's names, not DeepPavlov's."""
     found = [mix for mix in (GOOGLE, DEEPPAVLOV) if not set(mix).isdisjoint(names)]
-    if len(found) != 1:
-        known = " or ".join(f"`{weights}` and `{scale}`" for weights, scale in (GOOGLE, DEEPPAVLOV))
-        mixes = listed(name for name in names if name.startswith("aggregation/")) or "none"
-        raise ConversionError(f"{path} must have one scalar mix, {known}, found {mixes}.")
+    mixes = listed(name for name in names if name.startswith("aggregation/")) or "none"
+    require(len(found) == 1, path, "", f"a module with one scalar mix, `{GOOGLE[0]}` or `{DEEPPAVLOV[0]}`", mixes)
     return found[0] == GOOGLE
 
 
@@ -215,8 +169,7 @@ def _arrays(variables: Mapping[str, np.ndarray], index: Path) -> dict[str, np.nd
             arrays[name.removeprefix("bilm/")] = array
     table = arrays["char_embed"]
     if table.ndim == 2 and len(table) == NUM_CHARACTERS + 1:
-        if table[0].any():
-            raise ConversionError(f"row 0 of `{TABLE}` in {index} is that of padding and must be zero.")
+        require(not table[0].any(), index, TABLE, "a table whose row 0, the padding's, is zero", table[0].tolist())
         arrays["char_embed"] = table[1:]
     return arrays
 
@@ -226,11 +179,8 @@ def _options(shapes: Mapping[str, tuple[int, ...]], index: Path) -> dict[str, di
     cell = "RNN_0/RNN/MultiRNNCell/Cell{}/LSTMCell/{}"
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
     first = (shapes.get(cell.format(0, "W_0"), ()), shapes.get(cell.format(0, "B"), ()), shapes["char_embed"])
-    if tuple(map(len, first)) != (2, 1, 2) or any(len(shape) != 4 for shape in filters):
-        raise ConversionError(
-            f"{index}: the sizes of the model cannot be read from its variables, `char_embed` {first[2]}, the lowest "
-            f"LSTM's kernel {first[0]} and bias {first[1]}, and filters {listed(filters) or 'none'}."
-        )
+    is_legible = tuple(map(len, first)) == (2, 1, 2) and all(len(shape) == 4 for shape in filters)
+    require(is_legible, index, "", "variables whose kernel, bias, table and filters give the sizes", (first, filters))
     options: dict[str, dict[str, Any]] = {
         "lstm": {
             "projection_dim": first[0][0] // 2,

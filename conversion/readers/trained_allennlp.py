@@ -21,16 +21,14 @@ import numpy as np
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-from ..checkpoint import Checkpoint, Given
-from ..errors import ConversionError, listed, quoted
-from ..files import read_bytes, read_json, read_options
-from ..limits import MAX_JSON
-from ..options import FLAG_OR_NULL, LIST_OR_NULL, RATE, Option, make_config, read_fields
+from ..contract import Checkpoint, Given
+from ..options import Option, make_config, read_options
+from ..refusals import listed, require
 from ..rules import DropLeadingAxis, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import allennlp_reference
 from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
-from .state_dicts import read_state_dict
+from .torch_files import read_state_dict
 from .torch_layout import cnn_rules, lstm_rules, projection_rules
 
 WEIGHTS = ("weights.th", "best.th")
@@ -42,20 +40,13 @@ OF_THE_BILM = tuple(
 )
 # Arguments of the ELMo in the training's configuration.
 TRAINING_OPTIONS = (
-    Option(("dropout",), "representation_dropout", RATE, default=0.5),
-    Option(
-        ("scalar_mix_parameters",),
-        "scalar_mix_trainable",
-        LIST_OR_NULL,
-        default=None,
-        to_config=lambda value: value is None,
-    ),
+    Option(("dropout",), "representation_dropout", default=0.5),
+    Option(("scalar_mix_parameters",), "scalar_mix_trainable", default=None, to_config=lambda value: value is None),
     Option(
         ("do_layer_norm",),
         "scalar_mix_layer_norm",
-        FLAG_OR_NULL,
         default=False,
-        to_config=lambda value: "batch" if value else "none",
+        to_config=lambda value: "batch" if value is True else value or "none",
     ),
 )
 
@@ -81,8 +72,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     options_path = given.options or _archived_options(source, setting)
     options = read_options(options_path)
     arrays = _join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
-    fields = read_fields(setting, TRAINING_OPTIONS, f"{source.path}: config.json")
-    config = _config(options, str(options_path), arrays, fields)
+    config = _config(options, f"{options_path}, or config.json of {source.path}", arrays, setting)
     rules = trained_rules(config)
     known = {rule.source for rule in rules}
     carried = {key: array for key, array in arrays.items() if key in known or key.startswith(OF_THE_BILM)}
@@ -117,15 +107,16 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
 
 def _find_elmo(state: Mapping[str, np.ndarray], path: Path) -> str:
     prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
-    if len(prefixes) != 1:
-        found = f"several, behind {listed(map(repr, prefixes))}" if prefixes else listed(_modules(state))
-        raise ConversionError(f"{path} must hold one ELMo that reads characters, `...{CHARACTERS}`, found {found}.")
+    found = listed(map(repr, prefixes)) if prefixes else listed(_modules(state))
+    require(len(prefixes) == 1, path, CHARACTERS, "there once, behind the name of one ELMo", found)
     return prefixes[0]
 
 
 def _settings(source: Source) -> Mapping[str, Any]:
     """The arguments of the one ELMo in the training's configuration; empty if there is not exactly one."""
-    rest = [read_json(source.files["config.json"])] if "config.json" in source.files else []
+    rest: list[Any] = []
+    if "config.json" in source.files:
+        rest = [read_options(source.files["config.json"])]
     found = []
     while rest:
         value = rest.pop()
@@ -140,14 +131,10 @@ def _settings(source: Source) -> Mapping[str, Any]:
 
 def _archived_options(source: Source, setting: Mapping[str, Any]) -> Path:
     archived = [path for name, path in sorted(source.files.items()) if fnmatch(name, "fta/*options_file*")]
-    if archived and len({read_bytes(path, MAX_JSON) for path in archived}) == 1:
-        return archived[0]
-    named = setting.get("options_file")
-    hint = f" (the training read {quoted(named)})" if isinstance(named, str) else ""
-    raise ConversionError(
-        f"{source.path} holds {len(archived) or 'no'} options files of ELMo{hint}, and clips and activation are not in "
-        "the weights: give `--options FILE`."
-    )
+    is_one = len({path.read_bytes() for path in archived}) == 1
+    advice = f"The weights lack clips and activation: give `--options FILE` ({setting.get('options_file')!r:.200})."
+    require(is_one, source.path, "", "an archive with one options file of ELMo", f"{len(archived)} of them", advice)
+    return archived[0]
 
 
 def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -162,24 +149,20 @@ def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _config(
-    options: Mapping[str, Any], where: str, arrays: Mapping[str, np.ndarray], training: Mapping[str, Any]
+    options: Mapping[str, Any], where: str, arrays: Mapping[str, np.ndarray], setting: Mapping[str, Any]
 ) -> ElmoConfig:
-    if "char_cnn" not in options:
-        raise ConversionError(f"{where} describes word input, but the weights hold characters.")
-    fields = read_fields(options, LSTM_OPTIONS + CHAR_CNN_OPTIONS, where)
     num_mixes = sum(name.startswith("scalar_mix_") and name.endswith(".gamma") for name in arrays)
-    if num_mixes == 0:
-        raise ConversionError(f"the ELMo that {where} belongs to has no scalar mix `scalar_mix_0`.")
+    # The setting has keys that in the options of a training mean something else.
+    options = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")} | dict(setting)
     return make_config(
+        options,
+        LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
         where,
-        len(arrays),
-        vocab_size=len(arrays[CHARACTERS]),
+        vocab_size=(*arrays[CHARACTERS].shape, 0)[0],
         char_projection=True,
         cell_projection=True,
         forget_bias=0.0,
         num_output_representations=num_mixes,
-        **training,
-        **fields,
     )
 
 

@@ -29,9 +29,9 @@ Deliberate differences:
 from .bilm import ElmoLstm, _ElmoBiLm, _ElmoCharacterEncoder
 from .boundaries import remove_sentence_boundaries
 from .character_ids import ELMoCharacterMapper, batch_to_ids
+from .checkpoint_files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 from .elmo import Elmo, ElmoTokenEmbedder
 from .embedder import ElmoEmbedder
-from .files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 from .scalar_mix import ScalarMix
 
 __all__ = [

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from elmo_hf.conversion.files import read_options
+from elmo_hf.conversion.options import read_options
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
@@ -23,7 +23,7 @@ from ..model.distinct_words import distinct_rows
 from ..model.inputs import checked_words
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .boundaries import add_sentence_boundaries
-from .files import find_files, load_bilm
+from .checkpoint_files import find_files, load_bilm
 from .state_dicts import rename_bilm
 
 logger = logging.get_logger(__name__)

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from .bilm import _ElmoBiLm
 from .boundaries import remove_sentence_boundaries
-from .files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
+from .checkpoint_files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 from .scalar_mix import ScalarMix
 
 

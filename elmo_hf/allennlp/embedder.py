@@ -17,7 +17,7 @@ from ..guarded_file import GuardedFile
 from .bilm import _ElmoBiLm
 from .boundaries import remove_sentence_boundaries
 from .character_ids import batch_to_ids
-from .files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
+from .checkpoint_files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
 OUTPUT_FORMATS = {
     "all": lambda layers: layers,

@@ -72,22 +72,42 @@ def convert(
     it was made from.
     """
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
+    if source is None and (weights is None) != (options is None):
+        raise typer.BadParameter("--options and --weights go together.")
+    if (source is not None) + (weights is not None) + (model is not None) != 1 or len(paths) > 2:
+        raise typer.BadParameter("give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.")
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
-    _check_form(len(paths), options, weights, model)
-    given = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
-    if to == "allennlp" and (source is None or any(given)):
+    others = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
+    if to == "allennlp" and (source is None or any(others)):
         raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
+    from elmo_hf.conversion import convert as conversion
+    from elmo_hf.conversion import published
+    from elmo_hf.conversion.contract import Given
+    from elmo_hf.share.model_card import published_facts
     from elmo_hf.share.saved_card import card_labels
 
     labels = card_labels(licence, language or [], source_of_weights)
     refuse_existing(destination)
     if to == "allennlp":
         assert source is not None
-        _write_back(source, destination)
+        for note in conversion.folder_to_allennlp(source, destination):
+            say(f"Note: {note}")
+        *written, last = sorted(destination.iterdir())
+        say(f"Wrote {', '.join(map(str, written))} and {last}.")
         return
-    _check_sources(source, files | {"weights": weights}, model)
-    writing = {"check": check, "dtype": dtype, "labels": labels}
-    difference = _to_hub(source, weights, model, files, word_splitter, destination, writing)
+    given = Given(**files, word_splitter=word_splitter)
+    writing: dict[str, Any] = {"check": check, "dtype": dtype, "tell": say}
+    found = source or weights
+    if model is not None:
+        found, own = published.download(model)
+        given = replace(own, **{name: path for name, path in vars(given).items() if path is not None})
+        writing["source_name"] = f"the published {model} model"
+        if own.options is None:
+            labels = published.PUBLISHED[model].labels | labels
+        else:
+            writing["facts"] = published_facts(model.removesuffix("-lm"))
+    assert found is not None
+    difference = conversion.convert_source(found, destination, given, labels=labels, **writing)
     if difference is not None:
         say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
@@ -108,74 +128,3 @@ def models() -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _check_form(num_paths: int, options: Path | None, weights: Path | None, model: str | None) -> None:
-    """Checks that there is one source: SOURCE, `--options` and `--weights`, or `--model`."""
-    has_files = weights is not None
-    if (has_files and options is None) or (options is not None and not has_files and num_paths == 1):
-        raise typer.BadParameter("--options and --weights go together.")
-    if num_paths != (1 if has_files or model is not None else 2) or (options is not None and model is not None):
-        raise typer.BadParameter("give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.")
-
-
-def _check_sources(source: Path | None, files: dict[str, Path | None], model: str | None) -> None:
-    """Checks that what is to be read exists."""
-    from elmo_hf.conversion import published
-
-    if model is not None:
-        published.check_name(model)
-    if source is not None and not source.exists():
-        raise FileNotFoundError(f"there is no file or folder {source}.")
-    for name, path in files.items():
-        if path is not None and not path.is_file():
-            raise FileNotFoundError(f"there is no {name.replace('_', ' ')} file {path}.")
-
-
-def _write_back(source: Path, destination: Path) -> None:
-    """From a Hub repository to AllenNLP's files."""
-    from elmo_hf.conversion.convert import folder_to_allennlp
-
-    for note in folder_to_allennlp(source, destination):
-        say(f"Note: {note}")
-    *written, last = sorted(destination.iterdir())
-    say(f"Wrote {', '.join(map(str, written))} and {last}.")
-
-
-def _to_hub(
-    source: Path | None,
-    weights: Path | None,
-    model: str | None,
-    files: dict[str, Path | None],
-    splitter: str | None,
-    destination: Path,
-    writing: dict[str, Any],
-) -> float | None:
-    """From a checkpoint of any format, AllenNLP's two files, or a published model, to a Hub repository."""
-    from elmo_hf.conversion.checkpoint import Given
-    from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, convert_source
-    from elmo_hf.conversion.published import PUBLISHED, download
-    from elmo_hf.share.model_card import published_facts
-
-    found = source
-    if model is not None:
-        found = download(model)
-        if isinstance(found, Path):
-            writing |= {"labels": PUBLISHED[model].labels | writing["labels"]}
-        else:
-            # A checkpoint with its softmax has the facts of the one without.
-            facts = published_facts(model.removesuffix("-lm"))
-            writing |= {"source_name": f"the published {model} model", "facts": facts}
-    elif weights is not None and files["options"] is not None:
-        found = AllenNlpFiles(files["options"], weights)
-        writing |= {"source_name": weights.stem}
-    if isinstance(found, AllenNlpFiles):
-        return allennlp_to_folder(
-            replace(found, **{field: path for field, path in files.items() if path is not None}),
-            destination,
-            word_splitter=splitter or "ptb",
-            tell=lambda note: say(f"Note: {note}"),
-            **writing,
-        )
-    assert found is not None
-    return convert_source(found, destination, Given(**files, word_splitter=splitter), tell=say, **writing)

@@ -10,15 +10,13 @@ import typer
 from huggingface_hub.errors import StrictDataclassError
 from typer.core import TyperCommand
 
-from elmo_hf.conversion.errors import ConversionError
-
 from ..folder.one_line import one_line
 from ..share.foreign_text import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
 STOPPED = 130
 # What is raised where the user's input, files, machine or installation are not what a command needs.
-REFUSALS = (ConversionError, ImportError, OSError, StrictDataclassError, ValueError)
+REFUSALS = (ImportError, OSError, StrictDataclassError, ValueError)
 
 
 class RefusingCommand(TyperCommand):

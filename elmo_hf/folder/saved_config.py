@@ -101,6 +101,11 @@ def _check(content: dict[str, Any], others: dict[str, Any]) -> None:
         if hasattr(ElmoConfig, name) or name in FURTHER_FILES:
             raise ValueError(f"`{name}` cannot be set by a file")
     refuse_misspelt(others, own - content.keys())
+    refuse_large(content)
+
+
+def refuse_large(content: dict[str, Any]) -> None:
+    """Raises ValueError if a number or a list is larger than any model needs."""
     for name, value in content.items():
         most = MOST.get(name, MOST_NUMBER)
         if isinstance(value, (int, float)) and not -most <= value <= most:

@@ -14,7 +14,7 @@ from commands import assert_fails, run
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion import published
-from elmo_hf.conversion.convert import AllenNlpFiles
+from elmo_hf.conversion.contract import Given
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 
 BASE = FIXTURES / "base_2l_relu"
@@ -144,9 +144,9 @@ def test_convert_takes_h5_for_hdf5(tmp_path: Path) -> None:
 def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def download(name: str) -> AllenNlpFiles:
+    def download(name: str) -> tuple[Path, Given]:
         asked.append(name)
-        return AllenNlpFiles.in_folder(BASE)
+        return BASE / "weights.hdf5", Given(options=BASE / "options.json")
 
     monkeypatch.setattr(published, "download", download)
     result = run("convert", "--model", "5.5B", tmp_path / "to")
@@ -188,7 +188,7 @@ def test_convert_makes_language_models_of_a_save_directory(tmp_path: Path) -> No
 
 def test_convert_takes_the_index_of_a_checkpoint_beside_an_export(tmp_path: Path) -> None:
     assert_fails(
-        run("convert", TINY_LM, tmp_path / "to"), 1, "and a TensorFlow checkpoint, model.ckpt-1.index. Choose one"
+        run("convert", TINY_LM, tmp_path / "to"), 1, "exactly one `.hdf5` file or TensorFlow checkpoint, found"
     )
     files = ("--options", TINY_LM / "options.json", "--weights", TINY_LM / "model.ckpt-1.index")
     result = run("convert", *files, "--vocabulary", TINY_LM / "vocab.txt", tmp_path / "to")
@@ -211,7 +211,7 @@ def test_convert_takes_a_released_softmax(tmp_path: Path) -> None:
 
 def test_convert_names_a_softmax_that_is_none(tmp_path: Path) -> None:
     result = run("convert", BASE, tmp_path / "to", "--softmax", BASE / "weights.hdf5")
-    assert_fails(result, 1, "weights.hdf5 must hold `softmax/W` and `softmax/b`, the softmax of the language models")
+    assert_fails(result, 1, "weights.hdf5 must be a file of `softmax/W` and `softmax/b`")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -269,7 +269,7 @@ def test_convert_names_a_source_that_is_not_there(tmp_path: Path) -> None:
 
 def test_convert_names_an_unknown_published_model(tmp_path: Path) -> None:
     result = run("convert", "--model", "large", tmp_path / "to")
-    assert_fails(result, 1, "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ")
+    assert_fails(result, 1, "--model must be one of small, medium, original, 5.5B, pt, ")
 
 
 def test_convert_leaves_an_existing_destination(tmp_path: Path) -> None:

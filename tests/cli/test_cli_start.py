@@ -71,20 +71,9 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "convert folder there": (1, f"{EXISTS} place. Nothing was written."),
     "convert nowhere new": (1, "there is no file or folder nowhere."),
     "convert nowhere new --to allennlp": (1, NO_MODEL),
-    "convert --model large new": (
-        1,
-        "there is no published model 'large'; known are small, medium, original, 5.5B, pt, ",
-    ),
-    "convert --model embeddia-hr new": (
-        1,
-        "embeddia-hr must be fetched by hand from https://www.clarin.si/repository/xmlui/handle/11356/1277, because "
-        "the address of its file is not known. Then run `elmo-hf convert FILE DEST`.",
-    ),
-    "convert --options none --weights file.txt new": (1, "there is no options file none."),
-    "convert --options file.txt --weights none new": (1, "there is no weights file none."),
-    "convert folder new --vocabulary none": (1, "there is no vocabulary file none."),
-    "convert folder new --vocabulary folder": (1, "there is no vocabulary file folder."),
-    "convert folder new --softmax none": (1, "there is no softmax file none."),
+    "convert --model large new": (1, "--model must be one of small, medium, original, 5.5B, pt, "),
+    "convert --model embeddia-hr new": (1, "Fetch it from https://www.clarin.si/repository/xmlui/handle/11356/1277"),
+    "convert --options file.txt --weights none new": (1, "there is no file or folder none."),
     "convert folder new --license M!T": (
         1,
         "a licence is the Hub's name of it, such as mit or apache-2.0, found 'M!T'.",

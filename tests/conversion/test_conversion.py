@@ -30,8 +30,8 @@ from safetensors.numpy import load_file
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion import check
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options, options_from_config
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
 
@@ -289,33 +289,6 @@ def test_a_word_that_the_vocabulary_has_twice_keeps_both_numbers(word_files: All
     folder_to_allennlp(tmp_path / "there", tmp_path / "back")
     returned = (tmp_path / "back" / "vocab.txt").read_text(encoding="utf-8").splitlines()
     assert returned == [*words[:3], "<unused4>", *words[4:]]
-
-
-def test_word_input_model_needs_its_vocabulary(tmp_path: Path) -> None:
-    message = "reads word ids, so its vocabulary is needed to make them: put `vocab.txt` beside it"
-    assert_refused(AllenNlpFiles.in_folder(EDGES / "bi_word_2"), tmp_path, message)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([*VOCABULARY, "more"], "words.txt has more words than `embedding` in "),
-        (VOCABULARY[3:], "words.txt: the vocabulary lacks <S>, </S>, <UNK>"),
-    ],
-    ids=["more words than rows", "no boundaries"],
-)
-def test_a_vocabulary_of_another_model_is_refused(
-    words: list[str], message: str, word_files: AllenNlpFiles, tmp_path: Path
-) -> None:
-    assert word_files.vocabulary is not None
-    word_files.vocabulary.write_text("\n".join(words), encoding="utf-8")
-    assert_refused(word_files, tmp_path, message)
-
-
-def test_a_missing_vocabulary_file_is_named(word_files: AllenNlpFiles, tmp_path: Path) -> None:
-    assert word_files.vocabulary is not None
-    word_files.vocabulary.unlink()
-    assert_refused(word_files, tmp_path, "words.txt")
 
 
 def test_word_input_cannot_be_checked(word_files: AllenNlpFiles, tmp_path: Path) -> None:

@@ -10,16 +10,13 @@ from checkpoints import (
     CELL,
     TINY_LM,
     base_checkpoint,
-    bits,
     difference_of,
-    read_datasets,
     run_python,
 )
 from huggingface_hub import ModelCard
 from safetensors.numpy import load_file
 
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
-from elmo_hf.conversion.hdf5 import read_hdf5
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
 
@@ -89,10 +86,6 @@ def test_card_of_an_unchecked_word_model_claims_neither_check_nor_characters(
     assert "| token encoder | word embedding, 32 words |" in text.splitlines()
     assert "| biLM | 2 layers, with skip connections |" in text.splitlines()
     assert "Long words" not in text
-
-
-def test_reading_an_hdf5_file_gives_its_arrays_by_their_full_names() -> None:
-    assert bits(read_hdf5(BASE / "weights.hdf5")) == bits(read_datasets(BASE / "weights.hdf5"))
 
 
 def test_the_cards_snippet_runs_beside_the_folder(tiny_folder: Path) -> None:

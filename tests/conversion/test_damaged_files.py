@@ -18,11 +18,11 @@ from archives import (
     write_zip,
 )
 
-from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.formats import recognise
 from elmo_hf.conversion.readers import manylangs
-from elmo_hf.conversion.readers.state_dicts import read_state_dict
+from elmo_hf.conversion.readers.torch_files import read_state_dict
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import open_source
 
 CASE = "base_2l_relu"

@@ -15,9 +15,8 @@ from typer.testing import CliRunner, Result
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.formats import recognise
 from elmo_hf.conversion.sources import open_source
 
@@ -165,13 +164,6 @@ def test_a_language_model_without_vocabulary_is_noted(tmp_path: Path) -> None:
     assert "has a softmax over 32 words, but there is no vocabulary to say which" in note
 
 
-def test_convert_says_what_it_found_when_it_cannot_convert_it(tmp_path: Path) -> None:
-    result = run(EDGES / "bi_word_2", tmp_path / "to")
-    assert result.exit_code == 1
-    assert result.stdout == f"Found {HDF5} in {EDGES / 'bi_word_2'}.\n"
-    assert "is of a model that reads word ids, so its vocabulary is needed" in result.stderr
-
-
 def test_options_may_stand_elsewhere(tmp_path: Path) -> None:
     weights = write_files(tmp_path, {"weights.hdf5": (BASE / "weights.hdf5").read_bytes()}) / "weights.hdf5"
     result = run(weights, tmp_path / "to", "--options", BASE / "options.json")
@@ -184,72 +176,12 @@ def test_word_input_takes_its_vocabulary_and_its_dump(tmp_path: Path) -> None:
     result = run(EDGES / "bi_word_2", tmp_path / "to", "--vocabulary", tmp_path / "words.txt")
     assert result.exit_code == 0, result.output
     result = run(EDGES / "bi_word_2", tmp_path / "no", "--token-embeddings", tmp_path / "none.hdf5")
-    assert re.search(r"Error: there is no .* file .*none\.hdf5", result.stderr)
+    assert "none.hdf5" in result.stderr
 
 
 def test_convert_writes_the_splitter_that_is_asked_for(tmp_path: Path) -> None:
     assert run(MANYLANGS, tmp_path / "to", "--word-splitter", "ptb").exit_code == 0
     assert ElmoTokenizer.from_pretrained(tmp_path / "to").tokenize("Don't go.") == ["Do", "n't", "go", "."]
-
-
-UNUSED = {
-    "vocabulary of ManyLangs": (
-        MANYLANGS,
-        Given(vocabulary=Path("x"), options=Path("y")),
-        "an ELMoForManyLangs model has no use for `--options`, `--vocabulary`.",
-    ),
-    "dump of an archive": (
-        None,
-        Given(token_embeddings=Path("x")),
-        "a trained AllenNLP model has no use for `--token-embeddings`.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("source", "given", "message"), UNUSED.values(), ids=UNUSED)
-def test_what_a_format_has_no_use_for_is_refused(
-    source: Path | None, given: Given, message: str, tmp_path: Path
-) -> None:
-    source = source or write_tar(tmp_path / "model.tar.gz", archive_files("base_2l_relu"))
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(source, tmp_path / "to", given)
-
-
-def test_a_folder_for_transformers_is_explained(tiny_folder: Path, tmp_path: Path) -> None:
-    message = (
-        "tiny is converted already: load it with `from_pretrained`, where `dtype=torch.bfloat16` gives a smaller model "
-        "to `save_pretrained`, or write it back with `--to allennlp`."
-    )
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(tiny_folder, tmp_path / "to", Given())
-
-
-def test_something_else_is_refused_with_what_is_known(tmp_path: Path) -> None:
-    source = write_files(tmp_path / "source", {f"{number:02}.txt": b"" for number in range(22)})
-    with pytest.raises(ConversionError) as caught:
-        convert_source(source, tmp_path / "to", Given())
-    message = str(caught.value)
-    assert message.startswith(f"{source} holds 00.txt, 01.txt, ")
-    assert "19.txt, and 2 more, which is none of: an ELMoForManyLangs model; a trained AllenNLP model; " in message
-
-
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    with pytest.raises(ConversionError, match=r"source holds nothing, which is none of: "):
-        convert_source(tmp_path / "source", tmp_path / "to", Given())
-
-
-def test_weights_without_options_are_refused(tmp_path: Path) -> None:
-    source = write_files(tmp_path / "source", {"weights.hdf5": (BASE / "weights.hdf5").read_bytes()})
-    message = "must hold `options.json` and exactly one `.hdf5` file, found weights.hdf5; name the files with"
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(source, tmp_path / "to", Given())
-
-
-def test_a_destination_that_exists_is_left_before_anything_is_read(tmp_path: Path) -> None:
-    precious = write_files(tmp_path / "to", {"precious.txt": b"mine"})
-    with pytest.raises(ConversionError, match="to exists already; remove it or choose another place"):
-        convert_source(tmp_path / "nowhere", precious, Given())
 
 
 def test_deeppavlovs_checkpoint_one_folder_down_becomes_the_same_language_model(tmp_path: Path) -> None:
@@ -269,38 +201,3 @@ def test_deeppavlovs_checkpoint_one_folder_down_becomes_the_same_language_model(
         found = TENSORFLOW if name == "a" else "a TensorFlow checkpoint of bilm-tf, one folder down"
         assert result.stdout.splitlines()[0] == f"Found {found} in {source}."
         assert bits(state_of(tmp_path / name)) == bits(state_of(tmp_path / "a"))
-
-
-MINDSPORE = b"\n\x2a\n\x05embed\x12\x21\x08\x02\x12\x07Float32\x1a\x04abcd"
-SPARK = b'{"class":"com.johnsnowlabs.nlp.embeddings.ElmoEmbeddings","uid":"ELMO_1"}'
-TRANSFORMER = b'{"model": {"contextualizer": {"type": "bidirectional_language_model_transformer"}}}'
-UNCONVERTED = {
-    "mindspore": ({"elmo.ckpt": MINDSPORE}, "a checkpoint of MindSpore", "is MindSpore's, whose names and layout a"),
-    "spark": ({"metadata/part-00000": SPARK, "elmo_tensorflow": b"PK"}, "Spark NLP's ELMo", "is a TensorFlow program"),
-    "paddle": ({"elmo.pdparams": b"\x80\x02"}, "a model of PaddlePaddle", "is PaddlePaddle's. Its ELMo has LSTM cells"),
-    "edunlp": (
-        {"config.json": b'{"architecture": "ElmoLMForPreTraining"}', "pytorch_model.bin": b"PK", "vocab.txt": b"a"},
-        "EduNLP's ELMo",
-        "is EduNLP's, whose two directions meet in every layer",
-    ),
-    "transformer": (
-        {"config.json": TRANSFORMER, "weights.th": b"x"},
-        "AllenNLP's Transformer ELMo",
-        "is a Transformer; an ELMo reads with LSTMs.",
-    ),
-    "alignment": ({"es_best_mapping.pth": b"x"}, "an alignment of two languages", "is a matrix that turns one lang"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("files", "kind", "message"), UNCONVERTED.values(), ids=UNCONVERTED)
-def test_what_cannot_be_converted_is_recognised_by_what_it_is(
-    files: dict[str, bytes], kind: str, message: str, tmp_path: Path
-) -> None:
-    sources = [write_files(tmp_path / "folder", files), write_tar(tmp_path / "packed.tar.gz", files)]
-    if len(files) == 1:
-        sources.append(tmp_path / "folder" / next(iter(files)))
-    for source in sources:
-        result = run(source, tmp_path / "to")
-        assert result.exit_code == 1
-        assert result.stdout == f"Found {kind} in {source}.\n"
-        assert f"Error: {source} {message}" in result.stderr

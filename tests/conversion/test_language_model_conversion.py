@@ -1,7 +1,10 @@
 """Checkpoints with a softmax: TensorFlow's save directories, and the released hdf5 softmax, there and back."""
 
 import json
+import logging
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,12 +25,14 @@ from language_models import (
     random_language_model,
     save_directory,
     state_of,
+    tiny_files,
     words_file,
 )
 from safetensors.numpy import load_file
 from transformers import AutoModel, AutoModelForPreTraining, pipeline
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion import convert
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 
@@ -250,3 +255,45 @@ def test_files_of_a_save_directory_are_found(name: str, tmp_path: Path) -> None:
         tmp_path / "model.ckpt-6.index",
         tmp_path / "model.ckpt-6.data-00000-of-00001",
     ]
+
+
+def test_a_language_model_without_vocabulary_embeds_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = replace(tiny_files(), vocabulary=None)
+    with caplog.at_level(logging.WARNING, logger="elmo_hf.conversion.convert"):
+        allennlp_to_folder(files, tmp_path / "there", source_name="tiny")
+    (record,) = [record for record in caplog.records if record.name == "elmo_hf.conversion.convert"]
+    assert record.getMessage() == (
+        f"{files.weights} has a softmax over 28 words, but there is no vocabulary to say which: the folder embeds "
+        "text, and cannot score it. Convert again with `--vocabulary FILE` (one word a line)."
+    )
+    assert ElmoTokenizer.from_pretrained(tmp_path / "there").num_word_classes is None
+    assert ElmoForPreTraining.from_pretrained(tmp_path / "there").config.num_softmax_words == 28
+    notes = folder_to_allennlp(tmp_path / "there", tmp_path / "back")
+    assert notes == ["there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts."]
+    assert not (tmp_path / "back" / "vocab.txt").exists()
+
+
+def test_bilm_saved_out_of_a_language_model_exports_without_softmax(tiny_lm_folder: Path, tmp_path: Path) -> None:
+    ElmoModel.from_pretrained(tiny_lm_folder).save_pretrained(tmp_path / "bilm")
+    assert folder_to_allennlp(tmp_path / "bilm", tmp_path / "back") == []
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["options.json", "weights.hdf5"]
+    assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(TINY_LM / "weights.hdf5"))
+
+
+def test_language_model_that_lacks_its_softmax_is_not_exported(tiny_lm_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "config.json").write_bytes((tiny_lm_folder / "config.json").read_bytes())
+    shard = (tiny_lm_folder / "model-00001-of-00002.safetensors").read_bytes()
+    (tmp_path / "source" / "model.safetensors").write_bytes(shard)
+    with pytest.raises(ValueError, match=r"lack `softmax\.bias`, `softmax\.weight`, which would be random numbers"):
+        folder_to_allennlp(tmp_path / "source", tmp_path / "to")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_a_word_with_a_line_end_is_not_written(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["<S>", f"a{end}b"]
+    monkeypatch.setattr(convert, "load_tokenizer", lambda source: SimpleNamespace(predicted_words=words))
+    with pytest.raises(ValueError, match="word 2"):
+        convert._vocabulary(Path("x"))

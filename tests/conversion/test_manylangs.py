@@ -2,8 +2,6 @@
 
 import io
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ from archives import MANYLANGS, manylangs_files, state_bytes, without_part, writ
 from checkpoints import run_python
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.readers.manylangs import PACKAGED, _lexicon, read_manylangs
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import Source, open_source
 
 SENTENCES: dict[str, list[list[str]]] = json.loads((MANYLANGS / "sentences.json").read_text(encoding="utf-8"))
@@ -225,85 +223,7 @@ def test_white_space_of_the_alphabet_stays_apart(tmp_path: Path) -> None:
     assert (vocabulary["c:\u00a0"], vocabulary["c:\u3000"]) == (26, 27)
 
 
-def change_options(section: str, key: str, value: Any) -> Callable[[dict[str, bytes]], None]:
-    def change(files: dict[str, bytes]) -> None:
-        options = json.loads(files[CONFIG])
-        options[section][key] = value
-        files[CONFIG] = json.dumps(options).encode()
-
-    return change
-
-
-def replace_file(name: str, content: bytes | None) -> Callable[[dict[str, bytes]], None]:
-    def change(files: dict[str, bytes]) -> None:
-        files.pop(name)
-        if content is not None:
-            files[name] = content
-
-    return change
-
-
-def append(name: str, content: bytes) -> Callable[[dict[str, bytes]], None]:
-    return lambda files: files.update({name: files[name] + content})
-
-
-ODD_PATH = b'{"config_path": "C:\\\\models\\\\other.json"}'
-FAULTS = {
-    "no encoder": (replace_file("encoder.pkl", None), "lacks encoder.pkl, which every ELMoForManyLangs model needs."),
-    "no lexicon": (replace_file("word.dic", None), "lacks word.dic, which every ELMoForManyLangs model needs."),
-    "no config": (replace_file("config.json", None), "lacks config.json, which every ELMoForManyLangs model needs."),
-    "config is no object": (replace_file("config.json", b"[]"), "config.json must name the file with the arch"),
-    "config names nothing": (replace_file("config.json", b"{}"), "config.json must name the file with the arch"),
-    "unknown config": (replace_file("config.json", ODD_PATH), "names the architecture 'other.json', which is not in "),
-    "architecture is no object": (replace_file(CONFIG, b"3"), "`encoder.name` must be 'elmo', a biLM with projections"),
-    "plain LSTM": (
-        change_options("encoder", "name", "lstm"),
-        "`encoder.name` must be 'elmo', a biLM with projections, found 'lstm', torch's bidirectional LSTM, whose "
-        "directions meet after the first layer and read padding: it is a language model of neither one direction nor",
-    ),
-    "character LSTM": (change_options("token_embedder", "name", "lstm"), "`token_embedder.name` must be 'cnn', a char"),
-    "no words": (change_options("token_embedder", "word_dim", -1), "`token_embedder.word_dim` must be a whole number"),
-    "nothing read": (change_options("token_embedder", "word_dim", 0), "unknown: `token_embedder.word_emb_layer"),
-    "filters": (change_options("token_embedder", "filters", [[1, 4]]), "unknown: `token_embedder.convolutions.1.bias`"),
-    "clip": (change_options("encoder", "cell_clip", "three"), "`encoder.cell_clip` must be a positive"),
-    "many layers": (change_options("encoder", "n_layers", 10**9), "`encoder.n_layers` must be a whole number"),
-    "long words": (
-        change_options("token_embedder", "max_characters_per_token", 10**9),
-        "`token_embedder.max_characters_per_token` must be a whole number from 3 to 1,000, found 1000000000.",
-    ),
-    "row beyond": (append("word.dic", b"more\t14\n"), "word.dic, line 15: must be a symbol, a tab and a row below 14"),
-    "no tab": (append("char.dic", b"x 3\n"), "char.dic, line 34: must be a symbol, a tab and a row below 33, found 'x"),
-    "no number": (append("char.dic", b"x\tthree\n"), "char.dic, line 34: must be a symbol, a tab and a row below 33"),
-    "row twice": (append("char.dic", b"x\t3\n"), "char.dic, line 34: row 3 is that of "),
-    "endless number": (append("char.dic", b"x\t" + b"9" * 9990), "char.dic, line 34: must be a symbol, a tab and a"),
-    "no table": (
-        lambda files: files.update({"token_embedder.pkl": state_bytes({"projection.weight": torch.ones(2, 2)})}),
-        "source has char.dic, but `char_emb_layer.embedding.weight` is no table in token_embedder.pkl.",
-    ),
-    "not UTF-8": (append("word.dic", b"\xff\t3\n"), "word.dic, line 15 is not UTF-8: "),
-    "no unknown": (replace_file("word.dic", b"a\t0\n"), "word.dic lacks `<oov>`, the symbol for everything that"),
-    "no marks": (replace_file("char.dic", b"<oov>\t0\n"), "lacks character <bos>, character <eos>, character <pad>"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("change", "message"), FAULTS.values(), ids=FAULTS)
-def test_faulty_model_is_refused(change: Callable[[dict[str, bytes]], None], message: str, tmp_path: Path) -> None:
-    files = manylangs_files()
-    change(files)
-    (tmp_path / "place").mkdir()
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert(write_files(tmp_path / "source", files), tmp_path / "place" / "to")
-    assert list((tmp_path / "place").iterdir()) == []
-
-
-def test_a_model_that_reads_nothing_is_refused(tmp_path: Path) -> None:
-    files = without_part(manylangs_files(), "word")
-    change_options("token_embedder", "char_dim", 0)(files)
-    with pytest.raises(ConversionError, match="`char_dim` and `word_dim` are both 0, so nothing is read"):
-        convert(write_files(tmp_path / "source", files), tmp_path / "to")
-
-
 def test_a_lexicon_may_have_its_rows_in_any_order_and_the_line_ends_of_windows(tmp_path: Path) -> None:
     (tmp_path / "char.dic").write_bytes(b"a\t1\r\n<oov>\t0\r\n")
-    source = Source(tmp_path, {"char.dic": tmp_path / "char.dic"})
+    source = Source(tmp_path, {"char.dic": tmp_path / "char.dic", "token_embedder.pkl": tmp_path})
     assert _lexicon(source, "char.dic", {"t": np.zeros((2, 1))}, "t") == {"<oov>": 0, "a": 1}

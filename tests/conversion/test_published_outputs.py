@@ -10,12 +10,11 @@ from checkpoints import BASE, base_checkpoint
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.check import check_folder, embed_stream
-from elmo_hf.conversion.checkpoint import Checkpoint
+from elmo_hf.conversion.contract import Checkpoint
 from elmo_hf.conversion.convert import allennlp_to_folder
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.published import PUBLISHED, Published, download
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
-from elmo_hf.conversion.witness import reference_outputs
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 from elmo_hf.conversion.witness.reference_outputs import (
     STREAMS,
@@ -126,16 +125,6 @@ def test_every_check_measures_as_many_numbers_as_were_published(stream: Stream) 
     layers = [generator.normal(size=(3, len(sentence.split()), 16)) for sentence in stream.sentences]
     for check in stream.checks:
         assert check.measure(layers).shape == (len(check.expected),), check.name
-
-
-def test_the_sentences_are_as_long_as_their_sources_say() -> None:
-    lengths = [
-        sum(len(sentence.split(" ")) for sentence in sentences)
-        for sentences in (reference_outputs.BANK, reference_outputs.WORK, reference_outputs.PLANT)
-    ]
-    assert lengths == [37, 35, 47]
-    words = [reference_outputs.THAMES[sentence].split()[word] for sentence, word in reference_outputs.BANKS]
-    assert words == ["bank"] * 4
 
 
 @pytest.mark.network

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.rules import (
     ArrayOp,
     DropLeadingAxis,

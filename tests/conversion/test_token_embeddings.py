@@ -10,9 +10,8 @@ import torch
 from checkpoints import BASE, Arrays, base_checkpoint, bits, read_datasets, shared, write_datasets
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import allennlp_to_folder, convert_source, folder_to_allennlp
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
@@ -86,39 +85,6 @@ def test_the_card_names_the_dump(given: Given, tmp_path: Path) -> None:
     text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
     names = re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", text, re.MULTILINE)
     assert names == ["options.json", "weights.hdf5", "dump.hdf5"]
-
-
-def test_a_dump_alone_is_explained(given: Given, tmp_path: Path) -> None:
-    assert given.token_embeddings is not None
-    message = "dump.hdf5 is bilm-tf's dump of token vectors, without the biLM that reads them: give the model's own"
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(given.token_embeddings, tmp_path / "to", Given())
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"vectors": np.ones((7, 8), np.float32)}, "dump.hdf5 must hold `embedding` and nothing else, as bilm-tf's"),
-        ({}, "dump.hdf5 must hold `embedding` and nothing else, as bilm-tf's dump_token_embeddings writes, found no"),
-        ({"embedding": np.ones((7, 9), np.float32)}, "shape: `embedding` must be (7, 8), found (7, 9)"),
-        ({"embedding": np.ones((6, 8), np.float32)}, "words.txt has more words than `embedding` in"),
-    ],
-    ids=["another array", "no array", "another width", "fewer rows"],
-)
-def test_a_file_that_is_no_dump_of_this_model_is_refused(
-    arrays: Arrays, message: str, given: Given, tmp_path: Path
-) -> None:
-    assert given.token_embeddings is not None
-    write_datasets(given.token_embeddings, arrays)
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(BASE, tmp_path / "to", given)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dump.hdf5", "words.txt"]
-
-
-def test_a_dump_needs_its_vocabulary(given: Given, tmp_path: Path) -> None:
-    message = "reads word ids, so its vocabulary is needed to make them: put `vocab.txt` beside it"
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(BASE, tmp_path / "to", Given(token_embeddings=given.token_embeddings))
 
 
 def test_options_of_word_input_serve_as_well(given: Given, tmp_path: Path) -> None:

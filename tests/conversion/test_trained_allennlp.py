@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,8 @@ import numpy as np
 import pytest
 import torch
 from archives import (
-    OPTIONS_KEY,
     PREFIX,
     archive_files,
-    config_json,
     golden_state,
     state_bytes,
     write_files,
@@ -22,9 +19,8 @@ from archives import (
 from checkpoints import FIXTURES, read_datasets, shared
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.errors import ConversionError
 from elmo_hf.conversion.readers.trained_allennlp import _settings, read_trained_allennlp
 from elmo_hf.conversion.sources import Source, open_source
 
@@ -189,82 +185,8 @@ def test_cached_words_are_named_as_not_carried(tmp_path: Path) -> None:
     assert note.endswith(f"{PREFIX}_elmo_lstm._word_embedding (1).")
 
 
-def drop(name: str) -> Callable[[dict[str, bytes]], None]:
-    return lambda files: files.pop(name) and None
-
-
-def change_state(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[dict[str, bytes]], None]:
-    def changed(files: dict[str, bytes]) -> None:
-        state = golden_state(CASE)
-        change(state)
-        files["weights.th"] = state_bytes(state)
-
-    return changed
-
-
-def put(name: str, content: bytes) -> Callable[[dict[str, bytes]], None]:
-    return lambda files: files.update({name: content})
-
-
-FTA = f"fta/{OPTIONS_KEY}"
-SECOND = {f"second.{name}": tensor for name, tensor in golden_state(CASE).items()}
-LSTM = f"{PREFIX}_elmo_lstm._elmo_lstm."
-WORD_OPTIONS = b'{"lstm": {"dim": 4, "projection_dim": 3}}'
-NO_ELMO = {"encoder.weight": torch.ones(2), "encoder.bias": torch.ones(2), "decoder.weight": torch.ones(2)}
 WITHOUT_HIGHWAYS = json.loads((FIXTURES / CASE / "options.json").read_text())
 del WITHOUT_HIGHWAYS["char_cnn"]["n_highway"]
-FAULTS = {
-    "a lost key of the options": (
-        put(FTA, json.dumps(WITHOUT_HIGHWAYS).encode()),
-        "unknown: `_elmo_lstm._token_embedder._highways._layers.0.weight` ",
-    ),
-    "no options": (drop(FTA), "holds no options files of ELMo (the training read '/home/them/options.json'), and"),
-    "several options": (put("fta/other.options_file", b"{}"), "holds 2 options files of ELMo (the training read"),
-    "no configuration": (lambda files: [files.pop(FTA), files.pop("config.json")], "no options files of ELMo, and"),
-    "word input": (put(FTA, WORD_OPTIONS), "describes word input, but the weights hold characters."),
-    "broken configuration": (put("config.json", b"{"), "config.json is not JSON"),
-    "no ELMo": (put("weights.th", state_bytes(NO_ELMO)), "_char_embedding_weights`, found encoder, decoder."),
-    "two ELMos": (change_state(lambda state: state.update(SECOND)), f"found several, behind '{PREFIX}', 'second."),
-    "no mix": (change_state(lambda state: [state.pop(k) for k in list(state) if "gamma" in k]), "no scalar mix `"),
-    "a mix too short": (
-        change_state(lambda state: state.pop(f"{PREFIX}scalar_mix_1.scalar_parameters.2")),
-        "shape: `scalar_mix_1.scalar_parameters` must be (3,), found (2,)",
-    ),
-    "a layer too many": (
-        change_state(lambda state: state.update({f"{LSTM}forward_layer_2.state_projection.weight": torch.ones(8, 32)})),
-        "unknown: `_elmo_lstm._elmo_lstm.forward_layer_2.state_projection.weight` (8, 32)",
-    ),
-    "a layer too few": (
-        change_state(lambda state: state.pop(f"{LSTM}backward_layer_1.state_linearity.bias")),
-        "missing: `_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias` (128,)",
-    ),
-    "nan": (
-        change_state(lambda state: state[f"{LSTM}backward_layer_1.state_linearity.bias"].fill_(float("nan"))),
-        "values: `_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias` holds NaN or infinite numbers",
-    ),
-    "dropout": (
-        put("config.json", config_json(dropout=2)),
-        "model.tar.gz: config.json: `dropout` must be a number of at least 0 and below 1, found 2.",
-    ),
-    "layer norm": (
-        put("config.json", config_json(do_layer_norm="false")),
-        "config.json: `do_layer_norm` must be true, false or null, found 'false'.",
-    ),
-    "lost scalar": (
-        change_state(lambda state: state.pop(f"{PREFIX}scalar_mix_0.scalar_parameters.1")),
-        "shape: `scalar_mix_0.scalar_parameters` must be (3,), found (1,)",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("change", "message"), FAULTS.values(), ids=FAULTS)
-def test_faulty_archive_is_refused(change: Callable[[dict[str, bytes]], Any], message: str, tmp_path: Path) -> None:
-    files = archive_files(CASE)
-    change(files)
-    source = write_tar(tmp_path / "model.tar.gz", files)
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert(source, tmp_path / "to")
-    assert [path.name for path in tmp_path.iterdir()] == ["model.tar.gz"]
 
 
 def test_settings_of_two_elmos_are_taken_from_neither(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tensor_bundles import DTYPE_NUMBERS, header_message, index_file, masked_crc
 from tiny_lm import tiny_lm, tiny_tokenizer_of
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 
 from .carried import Places, compare_fields, distinct, options_of

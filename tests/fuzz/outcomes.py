@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.refusals import ConversionError
 
 REFUSED, EXACT, DEFECT, BROKEN = "refused", "exact", "defect", "broken"
 OURS = (

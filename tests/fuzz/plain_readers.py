@@ -37,7 +37,7 @@ def read_hdf5_plainly(files: Files) -> Arrays:
 def read_torch_plainly(files: Files) -> Arrays:
     """Every tensor of every state dict; names begin with the file's."""
     return {
-        f"{name}:{key}": value.detach().float().numpy()
+        f"{name}:{key}": value.float().numpy(force=True)
         for name, content in sorted(files.items())
         if name.endswith((".th", ".pkl")) and content is not None
         for key, value in torch.load(io.BytesIO(content), weights_only=True).items()

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import tarfile
 import zipfile
 from collections import OrderedDict
@@ -10,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from checkpoints import FIXTURES, Arrays, read_datasets
-
-from elmo_hf.conversion.checkpoint import Given
-from elmo_hf.conversion.convert import convert_source
-from elmo_hf.conversion.errors import ConversionError
 
 MANYLANGS = FIXTURES / "efml_tiny"
 PREFIX = "text_field_embedder.token_embedder_elmo._elmo."
@@ -149,13 +143,3 @@ def without_part(files: dict[str, bytes], part: str) -> dict[str, bytes]:
     kept = OrderedDict((key, value) for key, value in token.items() if not key.startswith(gone))
     changed = {name: json.dumps(options).encode(), "token_embedder.pkl": state_bytes(kept)}
     return {key: value for key, value in (files | changed).items() if key != f"{part}.dic"}
-
-
-def assert_source_refused(source: Path, message: str) -> None:
-    """The error has the text, and no file beside the source is new or changed, except the folder `temporary`."""
-    before = {path: path.stat().st_mtime_ns for path in source.parent.rglob("*")}
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        convert_source(source, source.parent / "DEST", Given())
-    after = {path: path.stat().st_mtime_ns for path in source.parent.rglob("*")}
-    temporary = source.parent / "temporary"
-    assert {**after, temporary: 0} == {**before, temporary: 0}

@@ -15,9 +15,9 @@ from fresh_process import run_forked
 from loopback_hub import LoopbackHub
 
 from elmo_hf.conversion.check import largest_difference
-from elmo_hf.conversion.checkpoint import Reference
+from elmo_hf.conversion.contract import Reference
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
-from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 Options = dict[str, Any]

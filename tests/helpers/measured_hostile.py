@@ -15,9 +15,9 @@ from checkpoints import BASE
 from hostile_checkpoints import HOSTILE_CHECKPOINTS
 from hostile_folders import HOSTILE_FOLDERS, open_folder
 
-from elmo_hf.conversion.checkpoint import Given
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
-from elmo_hf.conversion.errors import ConversionError
+from elmo_hf.conversion.refusals import ConversionError
 
 MAX_MIB = 1024
 MAX_SECONDS = 20
@@ -27,7 +27,8 @@ HOSTILE = HOSTILE_CHECKPOINTS | HOSTILE_FOLDERS
 def measure(name: str, folder: Path) -> tuple[int, float, str]:
     """Works on one of them in a process of its own: MiB of memory above those at its start, seconds of work, message.
 
-    Work beyond `MAX_SECONDS`, or memory beyond twice `MAX_MIB`, ends the process; the message then says so.
+    The process may take no more than `MAX_MIB`, as a command may take no more than the machine has. Work beyond
+    `MAX_SECONDS` ends it; the message then says so.
     """
     folder.mkdir()
     source = HOSTILE[name][0](folder)
@@ -57,7 +58,7 @@ def convert(source: Path) -> None:
 
 def _run(work: Callable[[Path], None], source: Path) -> tuple[int, float, str]:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (2 * MAX_MIB << 20),) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (MAX_MIB << 20),) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     before = resource.getrusage(resource.RUSAGE_SELF)
     try:

@@ -1,0 +1,98 @@
+"""How a conversion refuses a file, which may come from anyone: one error, one message, one check of sizes.
+
+Readers name the file, the field, what it must be and what was found (`require`). What a library raises for a damaged
+file becomes an error that names the file (`reading`).
+"""
+
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+
+from elmo_hf.files import NO_ROOM
+from elmo_hf.folder.one_line import one_line
+from elmo_hf.share.foreign_text import printable
+
+MAX_QUOTE = 200
+MAX_LISTED = 20
+MAX_CHARACTERS = 1000
+# Weights are noise and hardly shrink, text shrinks to a tenth.
+MAX_RATIO = 100
+ALLOWANCE = 16 << 20  # bytes that any file may unpack to
+MAX_GROWTH = 256 << 20  # bytes that unpacking may add to those of the file
+# Errors of h5py, json, numpy, tarfile, torch, zipfile, zlib and the decoders of text on damaged bytes.
+DAMAGE = (
+    *(ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError),
+    *(struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error),
+)
+
+
+class ConversionError(ValueError):
+    """A checkpoint cannot be converted; the message names the file, what was expected and what was found."""
+
+
+def mismatch(where: object, field: str, expected: str, found: object, advice: str = "") -> ConversionError:
+    """An error that says what a file, or a field of it, must be.
+
+    Args:
+        where: the file.
+        field: the field; empty if it is the whole file.
+        expected: what it must be.
+        found: what it is, as text; a value of the file as Python writes it.
+        advice: what to do, a sentence.
+    """
+    what = f"{where}: `{shortened(field)}`" if field else f"{where}"
+    what_is = shortened(str(found), MAX_CHARACTERS) or "nothing"
+    return ConversionError(f"{what} must be {expected}, found {what_is}. {advice}".rstrip())
+
+
+def require(holds: bool, where: object, field: str, expected: str, found: object, advice: str = "") -> None:
+    """Raises a `mismatch` unless the condition holds."""
+    if not holds:
+        raise mismatch(where, field, expected, found, advice)
+
+
+@contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Makes an error that names the file of what a library raises for a damaged one."""
+    try:
+        yield
+    except DAMAGE as error:
+        if isinstance(error, ConversionError) or getattr(error, "errno", None) in NO_ROOM:
+            raise
+        text = one_line(error) or type(error).__name__
+        if isinstance(error, FileNotFoundError):
+            text = f"there is no file {path}"
+        if str(path) not in text:
+            text = f"{path} cannot be read, it may be damaged or another kind of file: {text}"
+        raise ConversionError(f"{text.rstrip('.')}.") from error
+
+
+def check_unpacked(unpacked: int, path: Path) -> None:
+    """Checks the size that a file declares for its content before any of it is unpacked.
+
+    Raises:
+        ConversionError: if the file would become too large.
+    """
+    packed = path.stat().st_size
+    if unpacked > min(MAX_RATIO * packed + ALLOWANCE, packed + MAX_GROWTH):
+        raise ConversionError(
+            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}, as no checkpoint does; it is not unpacked."
+        )
+
+
+def shortened(text: str, most: int = MAX_QUOTE) -> str:
+    """A text that a terminal can show, cut after so many characters."""
+    return printable(text if len(text) <= most else f"{text[:most]}...")
+
+
+def listed(names: Iterable[object], separator: str = ", ") -> str:
+    """The first `MAX_LISTED` names, as far as a message has room for them, and how many more there are."""
+    texts = [shortened(str(name)) for name in names]
+    num_listed = max(1, sum(number <= MAX_CHARACTERS for number in accumulate(map(len, texts[:MAX_LISTED]))))
+    more = f"{separator}and {len(texts) - num_listed:,} more" if len(texts) > num_listed else ""
+    return separator.join(texts[:num_listed]) + more
