@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise ImportError("this needs scikit-learn, not installed here: pip install scikit-learn") from error
 
-from .batches import outputs_in_batches
+from .embedding.batches import outputs_in_batches
 from .folder.loading import load_shared
 
 

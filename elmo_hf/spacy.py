@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
-from .batches import word_vectors_in_batches
+from .embedding.batches import word_vectors_in_batches
 from .folder.loading import load_complete, load_tokenizer
 from .model.modeling_elmo import ElmoModel
 from .tokenizer.tokenization_elmo import ElmoTokenizer

@@ -17,7 +17,7 @@ FLOORS = [
     {"model"},
     {"tokenizer"},
     {"tasks", "language_model"},
-    {"folder", "batches", "single_words"},
+    {"folder", "single_words"},
     {"pipelines"},
     {"embedding", "share", "public"},
     {"training"},

@@ -10,6 +10,7 @@ from allennlp_cases import TOLERANCE, Golden
 from archives import write_files
 from checkpoints import BASE, read_datasets, shared
 from hub_modules import LOGITS, SCALE, files_of, variables_of, write_module
+from vectors import embed_file
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf import tfhub as hub
@@ -17,7 +18,6 @@ from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
-from elmo_hf.embedding.embed import embed_file
 
 P = 8
 WEIGHTS = np.exp(LOGITS) / np.exp(LOGITS).sum()

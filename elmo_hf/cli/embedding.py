@@ -1,8 +1,7 @@
 """The command `elmo-hf embed`."""
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -72,7 +71,6 @@ def embed(
     continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
     processes share the work; machines must share a file system, or a store.
     """
-    chosen_format = shard_format or "parquet"
     if split is not None and column is None:
         raise typer.BadParameter("--split needs --column.")
     if sources == ["-"] and sys.stdin is None:
@@ -81,37 +79,38 @@ def embed(
     import pyarrow
 
     from elmo_hf.embedding.chosen_words import ChosenWords
-    from elmo_hf.embedding.embed import check_one_file, embed_file
-    from elmo_hf.embedding.inputs import Documents
+    from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Processes
-    from elmo_hf.embedding.ray_workers import RayWorkers
-    from elmo_hf.embedding.shards import embed_documents, is_folder, refuse_inside
+    from elmo_hf.embedding.ray_data import RayCluster
+    from elmo_hf.embedding.shards import embed_documents, is_folder
+    from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-    documents = None
-    if is_folder(output):
-        refuse_inside(output, sources)
-        documents = Documents.find(sources, split_into_words, encoding, column, split or "train", stream)
-    else:
-        if shard_format is not None:
-            raise ValueError("--format is for shards; that of one file is its suffix.")
-        check_one_file(output, sources, column is not None, engine is not None)
+    if shard_format is not None and not is_folder(output):
+        raise typer.BadParameter("--format is for shards; that of one file is its suffix.")
+    reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
+    documents = Documents.find(sources, output, split=split or "train", stream=stream, **reading)
     chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB that it no longer needs.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
-    processes = Processes.launched(on_cpu=device == "cpu") if engine is None else RayWorkers(device)
-    place = usable_device(device if device and engine is None else processes.device)
+    cluster = None if engine is None else RayCluster(device)
+    processes = Processes.launched(on_cpu=device == "cpu") if engine is None else Processes()
+    place = usable_device("cpu" if engine else device or processes.device)
     loaded = load_complete(model).to(place), load_tokenizer(model)
     splitter, options = loaded[1].word_splitter, {"whitespace": "--split-into-words"}
-    how: dict[str, Any] = {"layers": layers, "dtype": dtype, "words": chosen}
-    how |= {"batch_words": batch_words, "show_progress": True, "processes": processes}
-    how["look"] = lambda texts: say_split("the text", texts, splitter, options=options)
-    if documents is not None:
-        count = embed_documents(*loaded, documents, output, shard_format=chosen_format, **how)
-    else:
-        how |= {"split_into_words": split_into_words, "encoding": encoding}
-        count = embed_file(*loaded, stream or Path(sources[0]), Path(output), **how)
+    count = embed_documents(
+        *loaded,
+        documents,
+        output,
+        Selection(layers, dtype, chosen),
+        shard_format=shard_format or "parquet",
+        batch_words=batch_words,
+        processes=processes,
+        cluster=cluster,
+        show_progress=True,
+        look=lambda texts: say_split("the text", texts, splitter, options=options),
+    )
     if processes.is_first:
         say(f"Wrote {counted(count, 'sentence')} to {output}.")
         if chosen is not None and chosen.found is False:

@@ -197,10 +197,9 @@ def score(
     for_tables = {"--carry-state": carry_state, "--unit": unit, "--skip-unknown": skip_unknown, "--regions": regions}
     if per_word is None and any(for_tables.values()):
         raise typer.BadParameter(f"{next(name for name, given in for_tables.items() if given)} needs --per-word OUT.")
-    from elmo_hf.embedding.placed_sentences import place_sentences
-    from elmo_hf.embedding.word_tables import check_table, write_table
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.corpus import Corpus
+    from elmo_hf.language_model.surprisal_table import check_table, place_sentences, write_table
     from elmo_hf.sentences import beginning_of, read_sentences
 
     if per_word is not None:

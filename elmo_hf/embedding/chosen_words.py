@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..sentences import read_lines
+
 
 class ChosenWords:
     """Words as the model's tokenizer gives them; capitals count.
@@ -21,19 +23,14 @@ class ChosenWords:
 
         Raises:
             FileNotFoundError: if it looks like the name of a file, and there is none.
-            ValueError: if it is neither a file nor a regular expression, or the file has no words or is not UTF-8.
+            ValueError: if it is neither a file nor a regular expression, or the file is not UTF-8.
         """
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, bool] = {}
         self.found: bool | None = None
         if os.path.isfile(source):  # unlike `Path.is_file`, it takes a string that is too long for a name
-            try:
-                lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{source} must be a list of words in UTF-8: {error}.") from error
-            self._known = dict.fromkeys((line.strip() for line in lines if line.strip()), True)
-            if not self._known:
-                raise ValueError(f"{source} must be a list of words, one a line; it has none.")
+            words = (line.strip() for line in read_lines(Path(source)))
+            self._known = dict.fromkeys((word for word in words if word), True)
             content = "\n".join(sorted(self._known))
         elif "/" in source or source.endswith((".txt", ".tsv", ".csv")):
             raise FileNotFoundError(f"there is no file {source}.")

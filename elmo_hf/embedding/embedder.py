@@ -13,7 +13,7 @@ import numpy as np
 from ..folder.loading import load_shared, version_of
 from ..sentences import Sentence, sentence_of
 from .chosen_words import ChosenWords
-from .window_vectors import BATCH_WORDS, Wanted, embed_window
+from .window_vectors import BATCH_WORDS, Selection, embed_window
 
 
 class Embedder:
@@ -45,8 +45,8 @@ class Embedder:
             ValueError: if an argument is illegal.
         """
         self.model, self.column, self.batch_words, self.device = str(model), column, batch_words, device
-        self.wanted = Wanted(layers, dtype, None if words is None else ChosenWords(words))
-        self.wanted.check("", batch_words)
+        self.selection = Selection(layers, dtype, None if words is None else ChosenWords(words))
+        self.selection.check_holder("")
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Embeds the texts of n rows; order and size of the batch change no more than the last bits.
@@ -67,9 +67,9 @@ class Embedder:
         values = [each.tolist() if isinstance(each, np.ndarray) else each for each in batch[self.column]]
         model, tokenizer = load_shared(self.model, self.device)
         sentences = [self._sentence(row, value) for row, value in enumerate(values)]
-        arrays = dict(embed_window(model, tokenizer, sentences or [""], self.wanted, self.batch_words))
+        arrays = dict(embed_window(model, tokenizer, sentences or [""], self.selection, self.batch_words))
         columns: dict[str, Any] = {name: [arrays[row][name] for row in range(len(arrays))] for name in arrays[0]}
-        if self.wanted.layers == "pooled":
+        if self.selection.layers == "pooled":
             columns = {name: np.array(column) for name, column in columns.items()}
         return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
 

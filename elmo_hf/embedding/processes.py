@@ -6,12 +6,11 @@ neither accelerate nor a launcher.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from tqdm import tqdm
 
 from ..extras import require
 
@@ -75,11 +74,6 @@ class Processes:
         if self._state is not None:
             return self._state.device
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-    def map(self, function: Any, arguments: Iterable[tuple], bar: tqdm) -> None:
-        """Calls a function with each of some arguments, and the bar that it may move on."""
-        for argument in arguments:
-            function(*argument, bar)
 
     def wait(self) -> None:
         """Waits until all processes have arrived."""

@@ -17,13 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import save_file
+from safetensors.torch import load_file
+from safetensors.torch import save_file as save_tensors
 
 from ..guarded_file import GuardedFile
-from ..sentences import Sentence, storable
+from ..sentences import storable
 
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.
 MOST_TENSORS = 1_000_000
+# What is kept of a sentence, and what follows its number in the names of these arrays.
+SUFFIXES = {"vectors": "", "scales": ".scales", "positions": ".positions"}
 
 
 @dataclass(frozen=True)
@@ -32,25 +36,20 @@ class Record:
 
     Attributes:
         number: of the sentence in the whole input, from 0.
-        sentence: raw text, or words.
-        kept: the arrays kept of it, by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
-        line: the document and the index in it; None for the one document of a single file.
+        text: the sentence as one string that a file can hold.
+        arrays: those kept of it, by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
+        line: the document and the index in it; None for the numbered sentences of a single file.
     """
 
     number: int
-    sentence: Sentence
-    kept: dict[str, np.ndarray]
+    text: str
+    arrays: dict[str, np.ndarray]
     line: tuple[str, int] | None = None
-
-    @property
-    def text(self) -> str:
-        """The sentence as one string that a file can hold, words joined by blanks."""
-        return storable(self.sentence if isinstance(self.sentence, str) else " ".join(self.sentence))
 
     @property
     def named(self) -> dict[str, np.ndarray]:
         """The arrays by the names that they have among those of all sentences."""
-        return {str(self.number) + (f".{name}" if name != "vectors" else ""): self.kept[name] for name in self.kept}
+        return {f"{self.number}{SUFFIXES[name]}": array for name, array in self.arrays.items()}
 
 
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:
@@ -72,11 +71,14 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
 def write_safetensors(path: Path, records: Iterator[Record]) -> None:
     """Writes one tensor a sentence, named by its number; bits in uint16 as bfloat16."""
     arrays = {name: array for record in records for name, array in record.named.items()}
+    if len(arrays) > MOST_TENSORS:
+        raise ValueError(
+            f"a .safetensors file holds at most {MOST_TENSORS:,} arrays, because its header is limited, found "
+            f"{len(arrays):,}; choose another format."
+        )
     if not any(array.dtype == np.uint16 for array in arrays.values()):
         save_file(arrays, path)
         return
-    from safetensors.torch import save_file as save_tensors
-
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     is_bits = {name: tensor.dtype == torch.uint16 for name, tensor in tensors.items()}
     save_tensors(
@@ -100,8 +102,8 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
             columns = {} if group[0].line is None else columns
             columns["index"] = pa.array([index for _, index in lines], pa.int64())
             columns["sentence"] = pa.array([record.text for record in group], pa.string())
-            for name in group[0].kept:
-                columns[name] = _nested([record.kept[name] for record in group], is_fixed=name == "vectors")
+            for name in group[0].arrays:
+                columns[name] = _nested([record.arrays[name] for record in group], is_fixed=name == "vectors")
             table = pa.table(columns)
             # A dictionary of numbers that differ takes most of the time, and makes the file a quarter larger.
             writer = writer or pq.ParquetWriter(path, table.schema, use_dictionary=["document"])
@@ -111,6 +113,27 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
     finally:
         if writer is not None:
             writer.close()
+
+
+def write_chunk(path: Path, records: Iterator[Record]) -> None:
+    """Writes what `read_chunk` reads, all that a file of any format needs of consecutive sentences."""
+    arrays: dict[str, np.ndarray] = {}
+    texts: list[str] = []
+    for record in records:
+        arrays |= record.named
+        texts.append(record.text)
+    save_file(arrays | {"texts": np.frombuffer(json.dumps(texts).encode(), np.uint8)}, path)
+
+
+def read_chunk(path: Path, first: int) -> Iterator[Record]:
+    """The sentences of a chunk from number `first` on; their arrays are read through the page cache when they are used.
+
+    So memory does not grow with the size of the file that chunks are joined in.
+    """
+    arrays = {name: tensor.numpy() for name, tensor in load_file(path).items()}
+    for number, text in enumerate(json.loads(arrays["texts"].tobytes()), first):
+        own = {name: f"{number}{suffix}" for name, suffix in SUFFIXES.items()}
+        yield Record(number, text, {name: arrays[each] for name, each in own.items() if each in arrays})
 
 
 WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {

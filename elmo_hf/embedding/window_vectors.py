@@ -19,6 +19,7 @@ Glossary: B sentences of a batch, T positions of its longest one, boundaries inc
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +28,16 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from ..batches import batches_by_length
 from ..files import sha256_of_model
 from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
 from ..sentences import Sentence
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .batches import batches_by_length
 from .chosen_words import ChosenWords
 
-Kept = dict[str, np.ndarray]
+Arrays = dict[str, np.ndarray]
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
 # The most positions of a batch, padding included.
@@ -52,39 +53,35 @@ LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tenso
 }
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True)
+class Selection:
     """What is kept of a sentence.
 
     Attributes:
         layers: a key of `LAYERS`.
         dtype: of the numbers, one of `DTYPES`; the model computes in its own.
         words: those whose vectors are kept; None keeps all.
+
+    Raises:
+        ValueError: if an attribute is illegal.
     """
 
     layers: str = "all"
     dtype: str = "float32"
     words: ChosenWords | None = None
 
-    def check(self, suffix: str, batch_words: int) -> None:
-        """Checks what is asked for.
-
-        Args:
-            suffix: of the files; empty for NumPy arrays.
-            batch_words: as in `embed_window`.
-
-        Raises:
-            ValueError: if an argument is illegal, or the files cannot hold it.
-        """
+    def __post_init__(self) -> None:
         for name, value, known in (("layers", self.layers, LAYERS), ("dtype", self.dtype, DTYPES)):
             if value not in known:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}, found {value!r}.")
+        if self.layers == "pooled" and self.words is not None:
+            raise ValueError("`pooled` has one vector a sentence, so no words can be chosen; leave `words` out.")
+
+    def check_holder(self, suffix: str) -> None:
+        """Raises ValueError if files of a suffix, or NumPy arrays if it is empty, cannot hold the numbers."""
         if self.dtype == "bfloat16" and suffix != ".safetensors":
             holder = f"{suffix} files" if suffix else "NumPy arrays"
             raise ValueError(f"{holder} hold no bfloat16; choose float16, or safetensors.")
-        if self.layers == "pooled" and self.words is not None:
-            raise ValueError("`pooled` has one vector a sentence, so no words can be chosen; leave `words` out.")
-        if batch_words < 1:
-            raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
         """What the vectors depend on, but for the text."""
@@ -92,17 +89,12 @@ class Wanted(NamedTuple):
         facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
 
-    @property
-    def arrays_per_sentence(self) -> int:
-        """Vectors, and perhaps scales and positions."""
-        return 1 + (self.dtype == "int8") + (self.words is not None)
-
     def bytes_per_word(self, model: ElmoModel) -> int:
         """The size of one word's vectors, `pooled` counted as one vector a word."""
         num_vectors = model.config.num_hidden_layers + 1 if self.layers == "all" else 1
         return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
 
-    def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Kept]:
+    def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Arrays]:
         """The arrays of each sentence of a batch, parts of those of the whole batch.
 
         Args:
@@ -128,17 +120,17 @@ def embed_window(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
     sentences: Sequence[Sentence],
-    wanted: Wanted,
+    selection: Selection,
     batch_words: int = BATCH_WORDS,
     bar: tqdm | None = None,
-) -> Iterator[tuple[int, Kept]]:
+) -> Iterator[tuple[int, Arrays]]:
     """Gives the place in the window and the arrays of each sentence, the longest ones first.
 
     Args:
         model: in evaluation mode, on the device to run on.
         tokenizer: the model's.
         sentences: raw texts, or words.
-        wanted: what is kept. A sentence without a chosen word is not computed, and has arrays without positions.
+        selection: what is kept. A sentence without a chosen word is not computed, and has arrays without positions.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
         bar: counts sentences.
     """
@@ -146,22 +138,22 @@ def embed_window(
     known = _Known()
     read = (to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences)
     texts = [[known[word] for word in text] for text in read]
-    chosen = None if wanted.words is None else [wanted.words.positions(text) for text in texts]
+    chosen = None if selection.words is None else [selection.words.positions(text) for text in texts]
     rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row])]
     words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])
     for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
         batch = [rows[place] for place in batch]
-        vectors = _embed_batch(model, words, [texts[row] for row in batch], wanted)
+        vectors = _embed_batch(model, words, [texts[row] for row in batch], selection)
         if chosen is None:
             places = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
-            yield from zip(batch, wanted.of(vectors, places), strict=True)
+            yield from zip(batch, selection.of(vectors, places), strict=True)
         else:
-            found = wanted.of(vectors, [chosen[row] + words.num_begins for row in batch])
+            found = selection.of(vectors, [chosen[row] + words.num_begins for row in batch])
             yield from ((row, kept | {"positions": chosen[row]}) for row, kept in zip(batch, found, strict=True))
         bar.update(len(batch))
     if chosen is not None and len(rows) < len(texts):
         nothing = torch.zeros(model.config.num_hidden_layers + 1, 1, 0, model.config.hidden_size)
-        (kept,) = wanted.of(nothing, [slice(0)])
+        (kept,) = selection.of(nothing, [slice(0)])
         bar.update(len(texts) - len(rows))
         yield from ((row, kept | {"positions": chosen[row]}) for row in range(len(texts)) if not len(chosen[row]))
 
@@ -194,39 +186,39 @@ class _Words(NamedTuple):
 
 
 @torch.inference_mode()
-def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], wanted: Wanted) -> Tensor:
+def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], selection: Selection) -> Tensor:
     """The vectors kept of a batch of texts, `(K, B, T, 2P)` or `(1, B, 2P)`."""
     begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
     rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
     if len(rows) == 1 and len(rows[0]) > PIECE_WORDS:
-        return _embed_long(model, words, rows[0].to(model.device), wanted)
+        return _embed_long(model, words, rows[0].to(model.device), selection)
     places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
     mask = places >= 0
     vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
     layers = model.bilm(vectors, mask)[0]
-    return torch.stack(LAYERS[wanted.layers](model, layers, mask, mask & words.is_text[places]))
+    return torch.stack(LAYERS[selection.layers](model, layers, mask, mask & words.is_text[places]))
 
 
-def _embed_long(model: ElmoModel, words: _Words, places: Tensor, wanted: Wanted) -> Tensor:
+def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
     """The same for one long text, given the places `(T,)` of its words; see `long_texts.py`."""
-    kind = "mix" if wanted.layers == "pooled" else wanted.layers
+    kind = "mix" if selection.layers == "pooled" else selection.layers
     if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm != "none"):
         kind = "all"  # such a mix needs whole vectors
 
-    is_final = kind == wanted.layers and wanted.dtype != "int8"  # whose scale needs whole vectors too
+    is_final = kind == selection.layers and selection.dtype != "int8"  # whose scale needs whole vectors too
 
     def keep(of_piece: list[Tensor]) -> Tensor:
         mask = of_piece[0].new_ones(of_piece[0].shape[:2], dtype=torch.bool)
         kept = torch.stack(LAYERS[kind](model, of_piece, mask, mask))
-        return kept.to(getattr(torch, wanted.dtype)) if is_final else kept
+        return kept.to(getattr(torch, selection.dtype)) if is_final else kept
 
     kept, _ = read_in_pieces(model.bilm, lambda part: words.vectors[places[part]].unsqueeze(0), len(places), keep)
-    if kind == wanted.layers:
+    if kind == selection.layers:
         return kept
     mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
     if kind == "mix":
         return model.pool(kept[0], is_text).unsqueeze(0)
-    return torch.stack(LAYERS[wanted.layers](model, [*kept], mask, is_text))
+    return torch.stack(LAYERS[selection.layers](model, [*kept], mask, is_text))
 
 
 def _scales(vectors: Tensor) -> Tensor:

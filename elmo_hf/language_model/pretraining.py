@@ -19,7 +19,6 @@ from torch import Tensor
 from ..model.inputs import IGNORED
 from . import sentence_model
 from .sampled_softmax import Candidates, draw_candidates, sampled_losses
-from .sentence_model import Read
 from .windows import OF_WINDOWS, read_window
 
 
@@ -31,13 +30,15 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
     Args:
         backward_input_ids, targets and resets: those of a window of streams, see `windows.py`.
         candidates: for the sampled softmax, the words drawn for each direction; None draws them.
-        output_log_probs: whether to return log-probabilities, from the exact softmax.
 
     Raises:
         ValueError: if labels or targets do not fit the way of calling, or a shape is wrong.
     """
 
-    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Read:
+    def require_package(self, arguments: dict[str, Any]) -> None:
+        """Nothing: this is the package's class."""
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
         """The batch as the biLM reads it: sentences, or a window."""
         window = {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
         if not window:
@@ -49,40 +50,35 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         self,
         hidden: dict[str, Tensor],
         targets: list[Tensor | None],
-        candidates: Sequence[Candidates] | None = None,
         output_log_probs: bool = False,
+        distance: int = 1,
+        candidates: Sequence[Candidates] | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """Losses, if all directions have targets, and log-probabilities `(B, T)` of the targets, by name."""
-        is_sampled = self.training and self.config.softmax == "sampled"
-        if not (is_sampled or output_log_probs):
-            return super().losses(hidden, targets)
-        softmax, weight = self.softmax, self._shared_weight
-        output: dict[str, Tensor] = {}
-        chosen: dict[str, tuple[Tensor, Tensor]] = {}
-        totals: list[Tensor] = []
-        # A sentence's log-probabilities move from the state to the word predicted.
-        distance = 0 if any(kwargs.get(name) is not None for name in OF_WINDOWS) else 1
+        """Losses and log-probabilities by name; in training with a sampled softmax, losses are sampled ones.
+
+        The targets of a window are words of their own, so its log-probabilities stay in the column of the state.
+        """
+        if any(kwargs.get(name) is not None for name in OF_WINDOWS):
+            distance = 0
+        if not self.training or self.config.softmax == "full":
+            return super().losses(hidden, targets, output_log_probs, distance)
+        output = super().losses(hidden, targets, output_log_probs, distance) if output_log_probs else {}
+        output = {name: each for name, each in output.items() if name.endswith("log_probs")}
+        softmax, chosen = self.softmax, {}
         for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
-            if classes is None:
-                continue
-            is_predicted = classes != IGNORED
-            chosen[name] = vectors[is_predicted], classes[is_predicted].long()
-            if output_log_probs:
-                log_probs = softmax.log_probs(*chosen[name], weight)
-                totals.append(-log_probs.sum())
-                log_probs = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
-                output[f"{name}_log_probs"] = log_probs.roll(distance if name == "forward" else -distance, dims=1)
-        if len(chosen) == len(hidden):
-            if is_sampled:
-                sizes = len(softmax.bias), self.config.num_softmax_samples
-                candidates = candidates or [draw_candidates(*sizes, softmax.bias.device) for _ in hidden]
-                states, words = ([pair[which] for pair in chosen.values()] for which in (0, 1))
-                totals = sampled_losses(softmax, states, words, candidates, weight)
-            means = [total / max(len(classes), 1) for total, (_, classes) in zip(totals, chosen.values(), strict=True)]
-            names = [f"{'sampled_' if is_sampled else ''}{name}_loss" for name in chosen]
-            output |= dict(zip(names, means, strict=True)) | {"loss": torch.stack(means).mean()}
-        return output
+            if classes is not None:
+                is_predicted = classes != IGNORED
+                chosen[name] = vectors[is_predicted], classes[is_predicted].long()
+        if len(chosen) < len(hidden):
+            return output
+        sizes = len(softmax.bias), self.config.num_softmax_samples
+        candidates = candidates or [draw_candidates(*sizes, softmax.bias.device) for _ in hidden]
+        states, words = ([pair[which] for pair in chosen.values()] for which in (0, 1))
+        totals = sampled_losses(softmax, states, words, candidates, self._shared_weight)
+        means = [total / max(len(classes), 1) for total, classes in zip(totals, words, strict=True)]
+        output |= dict(zip([f"sampled_{name}_loss" for name in chosen], means, strict=True))
+        return output | {"loss": torch.stack(means).mean()}
 
     def score(
         self, sentences: Iterable[Sequence[str]], tokenizer: Any, *, carries_state: bool = False, num_rows: int = 32

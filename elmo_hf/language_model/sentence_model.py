@@ -17,7 +17,7 @@ Deliberate difference from AllenNLP's `LanguageModel`: no softmax class for padd
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,16 +35,7 @@ DIRECTIONS = ("forward", "backward")
 
 # What the package's class does, and its arguments.
 NEEDS_PACKAGE = f"streams, sampled losses and scores need {ELMO_HF}, imported before the model is loaded."
-OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "output_log_probs", "candidates"}
-
-
-class Read(NamedTuple):
-    """What the biLM reads and predicts."""
-
-    vectors: Tensor  # (B, T, P), or (B, T, DP) if each direction reads a text of its own
-    mask: Tensor  # (B, T)
-    targets: list[Tensor | None]  # for each direction, the classes (B, T) to predict at each position, -100 for none
-    resets: list[Tensor] | None  # for each direction (B, T), see `BiLM`
+OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "candidates"}
 
 
 @dataclass
@@ -124,6 +115,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         state: BiLMState | None = None,
+        output_log_probs: bool = False,
         output_logits: bool = False,
         output_hidden_states: bool | None = None,
         **kwargs: Any,
@@ -135,20 +127,22 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding on either side; None derives it.
             labels: `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
             state: after the batch before; None starts from zeros.
+            output_log_probs: whether to return log-probabilities.
             output_logits: whether to return logits.
             output_hidden_states: whether to return all layers; None: what the config says.
             **kwargs: as in `ElmoModel`, and what the package's class takes.
 
         Raises:
             ValueError: if a shape is wrong.
-            ImportError: if windows of streams, log-probabilities or a sampled loss need the package.
+            ImportError: if a window of streams or a sampled loss needs the package.
         """
+        self.require_package(kwargs)
         vectors, mask, targets, resets = self.read(input_ids, attention_mask, labels, **kwargs)
         dropout = self.config.lm_dropout if self.training else 0.0
         layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
         hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
-        output = self.losses(hidden, targets, **kwargs)
+        output = self.losses(hidden, targets, output_log_probs, **kwargs)
         for name, part in hidden.items() if output_logits else ():
             output[f"{name}_logits"] = self.softmax.logits(part, self._shared_weight)
         return ElmoForPreTrainingOutput(
@@ -158,35 +152,54 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             **output,
         )
 
-    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Read:
-        """Sentences as the biLM reads them: each direction predicts the next word that it will read."""
-        if OF_PACKAGE & kwargs.keys():
+    def require_package(self, arguments: dict[str, Any]) -> None:
+        """Raises ImportError for what only the package's class does."""
+        if OF_PACKAGE & arguments.keys() or (self.training and self.config.softmax == "sampled"):
             raise ImportError(NEEDS_PACKAGE)
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
+        """What the biLM reads and predicts: each direction the next word that it will read.
+
+        Vectors `(B, T, P)`, mask `(B, T)`, for each direction classes `(B, T)`, -100 for none, and resets as in `BiLM`.
+        """
         vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
         if labels is None:
-            return Read(vectors, mask, [None, None], None)
+            return vectors, mask, [None, None], None
         check_shape("labels", labels, mask.shape)
         labels = labels.masked_fill(~mask, IGNORED)
         after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
-        return Read(vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None)
+        return vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None
 
-    def losses(self, hidden: dict[str, Tensor], targets: list[Tensor | None], **kwargs: Any) -> dict[str, Tensor]:
-        """The mean cross-entropy of each direction, and of all, by name; nothing if a direction has no targets.
+    def losses(
+        self,
+        hidden: dict[str, Tensor],
+        targets: list[Tensor | None],
+        output_log_probs: bool = False,
+        distance: int = 1,
+        **kwargs: Any,
+    ) -> dict[str, Tensor]:
+        """Mean cross-entropies, if all directions have targets, and log-probabilities `(B, T)` of the targets, by name.
 
-        `hidden` has the top outputs `(B, T, P)` of each direction by its name.
+        `hidden` has the top outputs `(B, T, P)` of each direction by its name. Log-probabilities are given `distance`
+        columns from the state: 1 moves them to the word predicted.
         """
-        if self.training and self.config.softmax == "sampled":
-            raise ImportError(NEEDS_PACKAGE)
         output: dict[str, Tensor] = {}
+        means: dict[str, Tensor] = {}
         for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
             if classes is None:
-                return {}
+                continue
             is_predicted = classes != IGNORED
-            predicted = classes[is_predicted].long()
-            total = self.softmax(vectors[is_predicted], predicted, self._shared_weight)
-            output[f"{name}_loss"] = total / max(len(predicted), 1)
-        return output | {"loss": torch.stack([*output.values()]).mean()}
+            chosen = vectors[is_predicted], classes[is_predicted].long(), self._shared_weight
+            if output_log_probs:
+                log_probs = self.softmax.log_probs(*chosen)
+                total = -log_probs.sum()
+                placed = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
+                output[f"{name}_log_probs"] = placed.roll(distance if name == "forward" else -distance, dims=1)
+            else:
+                total = self.softmax(*chosen)
+            means[f"{name}_loss"] = total / max(len(chosen[1]), 1)
+        return output if len(means) < len(hidden) else output | means | {"loss": torch.stack([*means.values()]).mean()}
 
     def score(self, *args: Any, **kwargs: Any) -> Any:
         """Always raises ImportError: the package's class scores texts."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..model.inputs import check_shape
 from .corpus import Corpus
-from .sentence_model import DIRECTIONS, ElmoForPreTraining, Read
+from .sentence_model import DIRECTIONS, ElmoForPreTraining
 from .streams import Window
 
 # Arguments that make a batch a window of streams.
@@ -37,8 +37,10 @@ def window_arguments(corpus: Corpus, *windows: Window, device: torch.device | st
     return {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
 
 
-def read_window(model: ElmoForPreTraining, given: dict[str, Tensor]) -> Read:
-    """Embeds the words of a window; `given` are the arguments by name that are not None.
+def read_window(
+    model: ElmoForPreTraining, given: dict[str, Tensor]
+) -> tuple[Tensor, Tensor, list[Tensor | None], list[Tensor] | None]:
+    """What `ElmoForPreTraining.read` returns, of a window; `given` are the arguments by name that are not None.
 
     Raises:
         ValueError: if an argument is of sentences or of a direction that is missing, or a shape is wrong.
@@ -61,4 +63,4 @@ def read_window(model: ElmoForPreTraining, given: dict[str, Tensor]) -> Read:
         check_shape(name, given[name], mask.shape)
     resets = [given.get(f"{name}_resets", torch.zeros_like(mask)).bool() for name in names]
     is_reset = any(f"{name}_resets" in given for name in names)
-    return Read(vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None)
+    return vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None

@@ -17,27 +17,14 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from transformers import initialization as init
 
 from ..model.configuration_elmo import ElmoConfig
 from ..scan.operator import State, Stepped, is_exporting, scan_words
 from .text_rows import reverse_words
 
 
-class LSTM(nn.RNNBase):
-    """One direction of `nn.LSTM`, with its parameters; compiled graphs break here."""
-
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        """Takes the input size and S."""
-        super().__init__("LSTM", input_size, hidden_size, batch_first=True)
-
-    def init_parameters(self) -> None:
-        """Draws the random weights that transformers gives `nn.LSTM`."""
-        for name, parameter in self.named_parameters():
-            if "weight" in name:
-                init.xavier_uniform_(parameter)
-            else:
-                init.zeros_(parameter)
+class LSTM(nn.LSTM):
+    """`nn.LSTM` of one direction, from a state of zeros; compiled graphs break here."""
 
     @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
@@ -66,8 +53,8 @@ class BiLSTM(nn.Module):
     def __init__(self, input_size: int, hidden_size: int) -> None:
         """Takes the input size and S."""
         super().__init__()
-        self.forward_lstm = LSTM(input_size, hidden_size)
-        self.backward_lstm = LSTM(input_size, hidden_size)
+        self.forward_lstm = LSTM(input_size, hidden_size, batch_first=True)
+        self.backward_lstm = LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, 2S)`, forward half first, zero where `mask` `(N, W)` is False."""

@@ -119,14 +119,16 @@ def test_one_set_of_states_is_shared_by_both_signatures(tmp_path: Path) -> None:
     assert params["tfhub"]["state"] == "shared"
 
 
-def test_a_tokenizer_without_boundaries_adds_them_if_asked_and_stays_so_when_saved(tmp_path: Path) -> None:
+def test_a_tokenizer_without_boundaries_stays_so_when_saved_and_can_be_loaded_with_them(tmp_path: Path) -> None:
     convert(write_module(tmp_path / "elmo", GOOGLE), tmp_path / "to")
     ElmoTokenizer.from_pretrained(tmp_path / "to").save_pretrained(tmp_path / "again")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "again", trust_remote_code=True)
-    assert tokenizer(["a cat"], add_special_tokens=True).tokens() == ["<S>", "a", "cat", "</S>"]
+    with_boundaries = AutoTokenizer.from_pretrained(tmp_path / "again", trust_remote_code=True, add_boundaries=True)
+    assert with_boundaries(["a cat"]).tokens() == ["<S>", "a", "cat", "</S>"]
+    assert tokenizer(["a cat"], add_special_tokens=True).tokens() == ["a", "cat"]
     assert tokenizer(["a cat", "on"], padding=True).tokens(1) == ["on", "<pad>"]
     assert tokenizer.encode("a cat") == tokenizer("a cat")["input_ids"]
-    assert len(tokenizer.encode("a cat", add_special_tokens=True)) == 4
+    assert len(with_boundaries.encode("a cat")) == 4
     assert [tokenizer.num_special_tokens_to_add(pair) for pair in (False, True)] == [0, 0]
     assert tokenizer.get_special_tokens_mask(tokenizer.encode("a cat")) == [0, 0]
 

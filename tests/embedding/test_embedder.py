@@ -84,7 +84,6 @@ def test_a_model_that_was_saved_again_is_another_one(folder: str, mixed_model: E
     [
         ({"layers": "second"}, "`layers` must be one of all, top, mix, average, pooled, found 'second'."),
         ({"dtype": "bfloat16"}, "NumPy arrays hold no bfloat16; choose float16, or safetensors."),
-        ({"batch_words": 0}, "`batch_words` must be at least 1, found 0."),
     ],
 )
 def test_an_illegal_argument_is_named_at_once(options: dict[str, Any], message: str) -> None:

@@ -17,9 +17,10 @@ from vectors import SENTENCES
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import shards
-from elmo_hf.embedding.inputs import Documents
+from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.shards import embed_documents
-from elmo_hf.embedding.stores import Folder
+from elmo_hf.embedding.stores import Folder, find_files
+from elmo_hf.embedding.window_vectors import Selection
 
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
 
@@ -64,7 +65,8 @@ def check_store(
     """A run reads and writes in a store, is interrupted, goes on, and makes again what lost bytes."""
 
     def run() -> int:
-        return embed_documents(model, tokenizer, Documents.find([f"{root}/in/"]), f"{root}/out/", layers="top")
+        documents = Documents.find([f"{root}/in/"], f"{root}/out/")
+        return embed_documents(model, tokenizer, documents, f"{root}/out/", Selection("top"))
 
     with monkeypatch.context() as patch:
         fail_at_call(patch, shards, "embed_window", 3)
@@ -126,8 +128,8 @@ def test_s3_is_read_written_and_resumed_and_libraries_read_the_shards(
 
 
 def test_s3_without_a_bucket_is_refused(bucket: Any) -> None:
-    with pytest.raises(FileNotFoundError, match=r"^there is no file s3://bucket/none\.txt\.$"):
-        Documents.find(["s3://bucket/none.txt"])
+    with pytest.raises(FileNotFoundError, match=r"^there is no file s3://bucket/none\.txt;"):
+        find_files("s3://bucket/none.txt")
     message = "^s3://nobucket/out cannot be written: The specified bucket does not exist"
     with pytest.raises(ValueError, match=message), Folder("s3://nobucket/out").new("part") as path:
         path.touch()
@@ -136,20 +138,29 @@ def test_s3_without_a_bucket_is_refused(bucket: Any) -> None:
 def test_patterns_and_folders_of_a_store_are_found(memory: Any) -> None:
     for name in ("/in/b.txt", "/in/deep/c.txt", "/in/_index/d.txt", "/in/.e.txt"):
         memory.pipe(name, b"Yes\n")
-    assert [name[-5:] for name in Documents.find(["memory://in/"]).names] == ["a.txt", "b.txt", "c.txt"]
-    assert [name[-5:] for name in Documents.find(["memory://in/*.txt"]).names] == ["e.txt", "a.txt", "b.txt"]
-    assert Documents.find(["memory://in/a.txt"]).names == ["memory://in/a.txt"]
-    for name, message in (
-        ("in/*.gz", "memory://in/*.gz matches no file."),
-        ("none", "there is no file memory://none."),
-    ):
-        with pytest.raises((ValueError, FileNotFoundError), match=f"^{re.escape(message)}$"):
-            Documents.find([f"memory://{name}"])
+    assert [name[-5:] for name in find_files("memory://in/")] == ["a.txt", "b.txt", "c.txt"]
+    assert [name[-5:] for name in find_files("memory://in/*.txt")] == ["a.txt", "b.txt"]
+    assert find_files("memory://in/a.txt") == ["memory://in/a.txt"]
+    for name in ("in/*.gz", "none"):
+        with pytest.raises(FileNotFoundError, match=f"^there is no file memory://{re.escape(name)};"):
+            find_files(f"memory://{name}")
+    found = Documents.find(["memory://in", "memory:///in/a.txt"], "memory://in//deep").names
+    assert [name[-5:] for name in found] == ["a.txt", "b.txt"]
+
+
+def test_patterns_of_this_disk_give_names_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("in/a.txt", "in/.b.txt", "in/deep/c.txt", "in/.git/d.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("Yes\n")
+    assert find_files("in/*.txt") == ["in/a.txt"]
+    assert find_files("in/**") == find_files("in/") == ["in/a.txt", "in/deep/c.txt"]
+    assert find_files(f"{tmp_path}/*/a.txt") == [f"{tmp_path}/in/a.txt"]
 
 
 def test_a_stored_file_is_read_as_its_name_says(memory: Any, tmp_path: Any) -> None:
     memory.pipe("/in/z.jsonl.gz", gzip.compress(b'["a", "b"]\n17\n'))
-    sentences = Documents.find(["memory://in/z.jsonl.gz"]).read()
+    sentences = Documents(["memory://in/z.jsonl.gz"]).read()
     assert next(sentences)[1] == ["a", "b"]
     with pytest.raises(ValueError, match=r"^memory://in/z\.jsonl\.gz, line 2: must be a string"):
         next(sentences)
@@ -167,7 +178,7 @@ def test_a_stored_file_is_read_as_its_name_says(memory: Any, tmp_path: Any) -> N
     ],
 )
 def test_a_store_that_cannot_be_reached_is_named(url: str, reason: str) -> None:
-    for reach in (Folder(url).refuse_foreign, lambda: Documents.find([url])):
+    for reach in (lambda: Folder(url).sizes(), lambda: find_files(url)):
         with pytest.raises(ValueError, match=f"^{url} cannot be reached: {re.escape(reason)}$"):
             reach()
 
@@ -180,7 +191,7 @@ def test_a_store_without_credentials_is_named(monkeypatch: pytest.MonkeyPatch) -
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "/nonexistent")
     with pytest.raises(ValueError, match=r"^s3://bucket/vectors cannot be reached: Unable to locate credentials\.$"):
-        Folder("s3://bucket/vectors").refuse_foreign()
+        Folder("s3://bucket/vectors").sizes()
 
 
 def test_a_store_that_refuses_to_write_is_named_before_the_work(
@@ -191,14 +202,25 @@ def test_a_store_that_refuses_to_write_is_named_before_the_work(
 
     counts = count_rows(mixed_model, monkeypatch)
     monkeypatch.setattr(type(memory), "put_file", refuse)
+    documents = Documents(["memory://in/a.txt"])
     with pytest.raises(ValueError, match=r"^memory://out cannot be written: Access Denied\.$"):
-        embed_documents(mixed_model, tiny_tokenizer, Documents.find(["memory://in/a.txt"]), "memory://out/")
+        embed_documents(mixed_model, tiny_tokenizer, documents, "memory://out/", Selection())
     assert (counts, Folder("memory://out").sizes()) == ([], {})
 
 
-def test_a_folder_of_other_files_in_a_store_is_left_alone(memory: Any) -> None:
-    with pytest.raises(FileExistsError, match=r"^memory://in holds other files, such as a\.txt; give a new folder\.$"):
-        Folder("memory://in/").refuse_foreign()
+def test_a_folder_of_other_files_in_a_store_is_left_alone(
+    memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    with pytest.raises(FileExistsError, match=r"^memory://in holds other files, such as a\.txt;"):
+        embed_documents(mixed_model, tiny_tokenizer, Documents(["memory://in/a.txt"]), "memory://in/", Selection())
+
+
+def test_a_stored_input_that_changes_while_it_is_read_is_refused(memory: Any) -> None:
+    sentences = Documents(["memory://in/a.txt"]).read()
+    next(sentences)
+    memory.pipe("/in/a.txt", b"Another one.\n")
+    with pytest.raises(ValueError, match=r"^memory://in/a\.txt changed while it was being read"):
+        list(sentences)
 
 
 def test_a_folder_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +241,6 @@ def test_a_file_that_another_process_is_writing_is_not_listed(tmp_path: Path, me
     with folder.new("part-1") as shard, folder.new("_index/part-1.json") as entry:
         shard.write_bytes(b"x")
         entry.write_bytes(b"xy")
-        folder.refuse_foreign()
         assert folder.sizes() == {}
     assert folder.sizes() == {"part-1": 1, "_index/part-1.json": 2}
     memory.pipe("out/.hidden", b"x")

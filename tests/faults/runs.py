@@ -24,16 +24,16 @@ import tensorboard.summary  # noqa: F401
 import torch.utils.tensorboard
 
 import elmo_hf.conversion.convert
-import elmo_hf.embedding.word_tables
+import elmo_hf.language_model.surprisal_table
 import elmo_hf.share.export
 import elmo_hf.training.corpora
 import elmo_hf.training.run  # noqa: F401
 from elmo_hf.cli import app
-from elmo_hf.embedding import embed, shards
+from elmo_hf.embedding import shards
 
 TIME_LIMIT = 120
 CHANGES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
-# Characters of a window of `embed`: a few sentences, so that there are several chunks, or shards.
+# Characters of a window of `embed`: a few sentences, so that there are several shards.
 WINDOW_CHARACTERS = 40
 
 
@@ -151,7 +151,7 @@ def _become(arguments: list[str], folder: Path, arrange: Callable[[], None], out
         torch.set_num_threads(torch.get_num_threads())
         tempfile.tempdir = str(folder)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        embed.WINDOW_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
+        shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
         arrange()
         app(arguments)
     except SystemExit as end:

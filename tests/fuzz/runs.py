@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from tiny_lm import tiny_lm, tiny_tokenizer_of
 
 from elmo_hf import ElmoForPreTraining
-from elmo_hf.embedding import embed
+from elmo_hf.embedding import shards
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.model.bilm import BiLM
 
@@ -61,11 +61,11 @@ def partial_embedding(work: Path) -> Target:
 
 def run_embed(model: Path, output: str) -> None:
     """Runs `embed` in short windows."""
-    windows, embed.WINDOW_CHARACTERS = embed.WINDOW_CHARACTERS, WINDOW_CHARACTERS
+    windows, shards.CHUNK_CHARACTERS = shards.CHUNK_CHARACTERS, WINDOW_CHARACTERS
     try:
         call("embed", model, CORPUS, "-o", output, "--split-into-words")
     finally:
-        embed.WINDOW_CHARACTERS = windows
+        shards.CHUNK_CHARACTERS = windows
 
 
 def die_at_call(number: int) -> None:

@@ -1,4 +1,4 @@
-"""What each of two processes does in `test_embed_processes.py`. The model is `FOLDER/model`."""
+"""What each of two processes does in `test_processes.py`. The model is `FOLDER/model`."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import torch
 import typer
 
 from elmo_hf.cli import app
-from elmo_hf.embedding import embed, shards
+from elmo_hf.embedding import shards
 
 WINDOW_CHARACTERS = 59
 
@@ -36,29 +36,27 @@ def die_at_second_window(embed_window: Any) -> Any:
 
 
 def killed(folder: Path) -> None:
-    """The second process dies at its second window."""
-    embed.WINDOW_CHARACTERS = WINDOW_CHARACTERS
-    embed.embed_window = die_at_second_window(embed.embed_window)
+    """The second process dies at its second window; what it writes is `killed.hdf5`."""
+    shards.CHUNK_CHARACTERS = WINDOW_CHARACTERS
+    shards.embed_window = die_at_second_window(shards.embed_window)
     run(folder / "model", folder / "corpus.txt", "-o", folder / "killed.hdf5")
 
 
 def killed_shards(folder: Path) -> None:
-    """The second process dies at its second shard."""
+    """The second process dies at its second window; what it writes is `killed/`."""
     shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
     shards.embed_window = die_at_second_window(shards.embed_window)
     run(folder / "model", folder / "corpus.txt", "-o", f"{folder}/killed/")
 
 
 def whole(folder: Path) -> None:
-    """Embeds a file and a stream, resumes runs, one of them with shards, and makes two errors."""
-    embed.WINDOW_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
+    """Embeds into files and shards, also where another run was killed; and makes two errors."""
+    shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
     model = folder / "model"
-    for source, name in (("corpus.txt", "whole.hdf5"), ("corpus.txt", "resumed.hdf5"), ("-", "stream.hdf5")):
-        run(model, source if source == "-" else folder / source, "-o", folder / name)
-    run(model, folder / "corpus.txt", "-o", folder / "whole.hdf5")
+    for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/", "whole.hdf5"):
+        run(model, folder / "corpus.txt", "-o", f"{folder}/{name}")
+    run(model, "-", "-o", folder / "stream.hdf5")
     run(model, folder / "bad.jsonl", "-o", folder / "bad.hdf5")
-    for name in ("whole", "resumed"):
-        run(model, folder / "corpus.txt", "-o", f"{folder / name}/")
     torch.distributed.destroy_process_group()
 
 

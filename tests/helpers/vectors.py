@@ -1,8 +1,7 @@
 """A small corpus, the model run alone on a sentence, and every output format of `embed` read back."""
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -11,6 +10,9 @@ import torch
 from safetensors.numpy import load_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding.input_documents import Documents
+from elmo_hf.embedding.shards import embed_documents
+from elmo_hf.embedding.window_vectors import Selection
 
 SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
 LAYERS = ["all", "top", "mix", "average", "pooled"]
@@ -25,6 +27,19 @@ SENTENCES = [
 ]
 # A sum of floats in another order, as of a batch with padding, differs in the last bits: relative to numbers above 1.
 TOLERANCE = 1e-6
+
+
+def embed_file(
+    model: ElmoModel, tokenizer: ElmoTokenizer, source: Path | BinaryIO, output: Path | str, **options: Any
+) -> int:
+    """Embeds a file or a stream into one file, or into a folder if the output ends with a slash."""
+    selection = Selection(**{name: options.pop(name) for name in ("layers", "dtype", "words") if name in options})
+    reading = {"split_into_words": options.pop("split_into_words", False)}
+    if isinstance(source, Path):
+        documents = Documents.find([str(source)], str(output), **reading)
+    else:
+        documents = Documents(["-"], stream=source, **reading)
+    return embed_documents(model, tokenizer, documents, str(output), selection, **options)
 
 
 @torch.no_grad()
@@ -44,11 +59,6 @@ def embed_alone(
         "average": (every[0] + every[1] + every[2]) / 3,
         "pooled": mix.sum(dim=0) / max(len(mix), 1),
     }[layers].numpy()
-
-
-def read_places(path: Path) -> dict[str, Any]:
-    """Where the numbers of each sentence of a chunk start, and their shape."""
-    return json.loads(path.read_text(encoding="utf-8").partition("\n")[2])["places"]
 
 
 def read_vectors(path: Path, first: int = 0) -> list[np.ndarray]:

@@ -11,10 +11,9 @@ from one_direction import forward_half, half_of
 from tiny_lm import MAKERS, SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of
 
 from elmo_hf import BiLMState
-from elmo_hf.embedding.placed_sentences import PlacedSentence
-from elmo_hf.embedding.word_tables import write_table
 from elmo_hf.language_model.cloze import gap_log_probs, predict_words
 from elmo_hf.language_model.sampled_softmax import draw_candidates
+from elmo_hf.language_model.surprisal_table import PlacedSentence, write_table
 
 ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
 TO_BACKWARD = {"backward_input_ids", "backward_targets"}

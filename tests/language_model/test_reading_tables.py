@@ -8,10 +8,9 @@ import numpy as np
 from commands import run
 from tiny_lm import tiny_lm, tiny_tokenizer_of
 
-from elmo_hf.embedding.placed_sentences import PlacedSentence, place_sentences
-from elmo_hf.embedding.word_tables import write_table
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.documents import score_documents
+from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, write_table
 
 TEXT = ["", "the ferry's late,  at ten.", " Yes. ", "", " ", "ten", ["at", "dawn now"], ""]
 

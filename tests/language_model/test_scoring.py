@@ -18,12 +18,11 @@ from tiny_lm import SENTENCES, WORDS, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
-from elmo_hf.embedding.placed_sentences import PlacedSentence
-from elmo_hf.embedding.word_tables import write_table
 from elmo_hf.language_model import scoring
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.scoring import Scores, score_carried, score_from_zero
+from elmo_hf.language_model.surprisal_table import PlacedSentence, write_table
 
 NUM_PREDICTIONS = sum(len(words) + 1 for words in SENTENCES)
 

@@ -12,7 +12,7 @@ from vectors import LAYERS
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import window_vectors
-from elmo_hf.embedding.window_vectors import Wanted, embed_window
+from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.model import long_texts, modeling_elmo
 from elmo_hf.model.long_texts import read_in_pieces
 from elmo_hf.model.scalar_mix import ScalarMix
@@ -57,7 +57,7 @@ def test_embed_reads_a_long_text_in_pieces(
     for mix in mixed_model.scalar_mixes:
         mix.layer_norm = mixed_model.config.scalar_mix_layer_norm
     sentences = ["The ferry left the harbour at 7:45 , ten minutes late .", "Yes"]
-    ((_, expected), *_) = embed_window(mixed_model.eval(), tiny_tokenizer, sentences, Wanted(layers), 1)
+    ((_, expected), *_) = embed_window(mixed_model.eval(), tiny_tokenizer, sentences, Selection(layers), 1)
     pieces = []
     for module in (window_vectors, long_texts):
         monkeypatch.setattr(module, "PIECE_WORDS", 5)
@@ -66,7 +66,7 @@ def test_embed_reads_a_long_text_in_pieces(
     kept = []
     whole = lambda *args: (kept.append(read_in_pieces(*args)[0]) or kept[0], None)  # noqa: E731
     monkeypatch.setattr(window_vectors, "read_in_pieces", whole)
-    ((_, found), *_) = embed_window(mixed_model, tiny_tokenizer, sentences, Wanted(layers), 1)
+    ((_, found), *_) = embed_window(mixed_model, tiny_tokenizer, sentences, Selection(layers), 1)
     assert pieces == [5, 5, 4, 3]
     needs_all = layers == "all" or ("scalar_mix_layer_norm" in fields and layers in ("mix", "pooled"))
     assert len(kept[0]) == (mixed_model.config.num_hidden_layers + 1 if needs_all else 1)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer
+from vectors import embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding.embed import embed_file
-from elmo_hf.embedding.window_vectors import Wanted
+from elmo_hf.embedding.window_vectors import Selection
 
 TEXT = "我们坐在河岸上。 We sat."
 
@@ -37,7 +37,8 @@ def test_a_function_gives_the_words_and_their_offsets() -> None:
 def test_a_run_does_not_go_on_with_another_function(tiny_folder: Path) -> None:
     model = ElmoModel.from_pretrained(tiny_folder)
     splitters: list[Any] = [split, str.split, "whitespace"]
-    jobs = [Wanted().job(model, ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=each)) for each in splitters]
+    tokenizers = [ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=each) for each in splitters]
+    jobs = [Selection().job(model, tokenizer) for tokenizer in tokenizers]
     assert len({job["tokenizer"] for job in jobs}) == 3
 
 

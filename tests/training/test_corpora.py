@@ -15,7 +15,7 @@ import pytest
 from checkpoints import run_python
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.embedding.placed_sentences import place_sentences
+from elmo_hf.language_model.surprisal_table import place_sentences
 from elmo_hf.sentences import read_sentences
 from elmo_hf.training.corpora import count_words, make_vocabulary, read_corpora
 

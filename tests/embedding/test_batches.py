@@ -4,7 +4,7 @@ import pytest
 from vectors import assert_all_close, embed_alone
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.batches import batches_by_length, outputs_in_batches, word_vectors_in_batches
+from elmo_hf.embedding.batches import batches_by_length, outputs_in_batches, word_vectors_in_batches
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .model.modeling_elmo import ElmoModel
-from .tokenizer.tokenization_elmo import ElmoTokenizer
+from ..model.modeling_elmo import ElmoModel
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 # The most texts of a batch, or one for every 16 positions where that is more. More texts take more memory, and on a CPU
 # no less time.

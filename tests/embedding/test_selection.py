@@ -11,18 +11,15 @@ import pytest
 import torch
 from interrupts import count_rows
 from safetensors.torch import load_file
-from vectors import LAYERS, SENTENCES, SUFFIXES
+from vectors import LAYERS, SENTENCES, SUFFIXES, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import embed, window_vectors
 from elmo_hf.embedding.chosen_words import ChosenWords
-from elmo_hf.embedding.embed import embed_file
-from elmo_hf.embedding.window_vectors import Wanted, embed_window
-from elmo_hf.model import long_texts
+from elmo_hf.embedding.window_vectors import Selection, embed_window
 
 
-def kept(model: ElmoModel, tokenizer: ElmoTokenizer, *wanted: Any) -> list[dict[str, np.ndarray]]:
-    found = dict(embed_window(model.eval(), tokenizer, SENTENCES, Wanted(*wanted)))
+def kept(model: ElmoModel, tokenizer: ElmoTokenizer, *selection: Any) -> list[dict[str, np.ndarray]]:
+    found = dict(embed_window(model.eval(), tokenizer, SENTENCES, Selection(*selection)))
     return [found[row] for row in range(len(SENTENCES))]
 
 
@@ -89,27 +86,40 @@ def test_words_are_listed_in_a_file_or_matched_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "error", "message"),
+    ("source", "content", "error", "named"),
     [
-        ("words.txt", FileNotFoundError, "there is no file words.txt."),
-        ("(bank", ValueError, "'(bank' is neither a file of words nor a regular expression: missing ), unterminated"),
+        ("words.txt", None, FileNotFoundError, "words.txt"),
+        ("(bank", None, ValueError, "'(bank'"),
+        ("words", b"\xff", ValueError, "words, line 1: not UTF-8"),
     ],
+    ids=["no file", "no pattern", "not UTF-8"],
 )
-def test_words_that_are_neither_a_file_nor_a_pattern_are_refused(
-    source: str, error: type[Exception], message: str
+def test_what_chooses_no_words_is_refused(
+    source: str,
+    content: bytes | None,
+    error: type[Exception],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(error, match=f"^{re.escape(message)}"):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path(source).write_bytes(content)
+    with pytest.raises(error, match=re.escape(named)):
         ChosenWords(source)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"\n \n", "must be a list of words, one a line; it has none."), (b"\xff", "must be a list of words in UTF-8: ")],
+    ("attributes", "named"),
+    [
+        ({"layers": "second"}, "`layers` must be one of all, top, mix, average, pooled, found 'second'"),
+        ({"dtype": "int4"}, "`dtype` must be one of float32, float16, bfloat16, int8, found 'int4'"),
+        ({"layers": "pooled", "words": ChosenWords("a")}, "leave `words` out"),
+    ],
 )
-def test_a_file_without_words_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / "words").write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path}/words {message}')}"):
-        ChosenWords(str(tmp_path / "words"))
+def test_an_illegal_selection_is_refused(attributes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Selection(**attributes)
 
 
 def test_safetensors_hold_bfloat16(
@@ -122,67 +132,3 @@ def test_safetensors_hold_bfloat16(
     for number, arrays in enumerate(kept(mixed_model, tiny_tokenizer, "top", "float32", words)):
         assert torch.equal(found[str(number)], torch.from_numpy(arrays["vectors"]).bfloat16())
         assert found[f"{number}.positions"].tolist() == arrays["positions"].tolist()
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("v.npz", {"dtype": "bfloat16"}, ".npz files hold no bfloat16; choose float16, or safetensors."),
-        (
-            "v.npz",
-            {"layers": "pooled", "words": ChosenWords("a")},
-            "`pooled` has one vector a sentence, so no words can be chosen; leave `words` out.",
-        ),
-        (
-            "v.safetensors",
-            {"dtype": "int8"},
-            "a .safetensors file can hold at most 5 sentences of this kind, because its header is limited; the "
-            "input has 6. Choose .hdf5, .npz or .parquet, or a folder: `-o PLACE/v/`.",
-        ),
-    ],
-    ids=["bfloat16", "pooled", "header"],
-)
-def test_what_a_format_does_not_bear_is_refused_before_the_work(
-    name: str,
-    options: dict[str, Any],
-    message: str,
-    mixed_model: ElmoModel,
-    tiny_tokenizer: ElmoTokenizer,
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(embed, "MOST_TENSORS", 11)
-    with pytest.raises(ValueError, match=f"^{re.escape(message.replace('PLACE', str(tmp_path)))}$"):
-        embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / name, **options)
-    assert [*tmp_path.iterdir()] == [corpus]
-
-
-def test_it_is_known_whether_any_sentence_had_a_chosen_word() -> None:
-    words = ChosenWords("bank")
-    assert words.found is None
-    for sentence, found in ((["no"], False), (["bank"], True), (["no"], True)):
-        words.positions(sentence)
-        assert words.found is found
-
-
-@pytest.mark.parametrize("layers", ["mix", "pooled"])
-def test_one_long_text_has_the_vectors_of_the_model(
-    layers: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (window_vectors, long_texts):
-        monkeypatch.setattr(module, "PIECE_WORDS", 4)
-    words = "The ferry left the harbour ten minutes late .".split()
-    ((_, found),) = embed_window(mixed_model.eval(), tiny_tokenizer, [words], Wanted(layers))
-    with torch.no_grad():
-        output = mixed_model(**tiny_tokenizer([words], is_split_into_words=True, return_tensors="pt"))
-    expected = output.pooler_output[0] if layers == "pooled" else output.last_hidden_state[0, 1:-1]
-    np.testing.assert_allclose(found["vectors"], expected.numpy(), rtol=0, atol=1e-6)
-
-
-def test_a_file_may_have_as_many_tensors_as_its_format_allows(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embed, "MOST_TENSORS", 2)
-    (tmp_path / "in.txt").write_text("Yes\nNo\n", encoding="utf-8")
-    assert embed_file(mixed_model, tiny_tokenizer, tmp_path / "in.txt", tmp_path / "v.safetensors") == 2

@@ -1,0 +1,125 @@
+"""What is embedded: sentences of files, stores, standard input and datasets, and windows of them; a light module."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from ..extras import require
+from ..sentences import Sentence, read_dataset, read_sentences, sentence_of
+from .stores import InputFile, find_files, place_of
+
+
+class Line(NamedTuple):
+    """Where a sentence stands: in which document, and which one of it, from 0."""
+
+    document: str
+    number: int
+
+
+class Window(NamedTuple):
+    """Consecutive sentences, which are embedded together.
+
+    Attributes:
+        number: of the window, from 0.
+        first: how many sentences are before it.
+        lines: where its n sentences stand.
+        sentences: these n.
+    """
+
+    number: int
+    first: int
+    lines: list[Line]
+    sentences: list[Sentence]
+
+
+class Documents(NamedTuple):
+    """Documents in their order, and how to read them.
+
+    Attributes:
+        names: of files, also in stores, or of datasets.
+        split_into_words: whether sentences are words separated by blanks already.
+        encoding: of the files' characters.
+        column: of datasets; None: the names are of files.
+        split: of datasets.
+        stream: standard input, which is the only document then.
+    """
+
+    names: list[str]
+    split_into_words: bool = False
+    encoding: str = "utf-8"
+    column: str | None = None
+    split: str = "train"
+    stream: BinaryIO | None = None
+
+    @classmethod
+    def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":
+        """The documents that names, patterns and folders stand for, each once.
+
+        Args:
+            sources: files, patterns, folders, or datasets.
+            output: what the vectors are written to; it is not read.
+            **reading: the other attributes.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ImportError: if a dataset is to be read, and `datasets` is not installed.
+            ValueError: if a store cannot be reached.
+        """
+        documents = cls(sources, **reading)
+        if documents.column is not None:
+            require("train", "datasets")
+        if documents.column is not None or documents.stream is not None:
+            return documents
+        by_place: dict[str, str] = {}
+        for name in (name for source in sources for name in find_files(source)):
+            by_place.setdefault(place_of(name), name)
+        written = place_of(output)
+        own = (f"{written}/", f"{written}.partial/")
+        found = [name for place, name in by_place.items() if place != written and not place.startswith(own)]
+        return documents._replace(names=found)
+
+    def windows(self, num_characters: int) -> Iterator[Window]:
+        """Reads the documents once, in windows of consecutive sentences until they have so many characters.
+
+        It counts characters, one more for each sentence. To count words, a process would have to tokenize all windows.
+
+        Raises:
+            ValueError: if a document is not of its format, cannot be read, or changes meanwhile.
+            OSError: if a file cannot be opened.
+        """
+        window, found = Window(0, 0, [], []), 0
+        for line, sentence in self.read():
+            window.lines.append(line)
+            window.sentences.append(sentence)
+            found += 1 + len(sentence if isinstance(sentence, str) else " ".join(sentence))
+            if found >= num_characters:
+                yield window
+                window, found = Window(window.number + 1, window.first + len(window.lines), [], []), 0
+        if window.lines:
+            yield window
+
+    def read(self) -> Iterator[tuple[Line, Sentence]]:
+        """The sentences of all documents, with their places."""
+        for name in self.names:
+            for index, sentence in enumerate(self._sentences(name)):
+                yield Line(name, index), sentence
+
+    def _sentences(self, name: str) -> Iterable[Sentence]:
+        if self.column is not None:
+            yield from read_dataset(name, self.split, self._sentence_in)
+            return
+        file: Any = InputFile(name, self.stream)
+        version = file.version()
+        yield from read_sentences(file, self.split_into_words, self.encoding)
+        if file.version() != version:
+            raise ValueError(
+                f"{name} changed while it was being read. Make it what it was, or delete what was written; then "
+                "give the same command again."
+            )
+
+    def _sentence_in(self, row: dict[str, Any]) -> Sentence:
+        """The sentence in the column of a dataset's row."""
+        assert self.column is not None
+        if self.column not in row:
+            raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(row))}")
+        sentence = sentence_of({"text": row[self.column]})
+        return sentence.split() if self.split_into_words and isinstance(sentence, str) else sentence

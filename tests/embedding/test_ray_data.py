@@ -1,0 +1,142 @@
+"""`--engine ray`: the shards of one process, though a worker is lost; either kind of run continues the other's."""
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from commands import assert_fails
+from commands import run as run_command
+from interrupts import count_rows
+from vectors import SENTENCES, embed_file
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding import shards
+from elmo_hf.embedding.ray_data import RayCluster
+
+COPIES = 40
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[None]:
+    """A cluster of two processor cores on this machine."""
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def run(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
+    """Embeds a corpus of 120 windows; gives the contents of the files."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in the workers
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 59)
+    monkeypatch.setattr(shards, "CHUNK_CHARACTERS", 59)
+    corpus = tmp_path / "in.txt"
+    corpus.write_text("".join(f"{each}\n" for each in SENTENCES) * COPIES, encoding="utf-8")
+
+    def embed_it(name: str, cluster: RayCluster | None = None) -> dict[str, bytes]:
+        output = f"{tmp_path}/{name}"
+        found = embed_file(mixed_model, tiny_tokenizer, corpus, output, layers="mix", cluster=cluster)
+        assert found == len(SENTENCES) * COPIES
+        path = Path(output)
+        return {file.name: file.read_bytes() for file in [path, *path.rglob("*")] if file.is_file()}
+
+    yield embed_it
+    torch.set_num_threads(num_threads)
+
+
+def workers() -> list[int]:
+    """The processes of Ray Data's workers."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.exists() and path.read_bytes().startswith(b"ray::MapWorker")
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds Ray's processes in /proc")
+def test_the_shards_of_a_lost_worker_are_computed_again(
+    two_workers: None, run: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        while not [*(tmp_path / "ray").glob("part-0002*")] or len(workers()) < 2:
+            time.sleep(0.01)
+        killed.extend(workers()[:1])
+        os.kill(killed[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_one, daemon=True)
+    thread.start()
+    found = run("ray/", RayCluster("cpu"))
+    thread.join(1)
+    assert len(killed) == 1
+    assert found == run("alone/")
+
+
+def test_runs_with_and_without_ray_continue_each_other(
+    two_workers: None, run: Callable[..., dict[str, bytes]], mixed_model: ElmoModel, tmp_path: Path, monkeypatch: Any
+) -> None:
+    whole = run("out/")
+    for first, second in ((RayCluster(), None), (None, RayCluster())):
+        for path in (tmp_path / "out").glob("part-000[0-4]*" if first else "part-000[6-9]*"):
+            path.unlink()
+        run("out/", first)
+        counts = count_rows(mixed_model, monkeypatch)
+        assert run("out/", second) == whole
+        assert counts == []
+
+
+def test_one_file_is_joined_from_what_workers_wrote(two_workers: None, run: Callable[..., dict[str, bytes]]) -> None:
+    (found,), (expected,) = run("ray.npz", RayCluster()).values(), run("alone.npz").values()
+    assert found == expected
+
+
+def test_errors_of_workers_are_raised_here(
+    two_workers: None, run: Callable[..., dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = shards._Shards.look
+
+    def look_and_move(self: Any, process: str) -> None:
+        look(self, process)
+        (tmp_path / "out" / "_job.json").rename(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(shards._Shards, "look", look_and_move)
+    with pytest.raises(ValueError, match=rf"^a worker on {os.uname().nodename} does not see {tmp_path}/out/_job\.json"):
+        run("out/", RayCluster())
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_device_that_the_cluster_lacks_is_named(
+    device: str, two_workers: None, run: Callable[..., dict[str, bytes]]
+) -> None:
+    with pytest.raises(ValueError, match=f"^with Ray, .* found '{device}'"):
+        run("out/", RayCluster(device))
+
+
+def test_the_command_needs_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in.txt").write_text("Yes\n")
+    find = importlib.util.find_spec
+    monkeypatch.setattr("elmo_hf.extras.find_spec", lambda name: None if name == "ray" else find(name))
+    result = run_command("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
+    assert_fails(result, 1, "this needs ray")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_writes_shards(two_workers: None, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Yes\n")
+    result = run_command("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
+    assert result.stdout == f"Wrote 1 sentence to {tmp_path}/out/.\n"
+    names = {"_index", "_index.jsonl", "_job.json", "part-00000.parquet"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
