@@ -18,7 +18,7 @@ from torch import Tensor
 
 from elmo_hf.folder.loading import load_language_models
 from elmo_hf.language_model.cloze import gap_log_probs
-from elmo_hf.sentences import read_sentences
+from elmo_hf.text.sentences import read_sentences
 
 
 def main(

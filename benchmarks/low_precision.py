@@ -44,8 +44,8 @@ from transformers import TorchAoConfig
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, model_folder
-from elmo_hf.sentences import read_sentences
 from elmo_hf.share.export import export_model
+from elmo_hf.text.sentences import read_sentences
 
 VERSIONS = {"torch": torch, "torchao": torchao, "onnxruntime": onnxruntime, "transformers": transformers}
 Run = Callable[[dict[str, Tensor]], dict[str, Tensor]]

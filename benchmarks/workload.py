@@ -78,7 +78,7 @@ def random_model(small: bool, **fields: Any) -> ElmoModel:
 def all_sentences(path: Path) -> list[list[str]]:
     """Sentences of a `.conllu` or `.jsonl` file, in order."""
     # Not on top, because `compare.py` runs this file with packages of other commits, where the module may be elsewhere.
-    from elmo_hf.sentences import read_sentences
+    from elmo_hf.text.sentences import read_sentences
 
     return [sentence for sentence in read_sentences(path, split_into_words=True) if isinstance(sentence, list)]
 

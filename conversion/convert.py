@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo_hf.files import new_folder, refuse_existing, sha256_of_file
+from elmo_hf.disk.checksums import sha256_of_file
+from elmo_hf.disk.whole_files import new_folder, refuse_existing
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder, refuse_quantised
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.folder.weight_files import CLASSES

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from elmo_hf.guarded_file import GuardedFile
+from elmo_hf.disk.guarded_file import GuardedFile
 
 from .refusals import check_unpacked, reading, require
 

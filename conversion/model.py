@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, TorchAoConfig
 
-from elmo_hf.extras import require
+from elmo_hf.disk.installed import require
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig

@@ -22,7 +22,8 @@ from urllib.parse import urljoin, urlsplit
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
-from elmo_hf.files import new_file, sha256_of_file
+from elmo_hf.disk.checksums import sha256_of_file
+from elmo_hf.disk.whole_files import new_file
 
 from .refusals import ConversionError, listed, require
 

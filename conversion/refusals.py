@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 
-from elmo_hf.files import NO_ROOM
+from elmo_hf.disk.whole_files import NO_ROOM
 from elmo_hf.folder.one_line import one_line
-from elmo_hf.share.foreign_text import printable
+from elmo_hf.text.escapes import printable
 
 MAX_QUOTE = 200
 MAX_LISTED = 20

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from elmo_hf.files import temporary_folder
+from elmo_hf.disk.whole_files import temporary_folder
 
 from .refusals import ConversionError, check_unpacked, listed, mismatch, reading, require
 

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .files import new_file
+from .disk.whole_files import new_file
 
 PACKAGE = Path(__file__).parent
 

@@ -25,7 +25,7 @@ from word_layers import word_layers
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, model_folder
-from elmo_hf.sentences import read_sentences
+from elmo_hf.text.sentences import read_sentences
 
 SENTENCES = {
     "play": ["They went to the theatre to see a play .", "The children ran into the garden to play ."],

@@ -19,8 +19,8 @@ from typing import Any
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset, load_from_disk
 from datasets.exceptions import DatasetsError
 
-from elmo_hf.sentences import MAX_LINE_CHARACTERS, read_lines, suffix_of
 from elmo_hf.tasks.label_schemes import to_iob2
+from elmo_hf.text.sentences import MAX_LINE_CHARACTERS, read_lines, suffix_of
 
 Row = dict[str, Any]
 

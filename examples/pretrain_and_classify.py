@@ -36,7 +36,7 @@ from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.sentences import read_sentences
+from elmo_hf.text.sentences import read_sentences
 from elmo_hf.training.corpora import count_words, make_vocabulary
 from elmo_hf.training.run import new_language_model, pretrain
 from elmo_hf.training.trainer import PretrainingArguments

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elmo_hf import sentences
-from elmo_hf.sentences import read_sentences
+from elmo_hf.text import sentences
+from elmo_hf.text.sentences import read_sentences
 
 CONLLU = """\
 # sent_id = 1

@@ -16,7 +16,7 @@ from elmo_hf.cli import app
 from elmo_hf.folder.loading import TINY_FOLDER, model_folder
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.model.configuration_elmo import AUTO_MAP
-from elmo_hf.sentences import read_sentences
+from elmo_hf.text.sentences import read_sentences
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..files import new_file
-from ..guarded_file import GuardedFile
+from ..disk.guarded_file import GuardedFile
+from ..disk.whole_files import new_file
 from .bilm import _ElmoBiLm
 from .boundaries import remove_sentence_boundaries
 from .character_ids import batch_to_ids

@@ -8,18 +8,17 @@ import os
 import platform
 import sys
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperArgument
 
-from .cloze import fill
 from .conversion import convert, models
 from .embedding import embed
-from .errors import RefusingCommand, quiet_imports, say
+from .errors import Command, quiet_imports, say
+from .gaps import fill
 from .language_models import pretrain, score, vocab
 from .sharing import card, env, export, info, push
-from .single_words import vectors
+from .vectors import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
@@ -34,16 +33,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-class Command(RefusingCommand):
-    """A command whose usage has the arguments and the required options by their plain names."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """`MODEL INPUT -o OUT [OPTIONS]`."""
-        arguments = [str(each.metavar) for each in self.params if isinstance(each, TyperArgument)]
-        required = [each for each in self.params if not isinstance(each, TyperArgument) and each.required]
-        return [*arguments, *(f"{each.opts[-1]} {each.metavar}" for each in required), "[OPTIONS]"]
 
 
 def _show_version(is_asked: bool) -> None:
@@ -139,15 +128,4 @@ def limit_memory() -> None:
 def main() -> None:
     """Entry point of `elmo-hf`."""
     limit_memory()
-    try:
-        app(prog_name="elmo-hf")  # also where a launcher starts the module
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            say("Error: this machine has not enough memory for it; a file may be damaged.", is_error=True)
-        elif type(error).__name__ == "OutOfMemoryError":  # torch's, which is not imported here
-            reason = str(error).partition(". ")[0]
-            advice = "Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU."
-            say(f"Error: {reason}. {advice}", is_error=True)
-        else:
-            raise
-        raise SystemExit(1) from None
+    app(prog_name="elmo-hf")  # also where a launcher starts the module

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..files import refuse_existing
+from ..disk.whole_files import refuse_existing
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import say
 

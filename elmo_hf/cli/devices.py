@@ -20,8 +20,6 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
     try:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=place).item()
-    except torch.OutOfMemoryError:
-        raise
     except (AssertionError, ImportError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
         raise ValueError(f"torch cannot compute on the device {device}: {reason}.") from error

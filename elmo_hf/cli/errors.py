@@ -4,43 +4,69 @@ import logging
 import re
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 from huggingface_hub.errors import StrictDataclassError
-from typer.core import TyperCommand
+from typer.core import TyperArgument, TyperCommand
 
 from ..folder.one_line import one_line
-from ..share.foreign_text import printable
+from ..text.escapes import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.
 STOPPED = 130
 # What is raised where the user's input, files, machine or installation are not what a command needs.
-REFUSALS = (ImportError, OSError, StrictDataclassError, ValueError)
+REFUSALS = (ImportError, OSError, ValueError)
 
 
-class RefusingCommand(TyperCommand):
-    """A command that prints each of `REFUSALS` as one line, and ends with the code 1."""
+class Command(TyperCommand):
+    """A command that turns what a user can mend into one line, and ends with the code 1."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`MODEL INPUT -o OUT [OPTIONS]`: the arguments and the required options by their plain names."""
+        arguments = [str(each.metavar) for each in self.params if isinstance(each, TyperArgument)]
+        required = [each for each in self.params if not isinstance(each, TyperArgument) and each.required]
+        return [*arguments, *(f"{each.opts[-1]} {each.metavar}" for each in required), "[OPTIONS]"]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses what no path or name can be, such as the value of a shell's variable that is not set."""
         for argument in args:
-            if re.fullmatch("(--[^=]*=)?", argument):
-                raise typer.BadParameter("an argument is empty.")
-            if any("\ud800" <= each <= "\udfff" for each in argument):
-                fail(ValueError(f"the name {argument!r} is not UTF-8; give the file or folder another."))
+            if re.fullmatch("(--[^=]*=)?", argument) or any("\ud800" <= each <= "\udfff" for each in argument):
+                raise typer.BadParameter(f"the argument {argument!r} is empty or not UTF-8.")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # whoever read the output needs no more of it; click ends the command
-            raise
-        except StrictDataclassError as error:
-            fail(ValueError(one_line(error)))
-        except REFUSALS as error:
-            fail(error)
+        except Exception as error:
+            line = line_of(error)
+            if line is None:
+                raise
+            say(f"Error: {line}", is_error=True)
+            raise typer.Exit(1) from None
+
+
+def line_of(error: Exception) -> str | None:
+    """An error that a user can mend as one line; None for others, which are mistakes of this package.
+
+    None also if whoever read the output needs no more of it: click ends the command then.
+    """
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return "this machine has not enough memory for it; a file may be damaged."
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not imported here
+        advice = "Give a smaller --batch-words or --rows, or set CUDA_VISIBLE_DEVICES= to hide the GPU."
+        return f"{str(error).partition('. ')[0]}. {advice}"
+    if isinstance(error, StrictDataclassError):
+        return one_line(error)
+    return str(error) if isinstance(error, REFUSALS) and not isinstance(error, BrokenPipeError) else None
+
+
+def refuse_alone(needed: str, is_given: bool, **options: object) -> None:
+    """Refuses options, by their names, that do nothing without the one that is needed."""
+    for name, value in options.items():
+        if value and not is_given:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} needs {needed}.")
 
 
 def say(message: str, *, is_error: bool = False) -> None:
@@ -51,12 +77,6 @@ def say(message: str, *, is_error: bool = False) -> None:
 def counted(number: int, noun: str) -> str:
     """`1 word`, `1,000 words`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def fail(error: Exception) -> NoReturn:
-    """Prints the error and ends the command."""
-    say(f"Error: {error}", is_error=True)
-    raise typer.Exit(1)
 
 
 def quiet_imports() -> None:

@@ -2,16 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..extras import require
-from ..files import check_new_file, new_file
-from ..sentences import check_encoding
+from ..disk.installed import require
+from ..disk.whole_files import check_new_file, new_file
+from ..text.sentences import check_encoding
 from .arguments import Encoding, Model, Splitter
 from .devices import load_on_gpu
-from .errors import counted, say, when_stopped
+from .errors import counted, refuse_alone, say, when_stopped
 from .split_notes import say_split
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..language_model.pretraining import ElmoForPreTraining
     from ..language_model.scoring import Scores
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
-    from ..training.trainer import ElmoPretrainer, PretrainingArguments
+    from ..training.trainer import ElmoPretrainer
 
 
 # The unit of a table's surprisals.
@@ -64,7 +64,7 @@ def vocab(
     check_new_file(output)
     from tqdm import tqdm
 
-    from elmo_hf.sentences import beginning_of
+    from elmo_hf.text.sentences import beginning_of
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import count_words, make_vocabulary, read_sources, split_sentences
 
@@ -134,26 +134,67 @@ def pretrain(
         raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
     optim, default_rate = OPTIMIZERS[optimizer]
     rate = default_rate if learning_rate is None else learning_rate
-    for name, number in (("--epochs", epochs), ("--max-steps", max_steps if max_steps != -1 else 1)):
-        if not 0 < number <= MOST:
-            raise typer.BadParameter(f"{name} must be above 0 and at most {MOST:g}, found {number:g}.")
-    if not 0 <= rate < math.inf:
-        raise typer.BadParameter(f"--learning-rate must be a number of at least 0, found {rate:g}.")
-    from elmo_hf.folder.saved_json import read_json
-
+    for name, number, is_legal in (
+        ("--epochs", epochs, 0 < epochs <= MOST),
+        ("--max-steps", max_steps, max_steps == -1 or 0 < max_steps <= MOST),
+        ("--learning-rate", rate, 0 <= rate < math.inf),
+    ):
+        if not is_legal:
+            raise typer.BadParameter(f"{name} must be a positive number, found {number:g}.")
     _check_corpora([*corpora, *(held_out or [])], encoding)
-    settings: dict[str, Any] = {"num_train_epochs": epochs, "max_steps": max_steps}
-    settings |= {"optim": optim, "learning_rate": rate}
-    rises = schedule == "constant" and warmup_steps > 0
-    settings |= {"lr_scheduler_type": "constant_with_warmup" if rises else schedule, "warmup_steps": warmup_steps}
-    settings |= {"per_device_train_batch_size": rows, "unroll_steps": unroll_steps, "bf16": bf16, "seed": seed}
-    settings |= {"gradient_accumulation_steps": accumulate, "reset_probability": reset_probability}
-    settings |= {"frozen_steps": frozen_steps, "logging_steps": logging_steps, "save_steps": checkpoint_steps}
-    fields = {} if config is None else read_json(config)
+    import torch
+    from transformers import set_seed
+
+    from elmo_hf.folder.loading import load_for_pretraining
+    from elmo_hf.folder.saved_json import read_json
+    from elmo_hf.training.run import new_language_model, refuse_finished
+    from elmo_hf.training.run import pretrain as run
+    from elmo_hf.training.trainer import PretrainingArguments
+
     given = {"softmax": softmax, "num_softmax_samples": samples}
+    fields = {} if config is None else read_json(config)
     fields |= {name: value for name, value in given.items() if value is not None}
-    texts = {"training text": corpora} | ({"held-out text": held_out} if held_out else {})
-    trainer = _train(texts, words, encoding, output, model, vocabulary, fields, settings)
+    refuse_finished(output)
+    args = PretrainingArguments(
+        str(output),
+        # By default the Trainer allows bfloat16 on GPUs only.
+        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        num_train_epochs=epochs,
+        max_steps=max_steps,
+        optim=optim,
+        learning_rate=rate,
+        lr_scheduler_type="constant_with_warmup" if schedule == "constant" and warmup_steps > 0 else schedule,
+        warmup_steps=warmup_steps,
+        per_device_train_batch_size=rows,
+        unroll_steps=unroll_steps,
+        gradient_accumulation_steps=accumulate,
+        reset_probability=reset_probability,
+        frozen_steps=frozen_steps,
+        bf16=bf16,
+        seed=seed,
+        logging_steps=logging_steps,
+        save_strategy="steps",
+        save_steps=checkpoint_steps,
+        save_total_limit=2,
+        eval_strategy="steps" if held_out else "no",
+        eval_steps=checkpoint_steps,
+        load_best_model_at_end=bool(held_out),
+        metric_for_best_model="eval_perplexity" if held_out else None,
+        greater_is_better=False,
+        report_to="tensorboard",
+    )
+    set_seed(args.seed)
+    if model is not None:
+        lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
+    else:
+        assert vocabulary is not None
+        lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
+    if samples is not None and lm.config.softmax != "sampled":
+        raise ValueError("--samples needs --softmax sampled.")
+    is_quiet = args.process_index > 0
+    train = _read_corpus("training text", corpora, encoding, tokenizer, is_quiet)
+    scored = _read_corpus("held-out text", held_out, encoding, tokenizer, is_quiet) if held_out else None
+    trainer = run(lm, tokenizer, train, scored, args, started_from=model)
     if trainer.is_world_process_zero():
         _print_best(trainer)
         say(f"Wrote {output}.")
@@ -194,13 +235,12 @@ def score(
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     says whether it has one.
     """
-    for_tables = {"--carry-state": carry_state, "--unit": unit, "--skip-unknown": skip_unknown, "--regions": regions}
-    if per_word is None and any(for_tables.values()):
-        raise typer.BadParameter(f"{next(name for name, given in for_tables.items() if given)} needs --per-word OUT.")
+    for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
+    refuse_alone("--per-word OUT", per_word is not None, **for_tables)
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.language_model.surprisal_table import check_table, place_sentences, write_table
-    from elmo_hf.sentences import beginning_of, read_sentences
+    from elmo_hf.text.sentences import beginning_of, read_sentences
 
     if per_word is not None:
         check_table(per_word)
@@ -235,66 +275,11 @@ def _check_corpora(sources: list[str], encoding: str) -> None:
         require("train", "datasets")
 
 
-def _train(
-    texts: dict[str, list[str]],
-    splitter: str | None,
-    encoding: str,
-    output: Path,
-    model: str | None,
-    vocabulary: Path | None,
-    fields: dict[str, Any],
-    settings: dict[str, Any],
-) -> "ElmoPretrainer":
-    """Trains a new model on the training text, or adapts `model`."""
-    from transformers import set_seed
-
-    from elmo_hf.folder.loading import load_for_pretraining
-    from elmo_hf.training.run import new_language_model, refuse_finished
-    from elmo_hf.training.run import pretrain as run
-
-    refuse_finished(output)
-    args = _arguments(output, has_held_out="held-out text" in texts, settings=settings)
-    set_seed(args.seed)
-    if model is not None:
-        lm, tokenizer = load_for_pretraining(model, vocabulary, splitter, **fields)
-    else:
-        assert vocabulary is not None
-        lm, tokenizer = new_language_model(vocabulary, splitter or "whitespace", **fields)
-    if "num_softmax_samples" in fields and lm.config.softmax != "sampled":
-        raise ValueError("--samples needs --softmax sampled.")
-    corpora = {
-        name: _read_corpus(name, sources, encoding, tokenizer, is_quiet=args.process_index > 0)
-        for name, sources in texts.items()
-    }
-    return run(lm, tokenizer, corpora["training text"], corpora.get("held-out text"), args, started_from=model)
-
-
-def _arguments(output: Path, has_held_out: bool, settings: dict[str, Any]) -> "PretrainingArguments":
-    import torch
-
-    from elmo_hf.training.trainer import PretrainingArguments
-
-    return PretrainingArguments(
-        str(output),
-        # By default the Trainer allows bfloat16 on GPUs only.
-        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
-        save_strategy="steps",
-        save_total_limit=2,
-        eval_strategy="steps" if has_held_out else "no",
-        eval_steps=settings["save_steps"],
-        load_best_model_at_end=has_held_out,
-        metric_for_best_model="eval_perplexity" if has_held_out else None,
-        greater_is_better=False,
-        report_to="tensorboard",
-        **settings,
-    )
-
-
 def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoTokenizer", is_quiet: bool) -> "Corpus":
     from tqdm import tqdm
 
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.sentences import beginning_of
+    from elmo_hf.text.sentences import beginning_of
     from elmo_hf.training.corpora import read_sources, split_sentences
 
     texts, read = beginning_of(read_sources(sources, encoding=encoding))

@@ -44,10 +44,9 @@ def card(
     its text; the options change its metadata and its section about licence, language and source. To have the whole
     card written anew, delete README.md first.
     """
-    from elmo_hf.files import new_file
     from elmo_hf.folder.loading import TINY, check_name
     from elmo_hf.share.model_info import new_card
-    from elmo_hf.share.saved_card import CARD, card_labels, card_metadata, label_card, read_card
+    from elmo_hf.share.saved_card import CARD, card_labels, label_card, read_card, write_card
 
     if not folder.is_dir():
         hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
@@ -58,10 +57,8 @@ def card(
     if path.exists():
         label_card(path, labels)
     else:
-        text = new_card(folder, labels)
-        with new_file(path) as partial:
-            partial.write_text(text, encoding="utf-8")
-    metadata = card_metadata(read_card(path), str(path))
+        write_card(path, new_card(folder, labels))
+    metadata = read_card(path).data
     say(f"Wrote {path}.")
     options = {"license": "--license", "language": "--language"}
     missing = [option for name, option in options.items() if not metadata.get(name)]

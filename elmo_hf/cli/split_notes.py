@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..sentences import looks_split
+from ..text.sentences import looks_split
 from .errors import say
 
 # Each word splitter: what it does, and the option that chooses it.

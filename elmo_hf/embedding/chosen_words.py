@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..sentences import read_lines
+from ..text.sentences import read_lines
 
 
 class ChosenWords:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..folder.loading import load_shared, version_of
-from ..sentences import Sentence, sentence_of
+from ..text.sentences import Sentence, sentence_of
 from .chosen_words import ChosenWords
 from .window_vectors import BATCH_WORDS, Selection, embed_window
 

@@ -20,7 +20,7 @@ import datasets
 import numpy as np
 from datasets.fingerprint import Hasher
 
-from ..files import sha256_of_model
+from ..disk.checksums import sha256_of_model
 from ..tasks.task_model import ElmoTaskModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 

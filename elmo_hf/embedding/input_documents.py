@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..extras import require
-from ..sentences import Sentence, read_dataset, read_sentences, sentence_of
+from ..disk.installed import require
+from ..text.sentences import Sentence, read_dataset, read_sentences, sentence_of
 from .stores import InputFile, find_files, place_of
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..extras import require
+from ..disk.installed import require
 
 if TYPE_CHECKING:
     from accelerate import PartialState

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from tqdm import tqdm
 
-from ..extras import require
+from ..disk.installed import require
 from .input_documents import Line, Window
 
 

@@ -34,9 +34,9 @@ import google_crc32c
 import numpy as np
 from tqdm import tqdm
 
-from ..files import check_folder_of, check_new_file, named_if_full, only_writer, publish_last
+from ..disk.whole_files import check_folder_of, check_new_file, named_if_full, only_writer, publish_last
 from ..model.modeling_elmo import ElmoModel
-from ..sentences import raw_texts, storable
+from ..text.sentences import raw_texts, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
 from .processes import Processes

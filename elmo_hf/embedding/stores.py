@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..files import publish, temporary_folder
+from ..disk.whole_files import publish, temporary_folder
 
 
 def is_url(name: str) -> bool:

@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 from safetensors.torch import load_file
 from safetensors.torch import save_file as save_tensors
 
-from ..guarded_file import GuardedFile
-from ..sentences import storable
+from ..disk.guarded_file import GuardedFile
+from ..text.sentences import storable
 
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.

@@ -28,10 +28,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from ..files import sha256_of_model
+from ..disk.checksums import sha256_of_model
 from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
-from ..sentences import Sentence
+from ..text.sentences import Sentence
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .batches import batches_by_length

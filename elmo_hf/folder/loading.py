@@ -4,7 +4,6 @@
 """
 
 import functools
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .one_line import one_line
 from .saved_config import read_config
+from .saved_json import read_json
 from .saved_tokenizer import read_tokenizer
 from .weight_files import check_weights, find_weights, without_memory
 
@@ -26,7 +26,6 @@ TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of what `elmo-hf convert` reads: files of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of them.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
-MOST_CONFIG_BYTES = 2**23
 # A Hub's name is no path: each part begins with a letter, a digit or an underscore.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files of a repository that are downloaded, and arguments that say which.
@@ -51,38 +50,28 @@ def check_name(name: str | Path) -> None:
             another kind of model, or files that are still to be converted.
     """
     path = Path(model_folder(name))
-    if not path.exists() and HUB_NAME.fullmatch(str(name)) is None:
-        raise ValueError(f"there is no folder {name}, and a Hub name looks like org/name.")
-    kind = kind_of_model(path / "config.json")
-    if kind is not None:
-        refuse_other_kinds(name, kind)
+    if refuse_other_kinds(name, path):
         return
     files = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
     foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
     if foreign:
-        found = "" if path.is_file() else f": it holds {', '.join(foreign[:3])}"
         raise ValueError(
-            f"{name} is not converted yet{found}. Run `elmo-hf convert {name} NEW` first and give the folder NEW."
+            f"{name} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {name} NEW` first "
+            "and give the folder NEW."
         )
-    if path.is_file():
-        raise ValueError(f"{name} is a file; a model is a folder.")
+    if path.is_file() or not (path.exists() or HUB_NAME.fullmatch(str(name))):
+        raise ValueError(f"there is no folder {name}, and a Hub name looks like org/name.")
 
 
-def kind_of_model(config: Path) -> str | None:
-    """The `model_type` of a config.json; None if the file is not there, has none, or is damaged."""
+def refuse_other_kinds(name: str | Path, folder: Path) -> bool:
+    """Whether a folder's config.json says that it is an ELMo; raises ValueError if it is another kind of model."""
     try:
-        is_small = config.stat().st_size <= MOST_CONFIG_BYTES
-        fields: Any = json.loads(config.read_text(encoding="utf-8")) if is_small else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    kind = fields.get("model_type") if isinstance(fields, dict) else None
-    return kind if isinstance(kind, str) else None
-
-
-def refuse_other_kinds(name: str | Path, kind: str) -> None:
-    """Raises ValueError if a `model_type` is not ELMo's."""
-    if kind != "elmo":
-        raise ValueError(f"{name} holds a model of `model_type` {kind[:50]!r}; this is not an ELMo.")
+        kind = read_json(folder / "config.json").get("model_type")
+    except (OSError, ValueError):  # read_config says what is wrong with it
+        return False
+    if kind != "elmo" and kind is not None:
+        raise ValueError(f"{name} holds a model of `model_type` {kind!r:.50}; this is not an ELMo.")
+    return kind is not None
 
 
 def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
@@ -102,7 +91,7 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
         try:
             patterns = [*DESCRIPTION, "*.safetensors"] if weights else [*DESCRIPTION]
             folder = Path(snapshot_download(str(source), allow_patterns="config.json", **hub))
-            refuse_other_kinds(source, kind_of_model(folder / "config.json") or "elmo")
+            refuse_other_kinds(source, folder)
             folder = Path(snapshot_download(str(source), allow_patterns=patterns, ignore_patterns="*/*", **hub))
         except (HTTPError, OSError) as error:
             raise ValueError(f"{source} cannot be loaded as an ELMo model: {one_line(error)}") from error
@@ -176,12 +165,15 @@ def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTo
     Raises:
         ValueError: if the folder cannot be loaded, or if the softmax or its words are missing; says how to get them.
     """
-    _require_softmax(source)
+    config, _ = read_config(open_folder(source, weights=False))
+    has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
     tokenizer = load_tokenizer(source)
-    if tokenizer.num_word_classes is None:
+    if not has_softmax or tokenizer.num_word_classes is None:
         raise ValueError(
-            f"{source} has a softmax, but no words.txt says which words it predicts. Convert its source again with "
-            "`--vocabulary FILE`, one word a line."
+            f"{source} has no {'words.txt for its softmax' if has_softmax else 'softmax over words'}, so it embeds "
+            "text and cannot score it. Convert its source again with `--softmax FILE --vocabulary FILE` if a softmax "
+            "was published, or learn one on a text: "
+            f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
         )
     return load_complete(source, ElmoForPreTraining), tokenizer
 
@@ -190,16 +182,6 @@ def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:
     """How a text is split that language models score, `"ptb"` or `"whitespace"`: as their training text was."""
     tasks = getattr(config, "task_specific_params", None) or {}
     return "whitespace" if BILM_TF_SCORING.items() <= tasks.items() else tokenizer.word_splitter
-
-
-def _require_softmax(source: str | Path) -> None:
-    config, _ = read_config(open_folder(source, weights=False))
-    if config.num_softmax_words is None and not config.share_embedding_softmax:
-        raise ValueError(
-            f"{source} has no softmax over words, so it embeds text and cannot score it. Convert its source again with "
-            "`--softmax FILE --vocabulary FILE` if a softmax was published, or learn one on a text: "
-            f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
-        )
 
 
 def load_for_pretraining(

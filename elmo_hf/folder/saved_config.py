@@ -28,7 +28,7 @@ MOST = {
 MOST_NUMBER = 10**8
 MOST_FILTERS = 100
 MOST_CRF_LABELS = 1000
-QUANTISATION = {"quant_method": "torchao"}
+QUANTISED_BY = {"quant_method": "torchao"}
 # Names that are no fields, by which transformers finds other files.
 FURTHER_FILES = ("configuration_files", "transformers_weights")
 
@@ -56,7 +56,7 @@ class CommonFields(TypedDict, total=False):
     auto_map: dict | None
     custom_pipelines: dict[str, dict] | None
     task_specific_params: dict | None
-    quantization_config: dict | None
+    quantization_config: dict[str, Any] | None
 
 
 def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]]:
@@ -81,7 +81,7 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
         _check(content, others)
         config = ElmoConfig.from_dict(content, **fields)
         config.validate()
-    except (AttributeError, StrictDataclassError, TypeError, ValueError) as error:
+    except (AttributeError, RecursionError, StrictDataclassError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: {one_line(error)}") from error
     if others:
         logger.warning(f"{path} has {', '.join(others)}, which nothing reads: an ElmoConfig has no such field.")
@@ -90,33 +90,25 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
 
 def _check(content: dict[str, Any], others: dict[str, Any]) -> None:
     """Checks kinds, names and bounds; raises ValueError or StrictDataclassError naming the field."""
-    own = ElmoConfig.__dataclass_fields__.keys()
-    if not content.keys() & own:
-        raise ValueError("it has no field of a model")
     common = {name: content[name] for name in content.keys() & CommonFields.__annotations__.keys()}
     validate_typed_dict(CommonFields, common)  # type: ignore[type-var]
-    if (common.get("quantization_config") or QUANTISATION).get("quant_method") != QUANTISATION["quant_method"]:
+    if (common.get("quantization_config") or QUANTISED_BY).get("quant_method") != QUANTISED_BY["quant_method"]:
         raise ValueError("`quantization_config` must have the `quant_method` 'torchao'; others could run code")
     for name in others:
         if hasattr(ElmoConfig, name) or name in FURTHER_FILES:
             raise ValueError(f"`{name}` cannot be set by a file")
-    refuse_misspelt(others, own - content.keys())
+    refuse_misspelt(others, ElmoConfig.__dataclass_fields__.keys() - content.keys())
     refuse_large(content)
 
 
 def refuse_large(content: dict[str, Any]) -> None:
     """Raises ValueError if a number or a list is larger than any model needs."""
+    most = dict.fromkeys(content, MOST_NUMBER) | MOST | {"char_filters": MOST_FILTERS}
+    most["id2label"] = MOST_CRF_LABELS if content.get("use_crf") else MOST["num_labels"]
     for name, value in content.items():
-        most = MOST.get(name, MOST_NUMBER)
-        if isinstance(value, (int, float)) and not -most <= value <= most:
-            raise ValueError(f"`{name}` must be at most {most:,}, found {value!r:.50}")
-    counts = {
-        "char_filters": MOST_FILTERS,
-        "id2label": MOST_CRF_LABELS if content.get("use_crf") else MOST["num_labels"],
-    }
-    for name, most in counts.items():
-        if isinstance(content.get(name), (list, dict)) and len(content[name]) > most:
-            raise ValueError(f"`{name}` must have at most {most:,} entries, found {len(content[name]):,}")
+        size = len(value) if isinstance(value, (list, dict)) else value
+        if isinstance(size, (int, float)) and not -most[name] <= size <= most[name]:
+            raise ValueError(f"`{name}` must be at most {most[name]:,}, or have as many entries, found {size!r:.50}")
 
 
 def refuse_misspelt(others: Collection[str], missing: Collection[str]) -> None:

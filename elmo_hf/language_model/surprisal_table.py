@@ -34,8 +34,8 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..files import check_new_file, new_file
-from ..sentences import Sentence, storable
+from ..disk.whole_files import check_new_file, new_file
+from ..text.sentences import Sentence, storable
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD

@@ -15,7 +15,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
-from .foreign_text import code_span, markdown, printable, string_literal
+from ..text.escapes import code_span, markdown, printable, string_literal
 
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 FEATURE_EXTRACTION = "feature-extraction"

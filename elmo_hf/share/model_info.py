@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
 from ..folder.loading import is_quantised, load_tokenizer, model_folder, open_folder
@@ -18,7 +18,7 @@ from ..folder.weight_files import find_weights, read_header
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_card import FEATURE_EXTRACTION, TASKS, architecture, auto_class_of, render_card, word_limit
-from .saved_card import CARD, card_metadata
+from .saved_card import CARD, read_card
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
@@ -39,15 +39,13 @@ class SavedModel:
         config: its config.
         tokenizer: its tokenizer, or None if it has none.
         tensors: shape and type of each of its weights, by name.
-        card: the text of its card; empty without one.
-        metadata: of the card.
+        card: its card; empty without one.
     """
 
     config: ElmoConfig
     tokenizer: ElmoTokenizer | None
     tensors: dict[str, tuple[tuple[int, ...], str]]
-    card: str
-    metadata: dict[str, Any]
+    card: ModelCard
 
     @property
     def num_parameters(self) -> int:
@@ -79,8 +77,8 @@ def look_at(source: str | Path) -> SavedModel:
         except (HTTPError, NotASafetensorsRepoError, OSError, SafetensorsParsingError) as error:
             raise ValueError(f"{source} cannot be read: {error}") from error
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
-    card = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
-    return SavedModel(config, tokenizer, tensors, card, card_metadata(card, f"{source}/{CARD}"))
+    card = read_card(folder / CARD) if (folder / CARD).exists() else ModelCard("---\n{}\n---\n")
+    return SavedModel(config, tokenizer, tensors, card)
 
 
 def describe(source: str | Path) -> list[tuple[str, str]]:
@@ -93,7 +91,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ValueError: as `look_at` does.
     """
     model = look_at(source)
-    config, metadata = model.config, model.metadata
+    config, metadata = model.config, model.card.data
     sizes = [row for row in architecture(config, model.num_parameters) if row[0] != "softmax"]
     types = sorted({DTYPES.get(kind, kind) for _, kind in model.tensors.values()})
     layers = config.num_hidden_layers + 1
@@ -166,10 +164,10 @@ def _tokenizer(model: SavedModel) -> str:
 
 
 def _source(model: SavedModel) -> str:
-    told = re.search(r"^converted from (.+) by `elmo-hf`", model.card, re.MULTILINE)
+    told = re.search(r"^converted from (.+) by `elmo-hf`", model.card.text, re.MULTILINE)
     named = (
-        model.metadata.get("base_model")
-        or model.metadata.get("source")
+        model.card.data.get("base_model")
+        or model.card.data.get("source")
         or (told and MARKDOWN_ESCAPE.sub(r"\1", told[1]))
     )
     return _listed(named) or "not said"

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitInfo, HfApi, constants, get_token
-from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub import CommitInfo, HfApi, constants
+from huggingface_hub.errors import HTTPError
 
 from ..folder.loading import HUB_NAME, load_complete, load_tokenizer
+from ..folder.one_line import one_line
 from ..folder.saved_json import read_json
 from ..hub_code import generated_files
 from ..model.configuration_elmo import AUTO_MAP
-from .saved_card import CARD, name_card
+from .saved_card import CARD, name_card, read_card
 
 # The classes that each config may name.
 CLASSES = {
@@ -40,10 +41,10 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
 
     Raises:
         ValueError: if the folder is incomplete or the name is invalid; nothing is sent then.
-        PermissionError: if there is no token, or it may not write there.
-        ConnectionError: if the Hub is out of reach or an upload broke off; it has the whole commit or nothing of it.
+        ConnectionError: if the Hub refuses the token, is out of reach, or an upload broke off.
     """
-    _check_name_and_token(name)
+    if not HUB_NAME.fullmatch(name):
+        raise ValueError(f"a Hub repository is called org/name, found {name!r}.")
     check_folder(folder)
     api = HfApi()
     try:
@@ -52,33 +53,12 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
         return api.upload_folder(
             repo_id=name, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
         )
-    except OfflineModeIsEnabled as error:
-        raise ConnectionError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.") from error
-    except HfHubHTTPError as error:
-        if error.response.status_code in (401, 403):
-            raise PermissionError(
-                f"the Hub does not let this token write to {name}: {error.server_message or error}. Use a token with "
-                f"write access to {name.split('/')[0]}, or another organisation."
-            ) from error
-        raise _broken_off(name, error) from error
-    except HTTPError as error:
-        raise _broken_off(name, error) from error
-
-
-def _check_name_and_token(name: str) -> None:
-    """Checks the name of a Hub repository, and that this machine has a token.
-
-    Raises:
-        ValueError: if the name is not `org/name`.
-        PermissionError: if there is no token.
-    """
-    if not HUB_NAME.fullmatch(name):
-        raise ValueError(f"a Hub repository is called org/name, found {name!r}.")
-    if get_token() is None:
-        raise PermissionError(
-            "pushing needs a token: run `hf auth login`, or set HF_TOKEN, with a token that may write "
-            "(https://huggingface.co/settings/tokens)."
-        )
+    except (HTTPError, OSError) as error:
+        raise ConnectionError(
+            f"pushing to {name} at {constants.ENDPOINT} failed: {one_line(error).rstrip('.')}. It has the whole commit "
+            "or nothing of it. Run the same command again, as a user who may write there (`hf auth login`); large "
+            "files that arrived are not sent twice."
+        ) from error
 
 
 def check_folder(folder: Path) -> None:
@@ -88,33 +68,28 @@ def check_folder(folder: Path) -> None:
         ValueError: naming the missing files and what writes them, the missing weights, a damaged file, or code in
             `auto_map` that is not this package's.
     """
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}.")
-    load_complete(folder)
-    _check_code_names(folder)
-    missing = [name for name in ("tokenizer_config.json", CARD, *generated_files()) if not (folder / name).is_file()]
+    if folder.is_dir():
+        load_complete(folder)
+    needed = ("tokenizer_config.json", CARD, *generated_files())
+    missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
         raise ValueError(
-            f"{folder} lacks {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
+            f"there is no folder {folder} with {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
             f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder} --license NAME --language CODE` the "
             f"model card {CARD}."
         )
     load_tokenizer(folder)
-
-
-def _check_code_names(folder: Path) -> None:
-    """Raises ValueError if a config names code that this package does not write."""
-    for path in (folder / name for name in CLASSES if (folder / name).is_file()):
+    read_card(folder / CARD)
+    for path in (folder / name for name in CLASSES):
         config = read_json(path)
         pipelines = [each.get("impl", "") for each in (config.get("custom_pipelines") or {}).values()]
-        for field, named in (("auto_map", config.get("auto_map")), ("custom_pipelines", pipelines)):
-            for reference in _leaves(named):
-                module, _, found = str(reference).partition(".")
-                if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
-                    raise ValueError(
-                        f"{path}: `{field}` may name only classes that `save_pretrained` writes, such as "
-                        f"{AUTO_MAP['AutoModel']}, found {reference!r:.200}."
-                    )
+        for reference in _leaves([config.get("auto_map"), pipelines]):
+            module, _, found = str(reference).partition(".")
+            if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
+                raise ValueError(
+                    f"{path} may name only code that `save_pretrained` writes, such as {AUTO_MAP['AutoModel']}, found "
+                    f"{reference!r:.200}."
+                )
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -124,10 +99,3 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(each)
     elif value is not None:
         yield value
-
-
-def _broken_off(name: str, error: Exception) -> ConnectionError:
-    return ConnectionError(
-        f"pushing to {name} at {constants.ENDPOINT} broke off: {str(error).rstrip('.')}. It has the whole commit or "
-        "nothing of it. Run the same command again; large files that arrived are not sent twice."
-    )

@@ -1,6 +1,6 @@
-"""Changes cards that exist: what a user says about the weights, and the model that the snippet loads.
+"""The card of a saved folder: read, labelled with what a user says about the weights, and its snippet renamed.
 
-Both change only what the template of this package wrote (`model_card.py`): the metadata, the section about licence,
+Only what the template of this package wrote is changed (`model_card.py`): the metadata, the section about licence,
 language and source, and the calls that load the folder. All else of a card, which its author may have edited, stays.
 """
 
@@ -10,16 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
+from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
-from ..files import new_file
+from ..disk.whole_files import new_file
 from ..folder.loading import HUB_NAME
-from .foreign_text import string_literal
+from ..folder.one_line import one_line
+from ..folder.saved_json import check_size
+from ..text.escapes import string_literal
 from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, provenance
 
 CARD = "README.md"
-LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
-HEADER = re.compile(r"\A\s*---\r?\n(.*?\r?\n)??---[ \t]*\r?\n", re.DOTALL)
+MOST_CARD_BYTES = 2**20
+# What users may say of weights: what it is called, its form, and the form in words.
+LICENCE = ("licence", r"[A-Za-z0-9][A-Za-z0-9.+-]*", "the Hub's name of it, such as mit or apache-2.0")
+LANGUAGE = ("language", r"[a-z]{2,3}(-[A-Za-z0-9]+)*", "a code of ISO 639, such as en or eu")
+SOURCE = ("source", f"{HUB_NAME.pattern}|{ADDRESS.pattern}", "an address (https://...) or a Hub name (org/name)")
 TITLE = "## Licence, language, source"
 SECTION = re.compile(rf"^{TITLE}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 LOADING = re.compile(
@@ -37,91 +43,73 @@ def card_labels(licence: str | None, languages: Sequence[str], source: str | Non
         source: where the weights come from, an address or a Hub name.
 
     Raises:
-        ValueError: if one of them is none.
+        ValueError: if one of them has another form.
     """
-    labels: dict[str, Any] = {}
-    if licence is not None:
-        if not LICENCE.fullmatch(licence.lower()):
-            raise ValueError(f"a licence is the Hub's name of it, such as mit or apache-2.0, found {licence!r}.")
-        labels["license"] = licence.lower()
-    wrong = [language for language in languages if not LANGUAGE.fullmatch(language)]
-    if wrong:
-        raise ValueError(f"a language is a code of ISO 639, such as en or eu, found {wrong[0]!r}.")
-    if languages:
-        labels["language"] = list(languages)
-    if source is not None:
-        if not HUB_NAME.fullmatch(source) and not ADDRESS.fullmatch(source):
-            raise ValueError(f"a source is an address (https://...) or a Hub name (org/name), found {source!r}.")
-        labels["base_model" if HUB_NAME.fullmatch(source) else "source"] = source
-    return labels
+    for (what, form, legal), value in ((LICENCE, licence), *((LANGUAGE, each) for each in languages), (SOURCE, source)):
+        if value is not None and not re.fullmatch(form, value):
+            raise ValueError(f"a {what} is {legal}, found {value!r}.")
+    origin = "base_model" if source is not None and HUB_NAME.fullmatch(source) else "source"
+    labels = {"license": licence and licence.lower(), "language": [*languages], origin: source}
+    return {name: value for name, value in labels.items() if value}
 
 
-def card_metadata(card: str, where: str) -> dict[str, Any]:
-    """The metadata of a card; empty if it has none.
-
-    Args:
-        card: its text.
-        where: its path, for the error.
+def read_card(path: Path) -> ModelCard:
+    """The card of a folder, which may come from anyone.
 
     Raises:
-        ValueError: if the metadata is damaged.
+        ValueError: if it is not a file of at most a megabyte of UTF-8, or its metadata is damaged or has aliases, with
+            which a few bytes stand for gigabytes.
     """
-    header = HEADER.match(card)
+    check_size(path, MOST_CARD_BYTES)
     try:
-        metadata = yaml.safe_load(header[1] or "") if header else None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2021-13-45
-        raise ValueError(f"{where}: the metadata between the lines --- is not YAML: {error}") from error
-    if not isinstance(metadata, dict | None):
-        raise ValueError(f"{where}: the metadata between the lines --- must be names with values.")
-    return metadata or {}
-
-
-def read_card(path: Path) -> str:
-    """The text of a card.
-
-    Raises:
-        ValueError: if it is not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); save it as UTF-8, or delete it.") from error
+        text = path.read_text(encoding="utf-8")
+        header = REGEX_YAML_BLOCK.search(text)
+        if header is None:
+            return ModelCard(f"---\n{{}}\n---\n{text}")
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(header[2])):
+            raise ValueError("its metadata has aliases")
+        return ModelCard(text)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        yaml.YAMLError,
+    ) as error:
+        raise ValueError(f"{path} is damaged: {one_line(error)}.") from error
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:
-    """Writes labels into a card, and completes the rest of its metadata.
-
-    Args:
-        path: the card.
-        labels: as `card_labels` gives them.
+    """Writes labels into a card, as `card_labels` gives them, and completes the rest of its metadata.
 
     Raises:
-        ValueError: if the card is not UTF-8, or its metadata is damaged.
+        ValueError: as `read_card` does.
     """
     card = read_card(path)
     defaults = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": TAGS}
-    metadata = defaults | card_metadata(card, str(path)) | dict(labels)
-    body = SECTION.sub(lambda _: f"{TITLE}\n\n{provenance(metadata)}\n\n", HEADER.sub("", card))
-    header = yaml.safe_dump(metadata, allow_unicode=True)
-    _write(path, f"---\n{header}---\n\n{body.lstrip()}")
+    metadata = defaults | card.data.to_dict() | dict(labels)
+    card.data = ModelCardData(**metadata)
+    section = f"{TITLE}\n\n{provenance(metadata)}\n\n"
+    card.text = "\n" + SECTION.sub(lambda _: section, card.text).lstrip()
+    write_card(path, str(card))
 
 
 def name_card(path: Path, name: str) -> None:
-    """Lets the card's snippet load a Hub repository.
+    """Lets the snippet of a card load a Hub repository.
 
     Args:
         path: the card; one whose snippet is another, or pins a `revision`, stays as it is.
         name: `org/name`.
-
-    Raises:
-        ValueError: if the card is not UTF-8.
     """
-    card = read_card(path)
+    card = path.read_text(encoding="utf-8")
     first = LOADING.search(card)
     if first is not None:
-        _write(path, card.replace(f"{first['name']}, trust", f"{string_literal(name)}, trust"))
+        write_card(path, card.replace(f"{first['name']}, trust", f"{string_literal(name)}, trust"))
 
 
-def _write(path: Path, card: str) -> None:
+def write_card(path: Path, card: str) -> None:
+    """Writes the text of a card, in place of an older one."""
     with new_file(path) as partial:
         partial.write_text(card, encoding="utf-8")

@@ -12,9 +12,9 @@ from huggingface_hub import EvalResult
 from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
-from ..files import new_file
 from ..folder.loading import HUB_NAME, TINY
 from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, render_card
+from .saved_card import CARD, write_card
 
 
 class ElmoTrainer(Trainer):
@@ -59,10 +59,9 @@ class ElmoTrainer(Trainer):
             datasets=as_list(summary.dataset_tags) or None,
             word_splitter=getattr(self.processing_class, "word_splitter", "ptb"),
         )
-        path = Path(self.args.output_dir) / "README.md"
+        path = Path(self.args.output_dir, CARD)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(path) as partial:
-            partial.write_text(card, encoding="utf-8")
+        write_card(path, card)
 
 
 def _readable(row: dict[str, Any]) -> dict[str, str]:

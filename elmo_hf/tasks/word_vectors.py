@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..sentences import read_lines
+from ..text.sentences import read_lines
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, VocabularyCodec
 from .task_model import ElmoTaskModel

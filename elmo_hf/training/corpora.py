@@ -12,7 +12,7 @@ from glob import glob, has_magic
 from io import StringIO
 from pathlib import Path
 
-from ..sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, sentence_of
+from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, sentence_of
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
@@ -32,9 +32,7 @@ def corpus_files(source: str) -> list[str]:
         ValueError: if a pattern matches nothing, or `source` is neither a file nor a dataset's name.
     """
     paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
-    if not paths:
-        raise ValueError(f"{source} matches no file.")
-    if Path(paths[0]).is_file():
+    if paths and Path(paths[0]).is_file():
         return paths
     is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES))
     if not is_name and not Path(source).is_dir():
@@ -67,7 +65,10 @@ def read_sources(sources: Sequence[str], *, split: str = "train", encoding: str 
     """
     for source in sources:
         files = corpus_files(source)
-        yield from _files(files, encoding) if files else read_dataset(source, split, sentence_of)
+        if not files:
+            yield from read_dataset(source, split, sentence_of)
+        for file in files:
+            yield from read_sentences(Path(file), encoding=encoding)
 
 
 def split_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[list[str]]:
@@ -125,11 +126,3 @@ def _is_line(word: str) -> bool:
     is_special = word in (*SPECIAL_WORDS, PADDING)
     is_text = LONE_SURROGATE.search(word) is None
     return is_text and not is_special and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
-
-
-def _files(paths: Iterable[str], encoding: str) -> Iterator[Sentence]:
-    for path in paths:
-        try:
-            yield from read_sentences(Path(path), encoding=encoding)
-        except OSError as error:
-            raise ValueError(f"{path} cannot be read as a corpus: {error}") from error

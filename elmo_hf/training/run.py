@@ -1,14 +1,13 @@
 """A pretraining run from corpus to Hub folder; a run that was killed or stopped resumes.
 
 OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
-OUT/checkpoint-N/        the Trainer's, with the LSTM state and the losses since the last log; the newest and the best
-                         on held-out text are kept
+OUT/checkpoint-N/        the Trainer's, with the LSTM state and checksums; the newest and the best on held-out text are
+                         kept
 OUT/runs/                TensorBoard's events
 OUT/config.json, ...     the finished model: weights, tokenizer, code
 OUT/log.json, curve.png  its losses and held-out perplexities by step
 
-A run that was stopped and resumed writes the same weights, tokenizer, log and card as an undisturbed one, byte for byte
-on a CPU; so log.json tells no times.
+A run that was stopped and resumed writes the same weights and tokenizer as an undisturbed one, byte for byte on a CPU.
 """
 
 import dataclasses
@@ -18,15 +17,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ..files import named_if_full, new_file, only_writer, publish
+from ..disk.whole_files import named_if_full, new_file, only_writer, publish
+from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
-from ..share.foreign_text import printable
+from ..text.escapes import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import StopCallback
-from .checkpoint import last_complete_checkpoint
 from .interruption import Interrupted, StopSignals
+from .newest_checkpoint import newest_checkpoint
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
 # Settings that change the result of a run; others say how often to log, or where.
@@ -59,6 +59,8 @@ DECISIVE = (
 )
 # Keys of a config.json that are no fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
+# What a new model has.
+FIXED = {"alphabet": "bytes", "num_input_words": 0}
 DECIDED_BY_TOKENIZER = {"vocab_size", "bos_token_id", "eos_token_id"}
 
 
@@ -75,12 +77,13 @@ def new_language_model(
     Raises:
         ValueError: with the field, the legal values and the value found.
     """
-    unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(ElmoConfig)} - CONFIG_KEYS)
-    if unknown:
-        raise ValueError(f"`ElmoConfig` has no field {', '.join(f'`{name}`' for name in unknown)}.")
-    for name, only in (("alphabet", "bytes"), ("num_input_words", 0)):
-        if fields.get(name, only) != only:
-            raise ValueError(f"`{name}` must be {only!r} in a new model, found {fields[name]!r}.")
+    known = {field.name for field in dataclasses.fields(ElmoConfig)} | CONFIG_KEYS
+    wrong = [name for name in sorted(fields) if name not in known or fields[name] != FIXED.get(name, fields[name])]
+    if wrong:
+        raise ValueError(
+            f"a new model cannot have {', '.join(f'`{name}`' for name in wrong)}: it has the fields of `ElmoConfig`, "
+            f"with {', '.join(f'`{name}` {value!r}' for name, value in FIXED.items())}."
+        )
     # What the tokenizer decides, as a saved config.json has it.
     fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
     is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
@@ -137,45 +140,30 @@ def pretrain(
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
     with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
-        return _pretrain(model, tokenizer, train, held_out, args, started_from, partial)
-
-
-def _pretrain(
-    model: ElmoForPreTraining,
-    tokenizer: ElmoTokenizer,
-    train: Corpus,
-    held_out: Corpus | None,
-    args: PretrainingArguments,
-    started_from: str | None,
-    partial: Path,
-) -> ElmoPretrainer:
-    """What `pretrain` does while no other run works in the folder; the first process may write to `partial`."""
-    output = Path(args.output_dir)
-    refuse_finished(output)
-    description = _description(model, train, held_out, args)
-    trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
-    trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
-    checkpoint = last_complete_checkpoint(output)
-    if checkpoint is not None:
-        _compare(output, description)
-    elif trainer.is_world_process_zero():
-        _write_json(output / "run.json", description)
-    _train(trainer, checkpoint, output)
-    if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
-        trainer.evaluate()  # no schedule asked for scores during training
-    if trainer.is_world_process_zero():
-        _write_log(trainer, output)
-        trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
-        _write_model(trainer.model, tokenizer, partial, output)
-    return trainer
+        refuse_finished(output)
+        description = _description(model, train, held_out, args)
+        trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
+        trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
+        checkpoint = newest_checkpoint(output)
+        if checkpoint is not None:
+            _compare(output, description)
+        elif trainer.is_world_process_zero():
+            _write_json(output / "run.json", description)
+        _train(trainer, checkpoint, output)
+        if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
+            trainer.evaluate()  # no schedule asked for scores during training
+        if trainer.is_world_process_zero():
+            _write_log(trainer, output)
+            trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
+            _write_model(trainer.model, tokenizer, partial, output)
+        return trainer
 
 
 def refuse_finished(folder: Path) -> None:
     """Raises ValueError if a folder holds a finished model, or is a file."""
-    if folder.is_file():
-        raise ValueError(f"{folder} is a file; choose a folder.")
-    if (folder / "config.json").exists():
-        raise ValueError(f"{folder} holds a finished model; choose another folder.")
+    found = "is a file" if folder.is_file() else "holds a finished model" if (folder / "config.json").exists() else None
+    if found is not None:
+        raise ValueError(f"{folder} {found}; choose another folder.")
 
 
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
@@ -202,10 +190,9 @@ def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> No
 
 
 def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
-    """Writes the losses and perplexities, without the Trainer's summary of how long it took."""
-    log = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
-    _write_json(output / "log.json", log)
-    draw_curve(log, output / "curve.png")
+    """Writes the losses and perplexities."""
+    _write_json(output / "log.json", trainer.state.log_history)
+    draw_curve(trainer.state.log_history, output / "curve.png")
 
 
 def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
@@ -234,50 +221,41 @@ def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
 
 def _description(
     model: ElmoForPreTraining, train: Corpus, held_out: Corpus | None, args: PretrainingArguments
-) -> dict[str, Any]:
-    settings = {name: getattr(args, name) for name in DECISIVE}
+) -> dict[str, str]:
     config = model.config.to_diff_dict()
     config.pop("transformers_version", None)
     corpora = {"train": train, "held_out": held_out}
     return {
-        "settings": {name: str(value) for name, value in settings.items()},
-        "config": {name: str(config[name]) for name in sorted(config)},
-        "corpora": {name: None if corpus is None else _fingerprint(corpus) for name, corpus in corpora.items()},
+        **{name: str(getattr(args, name)) for name in DECISIVE},
+        **{f"config.{name}": str(config[name]) for name in sorted(config)},
+        **{name: "none" if corpus is None else _fingerprint(corpus) for name, corpus in corpora.items()},
     }
 
 
-def _fingerprint(corpus: Corpus) -> dict[str, Any]:
+def _fingerprint(corpus: Corpus) -> str:
     digest = hashlib.sha256()
     for array in (corpus.words, corpus.starts, corpus.ids, corpus.classes):
         digest.update(array.tobytes())
-    return {"sentences": len(corpus), "words": corpus.num_words, "sha256": digest.hexdigest()}
+    return f"{len(corpus)} sentences, {corpus.num_words} words, sha256 {digest.hexdigest()}"
 
 
-def _compare(output: Path, description: dict[str, Any]) -> None:
+def _compare(output: Path, description: dict[str, str]) -> None:
     """Compares how a run was started with the settings now.
 
     Raises:
+        OSError: if nothing says how the run was started.
         ValueError: with the differences.
     """
-    try:
-        started = json.loads((output / "run.json").read_text(encoding="utf-8"))
-        if not isinstance(started, dict) or not all(isinstance(started.get(part), dict) for part in description):
-            raise ValueError(f"run.json must hold {', '.join(description)}")
-    except (OSError, RecursionError, ValueError) as error:
-        raise ValueError(
-            f"{output} holds checkpoints, but no record of how their run was started ({error}); choose another folder."
-        ) from error
+    started = read_json(output / "run.json")
     differences = [
-        f"{part}.{name} was {started[part].get(name)}, now {description[part].get(name)}"
-        for part in description
-        for name in sorted({*started[part], *description[part]})
-        if started[part].get(name) != description[part].get(name)
+        f"{name} was {started.get(name)}, now {description.get(name)}"
+        for name in sorted({*started, *description})
+        if started.get(name) != description.get(name)
     ]
     if differences:
-        shown = printable("; ".join(differences))[:1000]  # run.json may be damaged
         raise ValueError(
-            f"{output} holds a run that was started with different settings ({shown}). "
-            "Give the same settings to resume it, or choose another folder."
+            f"{output} holds a run that was started with different settings ({printable('; '.join(differences))[:1000]}"
+            "). Give the same settings to resume it, or choose another folder."
         )
 
 

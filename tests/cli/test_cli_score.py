@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
-from commands import assert_fails, run
+from commands import run
 from pretraining_runs import VOCABULARY
 from typer.testing import Result
 
@@ -49,32 +49,6 @@ def test_score_writes_the_surprisal_of_each_word(
             bits = np.array([np.nan if cell in (None, "") else float(cell) for cell in cells])
             np.testing.assert_allclose(bits[places], scores.surprisals(number)[index], rtol=1e-5)
             assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("lm", "none.txt"), "none.txt"),
-        (("none", "corpus.txt"), "none"),
-        (("lm", "corpus.txt", "--per-word", "old.tsv"), "old.tsv exists already; remove it or choose another name."),
-        (("lm", "corpus.txt", "--per-word", "t.csv"), "t.csv must end in .tsv or .parquet."),
-        (("lm", "corpus.txt", "--per-word", "no/t.tsv"), "there is no folder no to write t.tsv in."),
-        (("lm", "blank.txt"), "blank.txt has no sentences."),
-    ],
-    ids=str,
-)
-def test_score_says_what_is_wrong(
-    arguments: tuple[str, ...],
-    message: str,
-    pretrained: tuple[Path, Result],
-    work: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(work)
-    (work / "blank.txt").write_text("\n \n")
-    (work / "old.tsv").write_text("precious")
-    assert_fails(run("score", *arguments), 1, message)
-    assert (work / "old.tsv").read_text() == "precious"
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1000])

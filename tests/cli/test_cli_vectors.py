@@ -9,8 +9,9 @@ import pytest
 import torch
 from commands import assert_fails, assert_stopped, run
 
-from elmo_hf import ElmoModel, ElmoTokenizer, single_words
-from elmo_hf.single_words import nearest_words, read_words, word_vectors, write_word_vectors
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding import static_vectors
+from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 
 WORDS = ["The", "ferry", "Größe", "日本", "<S>"]
 LINES = "The\nferry\n\n The \nGröße\r\n日本\n<S>"
@@ -81,7 +82,7 @@ def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_word_has_its_vector_whatever_the_other_words_are(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_words, "BATCH", 2)
+    monkeypatch.setattr(static_vectors, "BATCH", 2)
     tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
     for layer in ("token", "mix", "2"):
         vectors = word_vectors(model, tokenizer, WORDS, layer)

@@ -14,7 +14,7 @@ from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.cli.split_notes import split_note
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
-from elmo_hf.sentences import looks_split
+from elmo_hf.text.sentences import looks_split
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"

@@ -11,7 +11,7 @@ from commands import assert_fails, run
 from safetensors.torch import load_file
 
 from elmo_hf import ElmoModel, tiny_model
-from elmo_hf.files import sha256_of_model
+from elmo_hf.disk.checksums import sha256_of_model
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.share.model_info import look_at

@@ -18,14 +18,14 @@ from interrupts import Interrupt, count_rows, fail_at_call
 from vectors import SENTENCES, SUFFIXES, assert_all_close, embed_alone, embed_file, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.disk.whole_files import only_writer
 from elmo_hf.embedding import shards, stores, vector_files
 from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.processes import Processes
 from elmo_hf.embedding.shards import embed_documents
 from elmo_hf.embedding.vector_files import Record, write_parquet
 from elmo_hf.embedding.window_vectors import Selection
-from elmo_hf.files import only_writer
-from elmo_hf.sentences import storable
+from elmo_hf.text.sentences import storable
 
 FIRST, SECOND = "part-00000.parquet", "part-00001.parquet"
 OUTPUTS = ["out/", "out.npz"]

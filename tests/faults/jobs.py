@@ -13,7 +13,7 @@ from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.folder.loading import TINY_FOLDER
 
 # Files that hold times of day, or belong to no result.
-PASSING = ("runs/", "checkpoint-", "README.md", "curve.png", "training_args.bin")
+PASSING = ("runs/", "checkpoint-", "README.md", "log.json", "curve.png", "training_args.bin")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """Targets that go on with interrupted work: the working folder of `embed`, and a pretraining run with its checkpoint.
 
-An undisturbed run says what must come of them. A changed chunk of vectors must be refused or computed again. Weights
-and the optimiser's state carry no checksum, so from a changed checkpoint the run must end with a whole model or be
-refused.
+What was changed must be refused or computed again: the result is that of an undisturbed run.
 """
 
 import json
@@ -92,7 +90,7 @@ def in_place(folder: Path, function: partial) -> None:
 
 
 def pretraining(work: Path) -> Target:
-    """A run of four steps that was killed after its checkpoint at the second."""
+    """A run of four steps that was killed after its checkpoints at the second and the last."""
     write_text(work / "corpus.txt", make_sentences(20))
     write_text(work / "held-out.txt", make_sentences(4, seed=2))
     (work / "config.json").write_text(json.dumps(FIELDS))
@@ -101,19 +99,20 @@ def pretraining(work: Path) -> Target:
     pretrain(work, work / INPUT / "lm")
     weights = weights_of(work / INPUT / "lm")
     for path in (work / INPUT / "lm").iterdir():
-        if path.name not in ("run.json", "checkpoint-2"):
+        if path.name not in ("run.json", "checkpoint-2", "checkpoint-4"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    files = {name: data for name, data in read_files(work / INPUT).items() if not name.endswith((".py", ".md"))}
+    files = read_files(work / INPUT)
 
     def run(changed: Files) -> None:
         pretrain(work, Path(INPUT, "lm"))
         load_complete(f"{INPUT}/lm", ElmoForPreTraining)
         json.loads(Path(INPUT, "lm", "log.json").read_text())
         found = weights_of(Path(INPUT, "lm"))
-        if set(found) != set(weights) or (changed == files and any(map(is_other, found.values(), weights.values()))):
+        if set(found) != set(weights) or any(map(is_other, found.values(), weights.values())):
             raise Wrong("another model than that of an undisturbed run")
 
-    return Target("pretrain", files, run, keeps_input=False)
+    changeable = tuple(name for name in files if not name.endswith((".py", ".md")))
+    return Target("pretrain", files, run, changeable=changeable, keeps_input=False)
 
 
 def weights_of(folder: Path) -> dict[str, np.ndarray]:

@@ -63,7 +63,7 @@ def open_folder(folder: Path) -> None:
     load_complete(folder, ElmoForPreTraining)
 
 
-LARGE = "must have at most"
+LARGE = "must be a file of at most"
 EMPTY_TENSORS = {f"t{index}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for index in range(60_000)}
 SIZES = ("vocab_size", "char_embedding_size", "projection_size", "cell_size", "num_softmax_words")
 # Fields that may have their largest value, because no weight of this model has their size.
@@ -76,22 +76,22 @@ HOSTILE_FOLDERS: dict[str, tuple[Callable[[Path], Path], str]] = {
         f"config.json: {name}": (edited("config.json", **{name: most}), HARMLESS.get(name, "/source"))
         for name, most in (dict.fromkeys(SIZES, MOST_NUMBER) | MOST).items()
     },
-    "config.json: layers": (edited("config.json", num_hidden_layers=10**5), "`num_hidden_layers` must be at most 256"),
-    "config.json: labels": (edited("config.json", num_labels=10**9), "`num_labels` must be at most 100,000"),
-    "config.json: names": (edited("config.json", id2label={n: "x" for n in range(200_000)}), "at most 100,000"),
-    "config.json: filters": (edited("config.json", char_filters=[[1, 2**14]] * 100), "must have config.json's shape"),
-    "config.json: deep": (holding("config.json", b"[" * MILLION), "is nested more than 50 deep"),
+    "config.json: layers": (edited("config.json", num_hidden_layers=10**5), "`num_hidden_layers`"),
+    "config.json: labels": (edited("config.json", num_labels=10**9), "`num_labels`"),
+    "config.json: names": (edited("config.json", id2label={n: "x" for n in range(200_000)}), "`id2label`"),
+    "config.json: filters": (edited("config.json", char_filters=[[1, 2**14]] * 100), "config.json's shape"),
+    "config.json: deep": (holding("config.json", b"[" * MILLION), "config.json is damaged"),
     "config.json: large": (holding("config.json", b"{", 1 << 32), LARGE),
-    "config.json: wide": (holding("config.json", b'{"a": [' + b"{}," * MILLION + b"1]}"), "lists and objects"),
+    "config.json: wide": (holding("config.json", b'{"a": [' + b"{}," * MILLION + b"1]}"), "/source"),
     "index: large": (holding("model.safetensors.index.json", b"{", 1 << 32), LARGE),
     "index: names": (
         edited("model.safetensors.index.json", weight_map={f"w{n}": "model-9.safetensors" for n in range(10**5)}),
         "model-9.safetensors",
     ),
-    "weights: header": (holding("model-00001-of-00005.safetensors", b"\xff" * 7 + b"\x00", 1 << 33), "a header of"),
+    "weights: header": (holding("model-00001-of-00005.safetensors", b"\xff" * 7 + b"\x00"), "header too"),
     "weights: junk": (with_header(b"{" * (1 << 22)), "is damaged"),
     "weights: tensors": (with_header(json.dumps(EMPTY_TENSORS).encode()), "would be random"),
-    "tokenizer.json: deep": (holding("tokenizer.json", b'{"a":' * MILLION), "is nested more than 50 deep"),
+    "tokenizer.json: deep": (holding("tokenizer.json", b'{"a":' * MILLION), "tokenizer.json is damaged"),
     "tokenizer.json: large": (holding("tokenizer.json", b"{", 1 << 34), LARGE),
     "tokenizer_config.json: length": (
         edited("tokenizer_config.json", max_word_length=50 * MILLION),

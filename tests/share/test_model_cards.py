@@ -1,6 +1,7 @@
 """The cards of published checkpoints are complete, their metadata is valid on the Hub, and their snippets run."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.share.model_card import Conversion, published_facts, render_card
-from elmo_hf.share.saved_card import label_card, name_card
+from elmo_hf.share.saved_card import label_card, name_card, read_card
 
 CARDS = sorted(
     path.stem for path in (Path(__file__).parents[2] / "model_cards").glob("*.md") if path.stem != "template"
@@ -119,3 +120,31 @@ def test_only_the_cards_own_snippet_is_renamed(tmp_path: Path) -> None:
     name_card(path, "org/mine")
     own = line.format('"org/mine"')
     assert path.read_text(encoding="utf-8") == own + line.format('"org/other"') + own
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"---\na: &a [x, x]\nb: [*a, *a]\n---\n",
+        b"---\na: [\n---\n",
+        b"---\n" + b"[" * 5000 + b"\n---\n",
+        b"---\n- a\n---\n",
+        b"---\nmodel-index: 3\n---\n",
+        b"---\ndate: 2021-13-45\n---\n",
+        b"\xff",
+        b"x" * (2**20 + 1),
+    ],
+    ids=lambda content: str(content[:20]),
+)
+def test_a_damaged_card_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_bytes(content)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/README.md") as error:
+        label_card(tmp_path / "README.md", {"license": "mit"})
+    assert "\n" not in str(error.value)
+    assert (tmp_path / "README.md").read_bytes() == content
+
+
+def test_a_card_that_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "README.md")
+    with pytest.raises(ValueError, match=r"README\.md must be a file"):
+        read_card(tmp_path / "README.md")

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_what_breaks_off_for_good_changes_nothing_and_the_next_push_sends_only_w
 ) -> None:
     online.faults = [Fault("POST", "/commit/", None)]
     assert_refused(
-        push(tiny_folder, "org/elmo"), f"pushing to org/elmo at {online.url} broke off: .* whole commit or nothing"
+        push(tiny_folder, "org/elmo"), f"pushing to org/elmo at {online.url} failed: .* whole commit or nothing"
     )
     assert list(online.files("org/elmo")) == [".gitattributes"]
     assert online.requests("PUT", "/lfs/") == 1
@@ -133,113 +134,78 @@ def test_checkpoints_and_hidden_files_stay_at_home(online: LoopbackHub, tiny_fol
     assert b"private" not in online.files("org/elmo").values()
 
 
-def test_without_a_token_the_error_says_how_to_get_one(
+def test_a_token_that_may_not_write_is_named_as_the_reason(
     online: LoopbackHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "")
+    assert_refused(push(tiny_folder, "other/elmo"), "pushing to other/elmo .* You don't have the rights .* other")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    assert_refused(push(tiny_folder, "org/elmo"), "pushing needs a token: run `hf auth login`, or set HF_TOKEN")
-    assert online.asked == []
-
-
-def test_a_wrong_token_is_named_as_the_reason(
-    online: LoopbackHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", TOKEN + "x")
-    assert_refused(push(tiny_folder, "org/elmo"), "the Hub does not let this token write to org/elmo: Invalid username")
+    for token in ("", TOKEN + "x"):
+        monkeypatch.setenv("HF_TOKEN", token)
+        assert_refused(push(tiny_folder, "org/elmo"), "pushing to org/elmo .*`hf auth login`")
     assert online.repositories == {}
 
 
-def test_anothers_organisation_is_named_as_the_reason(online: LoopbackHub, tiny_folder: Path) -> None:
-    assert_refused(
-        push(tiny_folder, "other/elmo"), ".* write to other/elmo: You don't have the rights .* access to other"
-    )
-
-
-def test_a_hub_out_of_reach_is_named(online: LoopbackHub, tiny_folder: Path) -> None:
+def test_a_hub_out_of_reach_is_named(online: LoopbackHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     online.shutdown()
     online.server_close()
-    assert_refused(push(tiny_folder, "org/elmo"), f"pushing to org/elmo at {online.url} broke off: ")
-
-
-def test_offline_mode_is_named_as_the_reason(
-    online: LoopbackHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert_refused(push(tiny_folder, "org/elmo"), f"pushing to org/elmo at {online.url} failed: ")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert_refused(push(tiny_folder, "org/elmo"), "HF_HUB_OFFLINE is set, so nothing can be pushed; unset it.")
+    assert_refused(push(tiny_folder, "org/elmo"), "pushing to org/elmo .*HF_HUB_OFFLINE")
+
+
+def without(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def with_fields(name: str, **fields: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / name).read_text(encoding="utf-8")) | fields
+        (folder / name).write_text(json.dumps(config), encoding="utf-8")
+
+    return change
+
+
+def without_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["token_encoder.projection.bias"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+MINE = {"feature-extraction": {"impl": "mine.Pipeline"}}
+REFUSALS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no folder": (shutil.rmtree, "no folder"),
+    "no tokenizer": (without("tokenizer_config.json"), "tokenizer_config.json"),
+    "no code": (without("scan_elmo.py"), "scan_elmo.py"),
+    "no card": (without("README.md"), "README.md.*`elmo-hf card"),
+    "a card of bytes": (lambda folder: (folder / "README.md").write_bytes(b"\xff"), "README.md"),
+    "a weight": (without_a_weight, "`token_encoder.projection.bias`"),
+    "a damaged tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer.json"),
+    "auto_map": (with_fields("config.json", auto_map={"AutoModel": "mine.ElmoModel"}), "config.json.*'mine.ElmoModel'"),
+    "auto_map, class": (with_fields("config.json", auto_map={"AutoModel": "modeling_elmo.Mine"}), "config.json"),
+    "auto_map, repository": (
+        with_fields("config.json", auto_map={"AutoModel": "org/other--modeling_elmo.ElmoModel"}),
+        "config.json",
+    ),
+    "pipelines": (with_fields("config.json", custom_pipelines=MINE), "config.json.*'mine.Pipeline'"),
+    "pipelines, empty": (with_fields("config.json", custom_pipelines={"feature-extraction": {}}), "config.json"),
+    "tokenizer": (with_fields("tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.X", None]}), "mine.X"),
+    "tokenizer, list": (with_fields("tokenizer_config.json", auto_map=["tokenization_elmo.ElmoModel", None]), "Model"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_folder_is_refused_before_anything_is_sent(case: str, online: LoopbackHub, tiny_folder: Path) -> None:
+    change, named = REFUSALS[case]
+    (tiny_folder / "mine.py").write_text("class ElmoModel: pass\n", encoding="utf-8")
+    change(tiny_folder)
+    assert_refused(push(tiny_folder, "org/elmo"), f".*{named}")
+    assert online.asked == []
 
 
 @pytest.mark.parametrize("name", ["elmo", "org/elmo/small", "org/el mo", "org/--elmo"])
 def test_a_name_that_is_none_is_refused(name: str, online: LoopbackHub, tiny_folder: Path) -> None:
-    assert_refused(push(tiny_folder, name), f"a Hub repository is called org/name, found '{name}'")
-    assert online.repositories == {}
-
-
-@pytest.mark.parametrize("name", ["tokenizer_config.json", "modeling_elmo.py", "scan_elmo.py", "configuration_elmo.py"])
-def test_a_folder_that_would_not_load_elsewhere_is_refused_with_what_it_lacks(
-    name: str, online: LoopbackHub, tiny_folder: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tiny_folder, tmp_path / "folder")
-    (tmp_path / "folder" / name).unlink()
-    assert_refused(
-        push(tmp_path / "folder", "org/elmo"), f"{tmp_path}/folder lacks {name}. `model.save_pretrained` writes"
-    )
+    assert_refused(push(tiny_folder, name), f".*{name}")
     assert online.asked == []
-
-
-def test_a_folder_that_lacks_weights_is_refused(online: LoopbackHub, tiny_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny_folder, tmp_path / "folder")
-    path = tmp_path / "folder" / "model.safetensors"
-    weights = load_file(path)
-    del weights["token_encoder.projection.bias"]
-    save_file(weights, path, metadata={"format": "pt"})
-    assert_refused(push(tmp_path / "folder", "org/elmo"), ".*lack `token_encoder.projection.bias`")
-    assert online.asked == []
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "named"),
-    [
-        ("config.json", "auto_map", {"AutoModel": "mine.ElmoModel"}),
-        ("config.json", "auto_map", {"AutoModel": "modeling_elmo.Mine"}),
-        ("config.json", "auto_map", {"AutoModel": "org/other--modeling_elmo.ElmoModel"}),
-        ("config.json", "custom_pipelines", {"feature-extraction": {"impl": "mine.Pipeline"}}),
-        ("config.json", "custom_pipelines", {"feature-extraction": {}}),
-        ("tokenizer_config.json", "auto_map", {"AutoTokenizer": ["mine.ElmoTokenizer", None]}),
-        ("tokenizer_config.json", "auto_map", ["tokenization_elmo.ElmoModel", None]),
-    ],
-)
-def test_a_config_that_names_other_code_is_refused(
-    name: str, field: str, named: object, online: LoopbackHub, tiny_folder: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "folder"
-    shutil.copytree(tiny_folder, folder)
-    (folder / "mine.py").write_text("class ElmoModel: pass\n", encoding="utf-8")
-    config = json.loads((folder / name).read_text(encoding="utf-8")) | {field: named}
-    (folder / name).write_text(json.dumps(config), encoding="utf-8")
-    message = f"{folder}/{name}: `{field}` may name only classes that `save_pretrained` writes, such as modeling_elmo"
-    assert_refused(push(folder, "org/elmo"), message)
-    assert online.asked == []
-
-
-def test_a_folder_with_a_damaged_tokenizer_or_an_index_of_files_outside_is_refused(
-    online: LoopbackHub, tiny_folder: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "folder"
-    shutil.copytree(tiny_folder, folder)
-    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
-    assert_refused(push(folder, "org/elmo"), f"{folder}/tokenizer.json: `model` must hold an object `vocab`")
-    (folder / "model.safetensors").rename(tmp_path / "x.safetensors")
-    index = {"metadata": {}, "weight_map": {"x": "../x.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    assert_refused(
-        push(folder, "org/elmo"), ".*index.json: `x` must be in a .safetensors file beside it, found '../x.safetensors'"
-    )
-    assert online.asked == []
-
-
-def test_a_folder_that_is_not_there_is_named(online: LoopbackHub) -> None:
-    assert_refused(push("org/elmo", "org/elmo"), "there is no folder org/elmo.")
 
 
 def test_an_organisation_decides_whether_a_repository_is_private(

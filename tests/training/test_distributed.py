@@ -54,7 +54,6 @@ def test_each_process_keeps_its_own_state_and_random_numbers(folder: Path) -> No
 
 def test_two_processes_resume_bit_for_bit(folder: Path) -> None:
     assert bits(state_of(folder / "resumed")) == bits(state_of(folder / "random"))
-    assert (folder / "resumed" / "log.json").read_bytes() == (folder / "random" / "log.json").read_bytes()
     for rank in (0, 1):
         states = [folder / name / "checkpoint-8" / f"bilm_state_{rank}.safetensors" for name in ("resumed", "random")]
         assert states[0].read_bytes() == states[1].read_bytes()

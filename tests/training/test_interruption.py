@@ -81,11 +81,11 @@ def test_a_stopped_run_has_a_checkpoint_and_goes_on_from_there(
     assert checkpoints(folder) == ["checkpoint-4", "checkpoint-5"]
     assert not (folder / "config.json").exists()
     log = json.loads((folder / "log.json").read_text())
-    assert [entry["step"] for entry in log] == [3, 4]
+    assert [entry["step"] for entry in log] == [3, 4, 5]
     resumed = pretrain(work, str(folder))
     assert resumed.exit_code == 0, resumed.output
-    assert bits(state_of(folder)) == bits(state_of(work / "whole"))
-    assert (folder / "log.json").read_bytes() == (work / "whole" / "log.json").read_bytes()
+    for name in (".", "checkpoint-9"):
+        assert bits(state_of(folder / name)) == bits(state_of(work / "whole" / name))
     assert sorted(path.name for path in folder.glob(".*")) == []
 
 

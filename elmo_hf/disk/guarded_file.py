@@ -2,7 +2,7 @@
 
 HDF5 and torch's archives write once more while they close a file whose last write failed, and crash if that fails too.
 They write to a `GuardedFile` instead: after the first failure it accepts all further bytes and drops them, so that the
-library closes in peace; `close` then raises the failure.
+library closes normally; `close` then raises the failure.
 """
 
 import io
@@ -10,29 +10,13 @@ from pathlib import Path
 from typing import Any
 
 
-class GuardedFile(io.RawIOBase):
+class GuardedFile(io.FileIO):
     """A binary file, open for writing and reading; only `close` fails."""
 
     def __init__(self, path: Path) -> None:
         """Makes the file, or empties it."""
-        self._file = path.open("w+b", buffering=0)
+        super().__init__(path, "w+")
         self.failure: OSError | None = None
-
-    def readable(self) -> bool:
-        """Always True: HDF5 reads what it wrote."""
-        return True
-
-    def writable(self) -> bool:
-        """Always True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Reads; as every raw file, perhaps less than fits into the buffer."""
-        return self._file.readinto(buffer) or 0
 
     def write(self, data: Any) -> int:
         """Writes all bytes, or drops them after a failure."""
@@ -40,24 +24,16 @@ class GuardedFile(io.RawIOBase):
         size = len(rest)
         try:
             while rest and self.failure is None:
-                rest = rest[self._file.write(rest) :]
+                rest = rest[super().write(rest) :]
         except OSError as error:
             self.failure = error
         return size
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves to a position."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """The position."""
-        return self._file.tell()
 
     def truncate(self, size: int | None = None) -> int:
         """Sets the size, or does nothing after a failure."""
         try:
             if self.failure is None:
-                return self._file.truncate(size)
+                return super().truncate(size)
         except OSError as error:
             self.failure = error
         return self.tell() if size is None else size
@@ -71,5 +47,4 @@ class GuardedFile(io.RawIOBase):
         """Closes the file; raises the failure, if there was one."""
         if not self.closed:
             super().close()
-            self._file.close()
             self.check()

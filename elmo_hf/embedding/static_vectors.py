@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from .files import new_file
-from .model.modeling_elmo import ElmoModel
-from .sentences import read_sentences, storable
-from .tokenizer.tokenization_elmo import ElmoTokenizer
+from ..disk.whole_files import new_file
+from ..model.modeling_elmo import ElmoModel
+from ..text.sentences import read_sentences, storable
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 BATCH = 256
 

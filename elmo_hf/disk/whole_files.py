@@ -1,8 +1,8 @@
-"""Files and folders that are written whole or not at all, by one process at a time; SHA-256 of files and models.
+"""Files and folders that are written whole or not at all, by one process at a time.
 
 While NAME is being written, two files or folders stand beside it:
 
-    .NAME.lock       locked by the process that writes, and says which one that is
+    .NAME.lock       locked by the process that writes
     .NAME.partial    takes the name when it is complete and on the disk
 
 The system drops a lock when its process ends, however that happens. So what is not locked was left by a process that
@@ -10,21 +10,14 @@ was killed; the next one that writes NAME, or finds it there, removes it.
 """
 
 import errno
-import hashlib
 import os
 import secrets
 import shutil
-import socket
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-TAKEN = "{} exists already; remove it or choose another place. Nothing was written."
 TEMPORARY = "elmo-hf-"
 # How the system says that there is no room: on the disk, in the user's share of it, in one file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -57,15 +50,13 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def check_new_file(path: Path) -> None:
-    """Checks that a new file can be made; removes what a killed run left beside a complete one.
+    """Checks that a new file can be made.
 
     Raises:
         FileExistsError: if it exists.
         FileNotFoundError: if there is no folder for it.
     """
-    if path.exists():
-        remove_leftovers(path)
-        raise FileExistsError(f"{path} exists already; remove it or choose another name.")
+    refuse_existing(path, is_folder=False)
     check_folder_of(path)
 
 
@@ -91,8 +82,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with workplace(path) as partial:
         yield partial
-        if _is_taken(path):  # by a process that ended after the first check and before the lock
-            raise FileExistsError(TAKEN.format(path))
+        refuse_existing(path)  # a process that ended after the first check and before the lock may have written it
         publish(partial, path)
 
 
@@ -111,44 +101,37 @@ def workplace(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Gives a folder among the system's temporary files.
+    """Gives a folder among the system's temporary files, which only its owner can read.
 
     Raises:
         NoRoomError: if there is no room on the disk.
     """
     _remove_temporary_leftovers()
-    with workplace(Path(tempfile.gettempdir(), f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")) as folder:
+    with workplace(Path(tempfile.gettempdir(), f"{TEMPORARY}{secrets.token_hex(8)}")) as folder:
         folder.chmod(0o700)
         yield folder
 
 
-def refuse_existing(path: Path) -> None:
-    """Checks that a folder can be made; removes what a killed process left beside one that is there.
+def refuse_existing(path: Path, is_folder: bool = True) -> None:
+    """Checks that a folder or file can be made; removes what killed processes left beside one that is there.
 
     Raises:
-        FileExistsError: if `path` exists and is not an empty folder.
+        FileExistsError: if `path` exists; a folder may take the place of an empty one.
     """
-    if _is_taken(path):
-        remove_leftovers(path)
-        raise FileExistsError(TAKEN.format(path))
-
-
-def remove_leftovers(path: Path) -> None:
-    """Removes what killed processes left when they wrote `path`, and among the system's temporary files."""
-    _remove_temporary_leftovers()
-    _remove_unowned(path)
+    if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
+        _remove_temporary_leftovers()
+        _remove_leftover(path.resolve())
+        raise FileExistsError(f"{path} exists already; remove it or choose another name. Nothing was written.")
 
 
 def _remove_temporary_leftovers() -> None:
-    root = Path(tempfile.gettempdir())
-    for lock_file in root.glob(f".{TEMPORARY}*.lock"):
-        _remove_unowned(root / lock_file.name.removeprefix(".").removesuffix(".lock"))
+    for lock_file in Path(tempfile.gettempdir()).glob(f".{TEMPORARY}*.lock"):
+        _remove_leftover(lock_file.with_name(lock_file.stem.removeprefix(".")))
 
 
-def _remove_unowned(path: Path) -> None:
-    """Removes what stands beside `path`, unless a living process is writing there."""
-    path = path.resolve()
-    if _lock(path).exists() or _partial(path).exists():
+def _remove_leftover(path: Path) -> None:
+    """Removes what stands beside `path`, unless a living process is writing there; follows no links."""
+    if _beside(path, "lock").exists() or _beside(path, "partial").exists():
         with suppress(OSError), only_writer(path):
             pass
 
@@ -165,25 +148,23 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
         where to write it, a path beside it at which there is nothing yet and, in the end, nothing any more.
 
     Raises:
-        BlockingIOError: if another process is writing; says which one.
+        BlockingIOError: if another process is writing.
     """
     from filelock import FileLock, Timeout
 
-    lock_file = _lock(path)
+    lock_file, partial = _beside(path, "lock"), _beside(path, "partial")
     lock = FileLock(str(lock_file), timeout=-1 if must_wait else 0)
     try:
         lock.acquire()
     except Timeout as error:
         raise BlockingIOError(
-            f"{path} is being written by {_owner(lock_file)}; wait until it ends, or choose another name."
+            f"{path} is being written by another process; wait until it ends, or choose another name."
         ) from error
     try:
-        with suppress(OSError):  # On a full disk the lock holds without its text.
-            lock_file.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
-        _remove(_partial(path))
-        yield _partial(path)
+        _remove(partial)
+        yield partial
     finally:
-        _remove(_partial(path))
+        _remove(partial)
         # The name goes first: whoever opened the file in the meantime sees that it has none, and opens it again.
         lock_file.unlink(missing_ok=True)
         lock.release()
@@ -193,7 +174,7 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
 def named_if_full(path: Path) -> Iterator[None]:
     """Replaces what libraries raise on a full disk by an error that names `path` and the free space.
 
-    Of several such blocks around each other, the outermost one names its path.
+    If several such blocks are nested, the outermost one names its path.
 
     Raises:
         NoRoomError: if there is no room.
@@ -215,77 +196,44 @@ def named_if_full(path: Path) -> Iterator[None]:
 
 def publish(written: Path, path: Path) -> None:
     """Gives a file or folder its name once its content is on the disk, so that a power cut leaves nothing damaged."""
-    _complete(written)
+    sync(written)
     written.replace(path)
+    _sync_folder(path.parent)
 
 
 def publish_last(written: Path, path: Path) -> None:
-    """Gives a file its name, and removes the folder that it was written in with all that is left there.
-
-    The folder first gets the name of what a killed process leaves, so that nobody takes it for unfinished work.
-    """
-    _complete(written)
-    leftover = _partial(path)
-    written.parent.replace(leftover)
-    (leftover / written.name).replace(path)
+    """Gives a file its name, and removes the folder that it was written in with all that is left there."""
+    publish(written, path)
+    leftover = written.parent.replace(_beside(path, "partial"))  # if this is killed, a later run removes it
     shutil.rmtree(leftover)
 
 
-def sha256_of_file(path: Path) -> str:
-    """The SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sha256_of_model(settings: str, weights: Iterable["Tensor"]) -> str:
-    """The SHA-256, in hexadecimal, of a model's settings (any text) and weights."""
-    import torch
-
-    digest = hashlib.sha256(settings.encode())
-    for weight in weights:
-        for tensor in _plain_parts(weight):
-            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _plain_parts(tensor: Any) -> Iterator["Tensor"]:
-    """The tensor itself, or those that torchao made a quantised one of."""
-    if not hasattr(tensor, "__tensor_flatten__"):
-        yield tensor
-        return
-    for name in tensor.__tensor_flatten__()[0]:
-        yield from _plain_parts(getattr(tensor, name))
-
-
-def _lock(path: Path) -> Path:
-    path = path.absolute()  # "." by itself has no name
-    return path.with_name(f".{path.name}.lock")
-
-
-def _partial(path: Path) -> Path:
-    path = path.absolute()
-    return path.with_name(f".{path.name}.partial")
-
-
-def _owner(lock_file: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        return lock_file.read_text(encoding="utf-8") or "another process"
-    return "another process"
-
-
-def _is_taken(path: Path) -> bool:
-    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
-
-
-def _complete(path: Path) -> None:
-    """Puts the content of a file or folder on the disk; files of safetensors get the mode that others have."""
-    for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
-        if file.is_file():
-            if not file.is_symlink() and file.stat().st_mode & 0o777 == 0o600:
+def sync(path: Path) -> None:
+    """Puts a file, or a folder with all that is in it, on the disk; files of safetensors get the mode of others."""
+    for each in [*path.rglob("*"), path] if path.is_dir() else [path]:
+        if each.is_dir():
+            _sync_folder(each)
+        elif each.is_file():
+            if not each.is_symlink() and each.stat().st_mode & 0o777 == 0o600:
                 with suppress(OSError):  # some mounts have no modes
-                    file.chmod(0o666 & ~MASK)
-            with file.open("rb") as content:
+                    each.chmod(0o666 & ~MASK)
+            with each.open("rb") as content:
                 os.fsync(content.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Puts the names in a folder on the disk; some systems cannot open or sync a folder."""
+    with suppress(OSError):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def _beside(path: Path, kind: str) -> Path:
+    path = path.absolute()  # "." by itself has no name
+    return path.with_name(f".{path.name}.{kind}")
 
 
 def _remove(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..sentences import Sentence, read_sentences
+from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, Model
 from .devices import load_on_gpu
 from .errors import say
@@ -61,10 +61,7 @@ def _sentences(text: str, encoding: str) -> list[Sentence]:
         return [text]
     if not os.path.isfile(text):  # unlike `Path.is_file`, it takes a text that is too long for a name
         raise ValueError(f"{text[:80]!r} has no gap ___ and is no file. Write ___ in place of the word to predict.")
-    sentences = [sentence for sentence in read_sentences(Path(text), encoding=encoding) if sentence]
-    if not sentences:
-        raise ValueError(f"{text} has no sentences.")
-    return sentences
+    return [sentence for sentence in read_sentences(Path(text), encoding=encoding) if sentence]
 
 
 def _table(ranked: list["PredictedWord"], direction: str) -> str:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..files import check_new_file
+from ..disk.whole_files import check_new_file
 from .arguments import Encoding, Model
 from .devices import usable_device
-from .errors import say, when_stopped
+from .errors import refuse_alone, say, when_stopped
 
 if TYPE_CHECKING:
-    from ..single_words import WordList
+    from ..embedding.static_vectors import WordList
 
 # The first line of a file of vectors: two counts, or the first word.
 TextFormat = Literal["word2vec", "glove"]
@@ -44,15 +44,13 @@ def vectors(
     """
     if output is None and not nearest:
         raise typer.BadParameter("give --output OUT, or --nearest WORD, or both.")
-    if text_format is not None and output is None:
-        raise typer.BadParameter("--format needs --output OUT.")
-    if count is not None and not nearest:
-        raise typer.BadParameter("--count needs --nearest WORD.")
+    refuse_alone("--output OUT", output is not None, format=text_format)
+    refuse_alone("--nearest WORD", bool(nearest), count=count)
     queries = nearest or []
     if output is not None:
         check_new_file(output)
+    from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
     from elmo_hf.folder.loading import load_complete, load_tokenizer
-    from elmo_hf.single_words import nearest_words, read_words, word_vectors, write_word_vectors
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 
     found = read_words(words, encoding)

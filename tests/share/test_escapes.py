@@ -7,8 +7,8 @@ import pytest
 from huggingface_hub import EvalResult, ModelCard
 
 from elmo_hf import ElmoConfig
-from elmo_hf.share.foreign_text import code_span, markdown, printable, string_literal
 from elmo_hf.share.model_card import TrainingRun, render_card
+from elmo_hf.text.escapes import code_span, markdown, printable, string_literal
 
 TEXTS = [
     "plain-name_2.5B",

@@ -1,0 +1,62 @@
+"""SHA-256 of files, folders and models."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .whole_files import publish, sync
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# A folder's list of its files and their checksums, which `sha256sum -c` reads too.
+SUMS = "SHA256SUMS"
+
+
+def write_sums(folder: Path) -> None:
+    """Puts the files of a folder on the disk, and then the list of them, which marks the folder as complete."""
+    sync(folder)
+    sums = _sums(folder)
+    partial = folder / f".{SUMS}.partial"
+    partial.write_text(sums, encoding="utf-8")
+    publish(partial, folder / SUMS)
+
+
+def sums_agree(folder: Path) -> bool:
+    """Whether a folder holds the files of its list, unchanged, and no others."""
+    try:
+        return (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _sums(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
+    return "".join(f"{sha256_of_file(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+
+
+def sha256_of_file(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_model(settings: str, weights: Iterable["Tensor"]) -> str:
+    """The SHA-256, in hexadecimal, of a model's settings (any text) and weights."""
+    import torch
+
+    digest = hashlib.sha256(settings.encode())
+    for weight in weights:
+        for tensor in _plain_parts(weight):
+            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _plain_parts(tensor: Any) -> Iterator["Tensor"]:
+    """The tensor itself, or those that torchao made a quantised one of."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from _plain_parts(getattr(tensor, name))

@@ -1,0 +1,1 @@
+"""Text: sentences and corpora, and names that are shown."""
