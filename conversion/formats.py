@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 
 from .contract import Checkpoint, Given
 from .hdf5 import is_hdf5
-from .readers.allennlp import checkpoint_below, holds_tensorflow_checkpoint, read_allennlp_source
+from .readers.allennlp import checkpoint_files, holds_tensorflow_checkpoint, read_allennlp_source
 from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
@@ -97,13 +97,6 @@ def _explain(reason: str) -> Callable[[Source, Given], Checkpoint]:
     return read
 
 
-def _read_below(source: Source, given: Given) -> Checkpoint:
-    """Reads the checkpoint one folder down, as DeepPavlov packs those that are ready for fine-tuning."""
-    below = checkpoint_below(source)
-    assert below is not None
-    return read_allennlp_source(below, given)
-
-
 FORMATS = (
     *(Format(name, _holds(pattern, *texts), _explain(reason)) for name, pattern, texts, reason in UNCONVERTED),
     Format(
@@ -126,7 +119,7 @@ FORMATS = (
     ),
     Format(
         "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)",
-        lambda source: holds_tensorflow_checkpoint(source.top),
+        lambda source: holds_tensorflow_checkpoint(checkpoint_files(source)),
         read_allennlp_source,
         EVERYTHING,
     ),
@@ -134,12 +127,6 @@ FORMATS = (
         "options and weights of AllenNLP, bilm-tf or simple_elmo",
         lambda source: any(map(is_hdf5, source.files)),
         read_allennlp_source,
-        EVERYTHING,
-    ),
-    Format(
-        "a TensorFlow checkpoint of bilm-tf, one folder down",
-        lambda source: checkpoint_below(source) is not None,
-        _read_below,
         EVERYTHING,
     ),
     Format(

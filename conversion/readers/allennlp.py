@@ -136,21 +136,22 @@ class AllenNlpFiles:
         return self.weights.suffix != ".index"
 
 
+def checkpoint_files(source: Source) -> dict[str, Path]:
+    """The files outside any folder and, if they hold no weights, those of the one folder with a TensorFlow checkpoint.
+
+    DeepPavlov packs checkpoints that are ready for fine-tuning so.
+    """
+    folders = {name.rpartition("/")[0] for name in source.files if name.endswith(".index")}
+    if len(folders) != 1 or any(map(is_hdf5, source.top)):
+        return source.top
+    inside = {name.removeprefix(f"{folder}/"): path for folder in folders for name, path in source.files.items()}
+    return source.top | {name: path for name, path in inside.items() if "/" not in name}
+
+
 def holds_tensorflow_checkpoint(names: Mapping[str, Path]) -> bool:
     """Whether files of these names are bilm-tf's save directory; if there is an hdf5 file, only an index counts."""
     has_trace = "checkpoint" in names or bool(_named(names, "*.ckpt*"))
     return bool(_named(names, "*.index")) or (has_trace and not any(map(is_hdf5, names)))
-
-
-def checkpoint_below(source: Source) -> Source | None:
-    """The one folder inside a source that holds a TensorFlow checkpoint, with the files beside it; None without one."""
-    folders = {name.rpartition("/")[0] for name in source.files if fnmatch(name, "*/*.index")}
-    if len(folders) != 1 or "/" in (folder := folders.pop()):
-        return None
-    below = f"{folder}/"
-    inner = {name.removeprefix(below): path for name, path in source.files.items() if name.startswith(below)}
-    beside = {name: path for name, path in source.top.items() if name not in inner}
-    return replace(source, files=inner | beside)
 
 
 def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
@@ -159,7 +160,7 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
     Raises:
         ConversionError: if it cannot be converted.
     """
-    top = source.top
+    files = checkpoint_files(source)
     notes: tuple[str, ...] = ()
     if source.is_file and given.options is None:
         beside = _beside(source.path)
@@ -169,15 +170,15 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
                 f"`options.json` there, or give `--options FILE --weights {source.path}`."
             )
         notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name[-5:] == ".json")
-        top = top | beside
-    found = AllenNlpFiles.among(top, source.path, given.options)
-    files = replace(
+        files = files | beside
+    found = AllenNlpFiles.among(files, source.path, given.options)
+    found = replace(
         found,
         vocabulary=given.vocabulary or found.vocabulary,
         softmax=given.softmax or found.softmax,
         token_embeddings=given.token_embeddings,
     )
-    checkpoint = read_allennlp(files, given.word_splitter or "ptb")
+    checkpoint = read_allennlp(found, given.word_splitter or "ptb")
     sources = source.to_digest(*checkpoint.sources.values())
     return replace(checkpoint, sources=sources, notes=notes + checkpoint.notes)
 

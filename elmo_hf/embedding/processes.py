@@ -1,14 +1,13 @@
 """The processes of one job: those that `torchrun`, `accelerate launch` or `mpirun` started, or one alone.
 
-The first one prints, and does what must be done once; the others get its results or its errors. Only messages pass
-between them. Data pass through files, so the machines of a cluster must share a file system. One process alone needs
-neither accelerate nor a launcher.
+The first one prints, and does what must be done once; the others get its errors. Data pass through files, so the
+machines of a cluster must share a file system. One process alone needs neither accelerate nor a launcher.
 """
 
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,8 +15,6 @@ from ..disk.installed import require
 
 if TYPE_CHECKING:
     from accelerate import PartialState
-
-Result = TypeVar("Result")
 
 # How long a process waits for the slowest one, or for the first one to write a large file. If one process fails, the
 # launcher ends all of them.
@@ -80,19 +77,18 @@ class Processes:
         if self._state is not None:
             self._state.wait_for_everyone()
 
-    def on_first(self, function: Callable[[], Result]) -> Result:
-        """Calls a function in the first process while the others wait; all get its result or its error."""
+    def on_first(self, function: Callable[[], None]) -> None:
+        """Calls a function in the first process while the others wait; all get its error."""
         if self._state is None:
             return function()
         from accelerate.utils import broadcast_object_list
 
-        message: list[Result | Exception | None] = [None]
+        message: list[Exception | None] = [None]
         if self.is_first:
             try:
-                message = [function()]
+                function()
             except (ValueError, OSError) as error:
                 message = [error]
         (outcome,) = broadcast_object_list(message)
-        if isinstance(outcome, Exception):
+        if outcome is not None:
             raise outcome
-        return outcome

@@ -22,7 +22,7 @@ class RayCluster:
     """The cluster that Ray finds, or else a new one on this machine, which ends with the process."""
 
     def __init__(self, device: str | None = None) -> None:
-        """Asks nothing of a cluster yet.
+        """Connects to no cluster yet.
 
         Args:
             device: `"cpu"`, `"cuda"`, or None: GPUs if the cluster has any.

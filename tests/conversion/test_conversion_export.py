@@ -2,7 +2,6 @@
 
 import copy
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,10 @@ import pytest
 import torch
 from checkpoints import (
     CELL,
-    base_checkpoint,
     read_datasets,
-    write_checkpoint,
 )
 from safetensors.numpy import load_file, save_file
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
-from transformers import BertConfig, BertModel
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder, folder_to_allennlp
@@ -77,40 +73,6 @@ def test_a_model_with_a_padding_vector_cannot_be_exported(tiny_model: ElmoModel,
     assert_export_refused(tmp_path / "source", tmp_path, message)
 
 
-def make_empty_folder(folder: Path) -> None:
-    folder.mkdir()
-
-
-def make_allennlp_folder(folder: Path) -> None:
-    write_checkpoint(folder, *base_checkpoint())
-
-
-def make_bert(folder: Path) -> None:
-    config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=9)
-    BertModel(config).save_pretrained(folder)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (make_empty_folder, "source/config.json"),
-        (make_allennlp_folder, "source is not converted yet: it holds weights.hdf5. Run `elmo-hf convert "),
-        (make_bert, "source holds a model of `model_type` 'bert'; this is not an ELMo."),
-    ],
-    ids=["empty folder", "AllenNLP's files", "BERT"],
-)
-def test_a_source_that_is_no_elmo_cannot_be_exported(
-    make: Callable[[Path], None], message: str, tmp_path: Path
-) -> None:
-    make(tmp_path / "source")
-    assert_export_refused(tmp_path / "source", tmp_path, message)
-
-
-def test_a_source_that_is_not_there_cannot_be_exported(tmp_path: Path) -> None:
-    message = f"there is no folder {tmp_path / 'source'}, and a Hub name looks like org/name."
-    assert_export_refused(tmp_path / "source", tmp_path, message)
-
-
 def test_a_model_that_lacks_a_tensor_is_not_exported_with_random_numbers(tiny_model: ElmoModel, tmp_path: Path) -> None:
     tiny_model.save_pretrained(tmp_path / "source")
     path = tmp_path / "source" / "model.safetensors"
@@ -118,13 +80,6 @@ def test_a_model_that_lacks_a_tensor_is_not_exported_with_random_numbers(tiny_mo
     del tensors["bilm.layers.1.backward_lstm.recurrent_linear.weight"]
     save_file(tensors, path, metadata={"format": "pt"})
     assert_export_refused(tmp_path / "source", tmp_path, "bilm.layers.1.backward_lstm.recurrent_linear.weight")
-
-
-def test_a_truncated_model_cannot_be_exported(tiny_model: ElmoModel, tmp_path: Path) -> None:
-    tiny_model.save_pretrained(tmp_path / "source")
-    path = tmp_path / "source" / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-40])
-    assert_export_refused(tmp_path / "source", tmp_path, "source cannot be loaded as an ELMo model: ")
 
 
 ALLENNLP_CANNOT = "bilm-tf reads these files, AllenNLP does not, because "

@@ -282,15 +282,6 @@ def test_bilm_saved_out_of_a_language_model_exports_without_softmax(tiny_lm_fold
     assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(TINY_LM / "weights.hdf5"))
 
 
-def test_language_model_that_lacks_its_softmax_is_not_exported(tiny_lm_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "config.json").write_bytes((tiny_lm_folder / "config.json").read_bytes())
-    shard = (tiny_lm_folder / "model-00001-of-00002.safetensors").read_bytes()
-    (tmp_path / "source" / "model.safetensors").write_bytes(shard)
-    with pytest.raises(ValueError, match=r"lack `softmax\.bias`, `softmax\.weight`, which would be random numbers"):
-        folder_to_allennlp(tmp_path / "source", tmp_path / "to")
-
-
 @pytest.mark.parametrize("end", ["\n", "\r"])
 def test_a_word_with_a_line_end_is_not_written(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["<S>", f"a{end}b"]
