@@ -55,14 +55,18 @@ def find_weights(folder: Path) -> list[Path]:
     content = read_json(index)
     weight_map = content.get("weight_map")
     files = [*weight_map.values()] if isinstance(weight_map, dict) else []
-    names = {name for name in files if isinstance(name, str) and re.fullmatch(r"[^/\\:\0]+\.safetensors", name)}
-    wrong = [name for name in files if name not in names or not (folder / name).is_file()]
+    wrong = [name for name in files if not _is_beside(folder, name)]
     if wrong or not files or not isinstance(content.get("metadata"), dict):
         raise ValueError(
             f"{index} must hold `metadata`, and a `weight_map` that names .safetensors files beside it, found "
             f"{(wrong or [weight_map])[0]!r:.100}."
         )
-    return [folder / name for name in sorted(names)]
+    return [folder / name for name in sorted({*files})]
+
+
+def _is_beside(folder: Path, name: object) -> bool:
+    is_name = isinstance(name, str) and re.fullmatch(r"[^/\\:\0]+\.safetensors", name) is not None
+    return is_name and (folder / str(name)).is_file()
 
 
 def read_header(file: Path) -> Header:

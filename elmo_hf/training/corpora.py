@@ -115,8 +115,8 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
     vocabulary = [*SPECIAL_WORDS, *words][:max_size]
     if len(vocabulary) <= len(SPECIAL_WORDS):
         raise ValueError(
-            f"no word is left for the vocabulary: {len(counts)} distinct words, least occurrences {min_count}, "
-            f"largest size {max_size or 'any'}."
+            f"no word is left for the vocabulary: {len(counts)} distinct words, `min_count` {min_count}, "
+            f"`max_size` {max_size}."
         )
     return vocabulary
 

@@ -142,7 +142,16 @@ MODEL: list[tuple[str, Callable[[Path], None], str]] = [
     ("index, a shard that is not there", index(weight_map={"x": "second.safetensors"}), "second.safetensors"),
     *(
         (f"index names {name!r}", index(weight_map={"x": name}), f"{INDEX}.*{re.escape(repr(name))}")
-        for name in ("../x.safetensors", "/tmp/x.safetensors", "C:x.safetensors", "a\\x.safetensors", "x.bin", "", 3)
+        for name in (
+            "../x.safetensors",
+            "/tmp/x.safetensors",
+            "C:x.safetensors",
+            "a\\x.safetensors",
+            "x.bin",
+            "",
+            3,
+            ["x"],
+        )
     ),
     # what they hold
     ("no header", replaced(WEIGHTS, b""), WEIGHTS),
