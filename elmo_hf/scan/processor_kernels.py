@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from .eight_bit_products import EightBitProducts, aligned_values, is_eight_bit
 from .kernels import Kernels, is_hooked, using
 from .packed_weights import COUNTS, RULE, KeptWeights, PackedProducts, can_pack, measured
-from .parameters import Limits, Scanned, Weights, needs_gradient
+from .parameters import Limits, Scanned, Weights
 from .processor_products import WAYS, multiplies_bfloat16, warn_of_bfloat16
-from .products import IS_AMD, BlockProducts, WeightProducts, can_take_onednn, times
+from .products import IS_AMD, BlockProducts, WeightProducts
 from .reading_order import BatchLayout
 from .triton_scan import is_available, scan_with_padding
 
@@ -92,14 +92,9 @@ class ProcessorKernels(Kernels):
         return EightBitProducts(values, scales, scales.dtype, dtype, columns)
 
     def apply(self, linear: Any, inputs: Tensor) -> Tensor:
-        """`linear(inputs)` for inputs `(N, n)`; weights in eight bits multiply as in a scan, AMD's others by oneDNN."""
+        """`linear(inputs)` for inputs `(N, n)`; weights in eight bits multiply as in a scan."""
         is_plain = type(linear) is nn.Linear and not is_hooked(linear)
-        if not is_plain or needs_gradient(inputs, linear.weight, linear.bias):
-            return linear(inputs)
-        is_changed = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active()
-        if self.is_amd and can_take_onednn(linear.weight) and not is_changed:
-            return times(inputs, linear.weight, linear.bias)
-        if torch.is_grad_enabled() or not is_eight_bit(linear.weight):
+        if not is_plain or torch.is_grad_enabled() or not is_eight_bit(linear.weight):
             return linear(inputs)
         outputs = linear.bias.repeat(len(inputs), 1)
         self.weight_of(linear).to(inputs.dtype).multiply(inputs.t()[None], outputs.t()[None], adds=True)

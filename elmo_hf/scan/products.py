@@ -99,13 +99,13 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
 
 def can_take_onednn(weight: Tensor) -> bool:
     """Whether oneDNN multiplies a weight."""
-    is_served = weight.dtype == torch.float32 and weight.device.type == "cpu" and type(weight.data) is Tensor
-    return is_served and torch.backends.mkldnn.is_available() and not torch.jit.is_tracing()
+    is_served = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.jit.is_tracing()
+    return is_served and torch.backends.mkldnn.is_available()
 
 
-def times(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`rows` `(b, n)` times the transpose of a weight `(m, n)`, plain or in oneDNN's layout, plus b, by oneDNN."""
-    return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+def times(rows: Tensor, weight: Tensor) -> Tensor:
+    """`rows` `(b, n)` times the transpose of a weight `(m, n)`, plain or in oneDNN's layout, by oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise(rows, weight, None, "none", [], "")
 
 
 def put(product: Tensor, out: Tensor, adds: bool) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import run_interpreter
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from elmo_hf.scan.kernels import apply_linear, using
 from elmo_hf.scan.processor_kernels import ProcessorKernels, way_of_products
 from elmo_hf.scan.processor_products import PlainProducts
 from elmo_hf.scan.products import BlockProducts, columns_in
@@ -76,18 +75,6 @@ def test_on_amd_onednn_multiplies_many_columns(as_rows: bool) -> None:
         products.multiply(vectors[..., :7].float(), columns_in(torch.empty(M * 7), 1, M, 7, as_rows))
     torch.testing.assert_close(out.double(), 2 * weight @ vectors, rtol=0, atol=1e-5)
     assert called.count(torch.ops.mkldnn._linear_pointwise.default) == 2
-
-
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
-@pytest.mark.parametrize("learns", [False, True])
-@pytest.mark.parametrize("is_amd", [False, True])
-def test_on_amd_onednn_applies_linears_without_gradient(is_amd: bool, learns: bool) -> None:
-    linear, inputs = nn.Linear(N, M).requires_grad_(learns), torch.randn(4, N)
-    with using(ProcessorKernels(is_amd=is_amd)), Operators() as called:
-        found = apply_linear(linear, inputs)
-    torch.testing.assert_close(found, linear(inputs), rtol=0, atol=1e-6)
-    assert (torch.ops.mkldnn._linear_pointwise.default in called) == (is_amd and not learns)
-    assert found.requires_grad == learns
 
 
 def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:
