@@ -28,10 +28,9 @@ def test_a_name_that_is_not_utf_8_is_refused_in_one_line(kind: str, tmp_path: Pa
     arguments = put_source(tmp_path, kind)
     before = sorted(tmp_path.iterdir())
     result = CliRunner().invoke(app, ["convert", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     name = {"options": f"{LATIN}.json"}.get(kind, LATIN)
-    message = f"the name {str(tmp_path / name)!r} is not UTF-8; give the file or folder another."
-    assert result.stderr == f"Error: {message}\n"
+    assert result.stderr == f"Error: Invalid value: the argument {str(tmp_path / name)!r} is empty or not UTF-8.\n"
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -128,7 +128,7 @@ def test_a_device_that_the_cluster_lacks_is_named(
 def test_the_command_needs_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in.txt").write_text("Yes\n")
     find = importlib.util.find_spec
-    monkeypatch.setattr("elmo_hf.extras.find_spec", lambda name: None if name == "ray" else find(name))
+    monkeypatch.setattr("elmo_hf.disk.installed.find_spec", lambda name: None if name == "ray" else find(name))
     result = run_command("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
     assert_fails(result, 1, "this needs ray")
     assert not (tmp_path / "out").exists()
