@@ -5,6 +5,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -102,3 +103,9 @@ def test_a_source_tree_holds_the_rooms_that_lie_beside_the_package(tmp_path: Pat
     )
     folders = [ROOT.joinpath(*name.split(".")[1:]) for name in names]
     assert found.stdout.split() == [str(folder / "__init__.py") for folder in folders]
+
+
+def test_every_room_is_installed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    rooms = {name.removesuffix(".__init__") for name, path in MODULES.items() if path.name == "__init__.py"}
+    assert set(settings["tool"]["setuptools"]["packages"]) - {"elmo_hf.model_cards"} == rooms
