@@ -95,7 +95,7 @@ def start(target: str, indices: list[int], run_one: RunOne) -> Worker:
         resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + ADDRESSES, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for index in indices:
-            tell(other, {"begins": index})
+            tell(other, {"begins": index, "bytes": status("VmRSS")})
             tell(other, asdict(run_one(target, index)))
         os._exit(0)
     except BaseException:
@@ -120,10 +120,12 @@ def listen(worker: Worker) -> tuple[list[Outcome], bool]:
         *lines, worker.rest = (worker.rest + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            if "begins" not in message:
-                outcomes.append(Outcome(**message))
-                worker.left.remove(message["index"])
-            worker.began, worker.ticks, worker.bytes = time.monotonic(), *usage(worker.pid)
+            worker.began, worker.ticks = time.monotonic(), usage(worker.pid)[0]
+            if "begins" in message:
+                worker.bytes = message["bytes"]  # as the worker says, since this process may hear of it late
+                continue
+            outcomes.append(Outcome(**message))
+            worker.left.remove(message["index"])
 
 
 def watch(worker: Worker) -> None:
