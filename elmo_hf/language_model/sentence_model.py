@@ -34,7 +34,7 @@ DIRECTIONS = ("forward", "backward")
 
 
 # What the package's class does, and its arguments.
-NEEDS_PACKAGE = f"streams, sampled losses and scores need {ELMO_HF}, imported before the model is loaded."
+NEEDS_PACKAGE = f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`."
 OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "candidates"}
 
 

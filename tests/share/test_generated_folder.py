@@ -121,7 +121,7 @@ def test_what_needs_the_package_says_so(tmp_path: Path) -> None:
     save(tmp_path, ElmoForPreTraining(ElmoConfig(**TINY, num_softmax_words=6)))
     assert (
         run_python(REFUSE + LANGUAGE_MODELS, tmp_path).splitlines()
-        == [f"streams, sampled losses and scores need {ELMO_HF}, imported before the model is loaded."] * 3
+        == [f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`."] * 3
     )
 
 
