@@ -106,13 +106,15 @@ def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) ->
     require(bool(published.weights), "--model", "", "a model whose address is known", name, advice)
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {role: fetch(urljoin(base_url, address), folder) for role, address in published.files.items()}
+    paths: dict[str, Any] = {
+        role: fetch(urljoin(base_url, address), folder) for role, address in published.files.items()
+    }
     fetched = list(paths.values())
     if published.weights.endswith(INDEX):
         fetched.append(fetch(urljoin(base_url, published.weights.removesuffix(INDEX) + DATA), folder))
     _check_record(folder / RECORD, fetched)
     weights = paths.pop("weights")
-    return weights, Given(**paths)  # type: ignore[arg-type]
+    return weights, Given(**paths)
 
 
 def fetch(url: str, folder: Path) -> Path:

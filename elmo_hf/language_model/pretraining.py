@@ -36,7 +36,7 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
     """
 
     def require_package(self, arguments: dict[str, Any]) -> None:
-        """Nothing: this is the package's class."""
+        """Does nothing, because this is the package's class."""
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
         """The batch as the biLM reads it: sentences, or a window."""

@@ -2,7 +2,7 @@
 
 import copy
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -254,7 +254,9 @@ def test_what_is_never_faster_is_not_kept_and_what_is_kept_dies_with_its_weight(
 
 
 def test_a_count_between_two_measured_ones_is_taken_for_the_smaller() -> None:
-    measure = lambda _, counts: [count in (4, 16) for count in counts]  # noqa: E731
+    def measure(_: BlockProducts, counts: Sequence[int]) -> list[bool]:
+        return [count in (4, 16) for count in counts]
+
     kernels = ProcessorKernels(is_amd=False, measure=measure, few_columns=8)
     weight = torch.ones(5, 3)
     packed = PackedProducts(kernels.products(weight[None]), kernels._is_faster(weight))
