@@ -6,7 +6,12 @@ from pages import ROOT, blocks, read
 
 
 def test_the_readme_is_short() -> None:
-    assert len(read("README").splitlines()) <= 150
+    assert len(read("README").splitlines()) <= 120
+
+
+def test_its_first_figures_are_what_the_first_command_prints() -> None:
+    (figures,) = blocks(read("README"), "console")
+    assert figures in read("install")  # whose output is tested
 
 
 def test_ci_finds_the_two_commands_that_set_up() -> None:
