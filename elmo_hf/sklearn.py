@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-try:
-    from sklearn.base import BaseEstimator, TransformerMixin
-except ImportError as error:
-    raise ImportError("this needs scikit-learn, not installed here: pip install scikit-learn") from error
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from .embedding.batches import outputs_in_batches
 from .folder.loading import load_shared
@@ -41,16 +37,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
         self.device = device
 
     def fit(self, X: Iterable[str], y: Any = None) -> "ElmoVectorizer":
-        """Loads the model.
-
-        Args:
-            X: texts; only their kind is looked at.
-            y: ignored.
-
-        Raises:
-            ValueError: if `X` is one string, or the model cannot be loaded.
-        """
-        _refuse_one_string(X)
+        """Loads the model, which learns nothing from `X` and `y`; raises ValueError if it cannot be loaded."""
         load_shared(self.model, self.device)
         return self
 
@@ -64,9 +51,11 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
             `(n, 2P)` float32; a data frame after `set_output(transform="pandas")`.
 
         Raises:
-            ValueError: if `X` is one string, has several columns, or holds something else than strings.
+            ValueError: if `X` is one string, or has several columns.
         """
-        texts = _texts(X)
+        if isinstance(X, str | bytes):
+            raise ValueError(f"`X` must be a list of texts, found one text, {X!r:.50}; put it into a list.")
+        texts = list(np.asarray(X).squeeze(axis=1) if len(getattr(X, "shape", ())) == 2 else X)
         model, tokenizer = load_shared(self.model, self.device)
         vectors = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)
         words = [tokenizer.tokenize(text) for text in texts]
@@ -87,28 +76,3 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _refuse_one_string(texts: Any) -> None:
-    if isinstance(texts, (str, bytes)):
-        raise ValueError(f"`X` must be a list of texts, found one text, {texts[:40]!r}; put it into a list.")
-
-
-def _texts(texts: Any) -> list[str]:
-    _refuse_one_string(texts)
-    shape: tuple[int, ...] = getattr(texts, "shape", ())
-    if len(shape) == 2:
-        if shape[1] != 1:
-            raise ValueError(
-                f"`X` must be one column of texts, found {shape[1]} columns; choose one, for instance with "
-                '`ColumnTransformer([("elmo", ElmoVectorizer(), "text")])`.'
-            )
-        texts = np.asarray(texts)[:, 0]
-    found = list(texts)
-    for place, text in enumerate(found):
-        if not isinstance(text, str):
-            raise ValueError(
-                f"`X` must hold strings, found {text!r} at place {place}; an empty text is '', and lists of words need "
-                "their blanks back."
-            )
-    return found

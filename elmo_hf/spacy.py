@@ -95,15 +95,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
     Args:
         doc: went through the component; its hooks may be lost.
         pooling: what the model's config says; `"max"` or else the mean makes one vector of many.
-
-    Raises:
-        ValueError: if `doc.tensor` has no row for each token.
     """
-    if len(doc.tensor) != len(doc):
-        raise ValueError(
-            f"`doc.tensor` must have a row for each of the {len(doc)} tokens, found {len(doc.tensor)}; let the doc go "
-            "through the component `elmo` first."
-        )
 
     def pooled(part: Doc | Span) -> np.ndarray:
         rows = part.tensor[[not token.is_space for token in part]]
@@ -127,10 +119,5 @@ def _load(name: str | Path, device: str) -> tuple[ElmoModel, ElmoTokenizer]:
 def _similarity(one: Doc | Span | Token, other: Any) -> float:
     """The cosine; 0 if a vector is zero."""
     first, second = one.vector, other.vector
-    if first.shape != second.shape:
-        raise ValueError(
-            f"`similarity` compares vectors of one size, found {len(first)} and {len(second)} numbers: let both docs "
-            "go through the same component `elmo`, or give both their hooks with `set_hooks`."
-        )
-    norms = np.linalg.norm(first) * np.linalg.norm(second)
-    return float(first @ second / norms) if norms else 0.0
+    product, norms = first @ second, np.linalg.norm(first) * np.linalg.norm(second)
+    return float(product / norms) if norms else 0.0

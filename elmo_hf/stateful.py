@@ -22,34 +22,27 @@ class StatefulElmo(nn.Module):
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Starts without a state; a `ValueError` if the model has one direction, as none in those libraries has."""
+        """Starts without a state."""
         super().__init__()
-        if not model.config.bidirectional:
-            raise ValueError(
-                "the models of AllenNLP, bilm-tf and TF-Hub read in two directions, found `bidirectional=False`; use "
-                "`ElmoModel` itself, which takes and returns its state."
-            )
         self.model = model
         self.stateful = True
-        self._state: BiLMState | None = None
-        self._stream = ""
-        self._states: dict[str, BiLMState | None] = {}
+        self._states: dict[str, BiLMState] = {}
 
     def reset_states(self) -> None:
         """Forgets the state of earlier calls, in every stream."""
-        self._state = None
         self._states = {}
 
-    def switch_to(self, stream: str) -> None:
-        """Goes on with the state of another stream of calls; the present one's is kept until it is switched to."""
-        self._states[self._stream] = self._state
-        self._stream, self._state = stream, self._states.get(stream)
+    def forward(self, attention_mask: Tensor, stream: str = "", **inputs: Any) -> Any:
+        """Runs the model and returns its output with all layers.
 
-    def forward(self, attention_mask: Tensor, **inputs: Any) -> Any:
-        """Runs the model with `attention_mask` `(B, T)` and returns its output with all layers."""
-        before = None
-        if self.stateful and self._state is not None:
-            before = BiLMState(*(tensor.to(attention_mask.device) for tensor in self._state))
+        Args:
+            attention_mask: `(B, T)`.
+            stream: calls of one stream share a state.
+            **inputs: others of the model.
+        """
+        before = self._states.get(stream) if self.stateful else None
+        if before is not None:
+            before = BiLMState(*(tensor.to(attention_mask.device) for tensor in before))
         output = self.model(
             attention_mask=attention_mask,
             state=None if before is None else before.resize(len(attention_mask)),
@@ -57,5 +50,5 @@ class StatefulElmo(nn.Module):
             **inputs,
         )
         if self.stateful:
-            self._state = output.state if before is None else before.update(output.state)
+            self._states[stream] = output.state if before is None else before.update(output.state)
         return output

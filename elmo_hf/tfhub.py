@@ -43,9 +43,6 @@ from .folder.loading import load_complete, load_tokenizer
 from .model.pooling import masked_mean
 from .stateful import StatefulElmo
 
-# Which calls share a state, in a converted module.
-STATES = ("none", "shared", "signature")
-
 
 class Module(nn.Module):
     """`hub.Module`; offers TensorFlow 2's `hub.load(...).signatures` too.
@@ -71,19 +68,17 @@ class Module(nn.Module):
         """
         super().__init__()
         self.name = name
-        if str(spec).startswith(("http://", "https://")):
+        if "://" in str(spec):
             raise ValueError(
                 f"{spec} is an address of TF-Hub, from which nothing is downloaded. Convert the module's files, "
                 "`elmo-hf convert MODULE elmo-module`, or the published weights of the same model, `elmo-hf convert "
                 "--model original elmo-original`, and give that folder."
             )
-        model = load_complete(spec, num_output_representations=1, representation_dropout=0.0)
-        if model.config.layer_mix != "scalar":
-            raise ValueError(f"a module of TF-Hub has a scalar mix; {spec} has `layer_mix` {model.config.layer_mix!r}.")
-        model.requires_grad_(False)
-        model.scalar_mixes.requires_grad_(trainable)
+        model = load_complete(spec, num_output_representations=1, representation_dropout=0.0).requires_grad_(False)
+        model.mixes.requires_grad_(trainable)
         self.elmo = StatefulElmo(model)
-        self._module = _converted_module(model.config)
+        # Of a converted module: `state`, which calls share one (none, shared, signature), and `scaled_mean`.
+        self._module = (getattr(model.config, "task_specific_params", None) or {}).get("tfhub", {})
         self.elmo.stateful = self._module.get("state") != "none"
         self.tokenizer = load_tokenizer(spec)
         self.signatures: dict[str, Callable[..., dict[str, Tensor]]] = {
@@ -100,48 +95,24 @@ class Module(nn.Module):
             as_dict: whether to return all outputs by name, or only the output `default`.
 
         Raises:
-            ValueError: if the signature is unknown, or the inputs do not fit it.
+            ValueError: if a string is in place of a list.
         """
-        if signature not in self.signatures:
-            raise ValueError(f"`signature` must be one of {', '.join(self.signatures)}, found {signature!r}.")
-        if isinstance(inputs, Mapping) and inputs.keys() == {"text"}:
-            inputs = inputs["text"]
-        names = {*map(str, inputs)} if isinstance(inputs, Mapping) else set()
-        if names != ({"tokens", "sequence_len"} if signature == "tokens" else set()):
-            found = f"a dictionary with {', '.join(sorted(names))}" if names else type(inputs).__name__
-            raise ValueError(
-                "the signature `default` takes a list of sentences, and `tokens` a dictionary with `tokens` and "
-                f"`sequence_len`; found {found} for `{signature}`."
-            )
-        outputs = self._embed_tokens(**inputs) if signature == "tokens" else self._embed_sentences(inputs)
+        embed = self.signatures[signature]
+        outputs = embed(**inputs) if isinstance(inputs, Mapping) else embed(inputs)
         return outputs if as_dict else outputs["default"]
 
-    def _embed_sentences(self, text: Sequence[str]) -> dict[str, Tensor]:
+    def _embed_sentences(self, text: Sequence[str | bytes]) -> dict[str, Tensor]:
         """The signature `default`: only blanks separate words."""
-        if isinstance(text, str):
-            raise ValueError(f"the signature `default` takes a list of sentences, found the string {text!r}.")
-        sentences = [[word for word in _text(sentence).split(" ") if word] for sentence in text]
-        return self._embed(sentences, max(map(len, sentences), default=0), "default")
+        sentences = [[word for word in each.split(" ") if word] for each in _texts(text)]
+        return self._embed(sentences, max(map(len, sentences)), "default")
 
-    def _embed_tokens(self, tokens: Sequence[Sequence[str]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
+    def _embed_tokens(self, tokens: Sequence[Sequence[str | bytes]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
         """The signature `tokens`: reads the first `sequence_len` words of each list."""
-        for words in (words for words in tokens if isinstance(words, str)):
-            raise ValueError(f"`tokens` must be lists of words, found the string {words!r:.200}.")
-        lengths = [int(length) for length in np.ravel(sequence_len)]
-        if len(lengths) != len(tokens) or not all(
-            0 <= n <= len(words) for n, words in zip(lengths, tokens, strict=True)
-        ):
-            raise ValueError(
-                f"`sequence_len` must give for each of the {len(tokens)} lists of `tokens` how many of its words "
-                f"count, found {lengths}."
-            )
-        sentences = [list(map(_text, words[:n])) for words, n in zip(tokens, lengths, strict=True)]
-        return self._embed(sentences, max(map(len, tokens), default=0), "tokens")
+        pairs = zip(tokens, np.ravel(sequence_len), strict=True)
+        return self._embed([_texts(words)[:length] for words, length in pairs], max(map(len, tokens)), "tokens")
 
     def _embed(self, sentences: list[list[str]], num_positions: int, signature: str) -> dict[str, Tensor]:
         """All outputs, `num_positions` words long."""
-        if not sentences:
-            raise ValueError(f"the signature `{signature}` needs at least one sentence, found none.")
         model, num_boundaries = self.elmo.model, self.tokenizer.num_special_tokens_to_add()
         inputs = self.tokenizer(
             sentences,
@@ -151,9 +122,7 @@ class Module(nn.Module):
             max_length=num_positions + num_boundaries,
             return_tensors="pt",
         ).to(model.device)
-        if self._module.get("state") == "signature":
-            self.elmo.switch_to(signature)
-        output = self.elmo(**inputs)
+        output = self.elmo(**inputs, stream=signature if self._module.get("state") == "signature" else "")
         mask = inputs["attention_mask"][:, num_boundaries:].bool()  # (B, T), without the boundaries
         start = num_boundaries // 2
 
@@ -219,42 +188,23 @@ class KerasLayer(nn.Module):
         """
         super().__init__()
         self.module = handle if isinstance(handle, Module) else Module(handle)
-        self.module.elmo.model.scalar_mixes.requires_grad_(trainable)
+        self.module.elmo.model.mixes.requires_grad_(trainable)
         self.signature, self.output_key, self.as_dict = signature, output_key, signature_outputs_as_dict
 
     def forward(self, inputs: Any) -> Any:
         """Embeds a batch: sentences `(B,)` or `(B, 1)`, or the dictionary of `tokens`.
 
         Raises:
-            ValueError: if there is no such output, or as `Module`.
+            ValueError: as `Module`.
         """
         if not isinstance(inputs, str | Mapping):
             inputs = np.asarray(inputs, dtype=object).reshape(-1).tolist()
         outputs = self.module(inputs, self.signature, as_dict=True)
-        if not self.as_dict and self.output_key not in outputs:
-            raise ValueError(f"`output_key` must be one of {', '.join(outputs)}, found {self.output_key!r}.")
         return outputs if self.as_dict else outputs[self.output_key]
 
 
-def _converted_module(config: Any) -> dict[str, Any]:
-    """What the config of a converted module says of it; empty for any other model.
-
-    Raises:
-        ValueError: if that is damaged.
-    """
-    found = (getattr(config, "task_specific_params", None) or {}).get("tfhub", {})
-    is_module = isinstance(found, dict) and found.keys() == {"state", "scaled_mean"}
-    if found and not (is_module and found["state"] in STATES and isinstance(found["scaled_mean"], bool)):
-        raise ValueError(
-            f"config.json: `tfhub` in `task_specific_params` must hold `state`, one of {', '.join(STATES)}, and "
-            f"`scaled_mean`, true or false, found {found!r:.200}."
-        )
-    return found
-
-
-def _text(value: str | bytes) -> str:
-    """Decodes TensorFlow's strings, which are UTF-8 bytes; a `ValueError` if it is no string."""
-    try:
-        return value.decode("utf-8") if isinstance(value, bytes) else "".join([value])
-    except (TypeError, UnicodeDecodeError) as error:
-        raise ValueError(f"a text must be a string of UTF-8, found {value!r:.200}.") from error
+def _texts(values: Sequence[str | bytes]) -> list[str]:
+    """Strings, of which TensorFlow's are UTF-8 bytes; raises ValueError for one string in place of a list."""
+    if isinstance(values, str | bytes):
+        raise ValueError(f"the signatures take lists of strings, found the string {values!r:.200}; put it into a list.")
+    return [value.decode() if isinstance(value, bytes) else value for value in values]

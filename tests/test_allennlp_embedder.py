@@ -121,27 +121,15 @@ def test_keys_on_disk_are_numbers_or_sentences_as_asked(base: Golden, tmp_path: 
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("Yes .\n\n", {}, r"lines \[1\] \(from 0\) are blank. Remove them, or use `elmo-hf embed`, which keeps them"),
-        ("Yes .\n", {"output_format": "mean"}, "`output_format` must be one of all, top, average, found 'mean'"),
-        ("Yes .\nYes .\n", {"use_sentence_keys": True}, "two sentences are equal, so they cannot be keys"),
-    ],
-)
-def test_a_file_that_cannot_be_embedded_leaves_nothing(
-    text: str, options: dict[str, Any], message: str, base: Golden, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        embed_file(base, tmp_path, text, **options)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+def test_a_blank_line_is_a_dataset_without_words(base: Golden, tmp_path: Path) -> None:
+    shapes = {name: each.shape for name, each in embed_file(base, tmp_path, "Yes .\n\n", forget_sentences=True).items()}
+    assert shapes == {"0": (3, 2, 16), "1": (3, 0, 16)}
 
 
-def test_what_was_there_stays_if_embedding_fails(base: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_there_stays_if_embedding_fails(base: Golden, tmp_path: Path) -> None:
     (tmp_path / "out.hdf5").write_bytes(b"precious")
-    monkeypatch.setattr(ElmoEmbedder, "embed_batch", lambda self, batch: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        embed_file(base, tmp_path, "Yes .\n")
+    with pytest.raises(ValueError, match="shorter"):  # batches without sentences
+        embed_file(base, tmp_path, "Yes .\n", batch_size=0)
     assert (tmp_path / "out.hdf5").read_bytes() == b"precious"
     assert len(list(tmp_path.iterdir())) == 2
 

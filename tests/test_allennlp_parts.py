@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from elmo_hf.allennlp import (
     ELMoCharacterMapper,
     ElmoLstm,
-    ScalarMix,
     _ElmoBiLm,
-    _ElmoCharacterEncoder,
     batch_to_ids,
 )
 
@@ -350,26 +348,3 @@ def test_the_marks_of_the_mapper_are_allennlps() -> None:
     of_sentences = (mapper.beginning_of_sentence_character, mapper.end_of_sentence_character)
     of_words = (mapper.beginning_of_word_character, mapper.end_of_word_character, mapper.padding_character)
     assert of_sentences + of_words == (256, 257, 258, 259, 260)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: ScalarMix(2, initial_scalar_parameters=[1]),
-            r"must be 2 numbers, found \[1\]",
-        ),
-        (lambda: ScalarMix(2)([torch.ones(1, 1, 3)]), "the mix takes 2 tensors, found 1"),
-        (lambda: batch_to_ids([]), r"`batch_to_ids` takes one list of words or more, found \[\]"),
-        (lambda: batch_to_ids(["abc"]), r"`batch_to_ids` takes one list of words or more, found \['abc'\]"),
-        (lambda: ScalarMix(1, True)([torch.ones(1, 1, 3)]), "layer norm needs `mask`, found None"),
-        (
-            lambda: _ElmoCharacterEncoder(**FILES)(torch.ones(2, 3, 24, dtype=torch.long)),
-            r"`input_ids` must be a tensor of shape \(batch, words, 50\), found \(2, 3, 24\)",
-        ),
-    ],
-    ids=["numbers", "tensors", "batch", "string", "mask", "characters"],
-)
-def test_what_does_not_fit_is_named(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -119,50 +119,6 @@ def test_a_learned_mix_is_kept(tiny_folder: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(outputs["elmo"], 2 * outputs["lstm_outputs2"])
 
 
-@pytest.mark.parametrize(
-    ("inputs", "signature", "message"),
-    [
-        (["Yes ."], "words", "`signature` must be one of default, tokens, found 'words'"),
-        (["Yes ."], "tokens", "`tokens` a dictionary with `tokens` and `sequence_len`; found list for `tokens`"),
-        (
-            {"tokens": [["Yes"]], "sequence_len": [1]},
-            "default",
-            "takes a list of sentences, .*; found a dictionary with sequence_len, tokens for `default`",
-        ),
-        ("Yes .", "default", "takes a list of sentences, found the string 'Yes .'"),
-        ({"tokens": [["Yes"]], "sequence_len": [2]}, "tokens", r"how many of its words count, found \[2\]"),
-        ({"tokens": [["Yes"]], "sequence_len": [-1]}, "tokens", r"how many of its words count, found \[-1\]"),
-        ({"tokens": ["ab"], "sequence_len": [2]}, "tokens", "`tokens` must be lists of words, found the string 'ab'"),
-        ({"tokens": [["Yes"], ["No"]], "sequence_len": 1}, "tokens", r"each of the 2 lists .* found \[1\]"),
-        ({"tokens": [[b"\xff"]], "sequence_len": [1]}, "tokens", r"a text must be a string of UTF-8, found b'\\xff'"),
-        ({"tokens": [["Yes"]]}, "tokens", "found a dictionary with tokens for `tokens`"),
-        ({"tokens": [[None]], "sequence_len": [1]}, "tokens", "a text must be a string of UTF-8, found None"),
-        ({"tokens": [], "sequence_len": []}, "tokens", "`tokens` needs at least one sentence, found none"),
-        ([], "default", "`default` needs at least one sentence, found none"),
-        ({"tokens": [["Yes"]], "sequence_len": [1, 1]}, "tokens", r"each of the 1 lists .* found \[1, 1\]"),
-    ],
-)
-def test_wrong_inputs_are_named(inputs: Any, signature: str, message: str, elmo: hub.Module) -> None:
-    with pytest.raises(ValueError, match=message):
-        elmo(inputs, signature=signature)
-
-
-def test_tf_hubs_addresses_are_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(ValueError, match=r"elmo/3 is an address of TF-Hub, .*`elmo-hf convert --model original"):
-        hub.Module("https://tfhub.dev/google/elmo/3")
-
-
-def test_a_linear_mix_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    ElmoModel.from_pretrained(tiny_folder, layer_mix="linear").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"TF-Hub has a scalar mix; .* has `layer_mix` 'linear'\.$"):
-        hub.Module(tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="there is no folder nowhere"):
-        hub.Module("nowhere")
-
-
 def test_there_is_no_dropout_in_training_either(tiny_folder: Path) -> None:
     elmo = hub.Module(tiny_folder, trainable=True).train()
     elmo.elmo.stateful = False

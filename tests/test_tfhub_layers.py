@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from allennlp_cases import Golden, assert_close
 from torch import nn
@@ -105,23 +104,6 @@ def test_a_trainable_layer_learns_the_mix(tiny_folder: Path) -> None:
     parameters = [parameter for parameter in names["embedding"].parameters() if parameter.requires_grad]
     assert sum(parameter.numel() for parameter in parameters) == 4
     assert all(parameter.grad is not None for parameter in parameters)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "inputs", "message"),
-    [
-        (
-            {"output_key": "lstm_outputs3"},
-            ["Yes ."],
-            "one of word_emb, .*, default, found 'lstm_outputs3'",
-        ),
-        ({}, "Yes .", "takes a list of sentences, found the string 'Yes .'"),
-        ({"signature": "words"}, ["Yes ."], "`signature` must be one of default, tokens, found 'words'"),
-    ],
-)
-def test_what_a_layer_cannot_do_is_named(arguments: Any, inputs: Any, message: str, tiny_folder: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        hub.KerasLayer(tiny_folder, **arguments)(inputs)
 
 
 def test_strings_of_numpy_and_bytes_are_texts(tiny_folder: Path) -> None:

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 from allennlp_cases import TOLERANCE, Golden
-from archives import write_files
 from checkpoints import BASE, read_datasets, shared
-from hub_modules import LOGITS, SCALE, files_of, variables_of, write_module
+from hub_modules import LOGITS, SCALE, variables_of, write_module
 from vectors import embed_file
 
-from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf import tfhub as hub
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
@@ -164,13 +163,3 @@ def test_embed_writes_each_words_own_vector_without_boundaries(tmp_path: Path) -
             inputs = tokenizer([words], is_split_into_words=True, return_tensors="pt")
             expected = model(**inputs).last_hidden_state[0]
             np.testing.assert_allclose(vectors[str(index)], expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("found", [{"state": "all", "scaled_mean": True}, {"state": "none"}, "none"])
-def test_a_damaged_description_of_a_module_is_named(found: Any, tmp_path: Path) -> None:
-    folder = write_files(tmp_path / "elmo", files_of(made("google", tmp_path)))
-    config = ElmoConfig.from_pretrained(folder)
-    config.task_specific_params = {"tfhub": found}
-    config.save_pretrained(folder)
-    with pytest.raises(ValueError, match=r"must hold `state`, one of none, shared, signature, and `scaled_mean`, true"):
-        hub.Module(folder)

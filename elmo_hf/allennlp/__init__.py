@@ -23,16 +23,21 @@ Deliberate differences:
 - Vectors are zero on padding in every mode.
 - If training would outdate the vocabulary cache, `vocab_to_cache` makes none, and words are read through their
   characters.
+- `ElmoEmbedder.embed_file` keeps a blank line, as a dataset without words.
 - Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
 """
 
-from .bilm import ElmoLstm, _ElmoBiLm, _ElmoCharacterEncoder
-from .boundaries import remove_sentence_boundaries
+from .bilm import (
+    DEFAULT_OPTIONS_FILE,
+    DEFAULT_WEIGHT_FILE,
+    ElmoLstm,
+    _ElmoBiLm,
+    _ElmoCharacterEncoder,
+    remove_sentence_boundaries,
+)
 from .character_ids import ELMoCharacterMapper, batch_to_ids
-from .checkpoint_files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
-from .elmo import Elmo, ElmoTokenEmbedder
+from .elmo import Elmo, ElmoTokenEmbedder, ScalarMix
 from .embedder import ElmoEmbedder
-from .scalar_mix import ScalarMix
 
 __all__ = [
     "DEFAULT_OPTIONS_FILE",

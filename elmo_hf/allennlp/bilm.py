@@ -6,27 +6,63 @@ The parts are those of an `ElmoModel`, not copies. Code of the time hooks into t
 calls one alone; so each takes and returns what AllenNLP's did.
 """
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import constants
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.utils import logging
 
+from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.options import read_options
+from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.distinct_words import distinct_rows
 from ..model.inputs import checked_words
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
-from .boundaries import add_sentence_boundaries
-from .checkpoint_files import find_files, load_bilm
 from .state_dicts import rename_bilm
 
-logger = logging.get_logger(__name__)
+DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].options
+DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].weights
+
+
+def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> AllenNlpFiles:
+    """The two files on this machine; addresses are downloaded, once, to `$HF_HOME`."""
+    files = []
+    for file in (str(options_file), str(weight_file)):
+        if "://" in file:
+            folder = Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16]
+            folder.mkdir(parents=True, exist_ok=True)
+            file = fetch(file, folder)
+        files.append(Path(file))
+    return AllenNlpFiles(*files)
+
+
+def add_sentence_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tuple[Tensor, Tensor]:
+    """Puts `boundaries` `(2, N)` around the words of each row: `(B, T, N)` to `(B, T+2, N)`, and the mask."""
+    places = torch.arange(mask.shape[1] + 1, device=mask.device)
+    behind = (nn.functional.pad(mask, (1, 0)) * places).amax(dim=1) + 1
+    rows = torch.arange(len(mask), device=mask.device)
+    values = nn.functional.pad(values, (0, 0, 1, 1))
+    values[:, 0], values[rows, behind] = boundaries[0], boundaries[1]
+    mask = nn.functional.pad(mask, (1, 1))
+    mask[:, 0], mask[rows, behind] = True, True
+    return values, mask
+
+
+def remove_sentence_boundaries(tensor: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Removes the boundaries: `(B, T+2, N)` to `(B, T, N)`, zero on padding, and the mask of the words `(B, T)`."""
+    mask = mask.bool()
+    places = torch.arange(mask.shape[1], device=mask.device)
+    is_last = places == (mask * places).amax(dim=1, keepdim=True)
+    is_word = (mask & ~is_last)[:, 1:-1]
+    return tensor[:, 1:-1].masked_fill(~is_word.unsqueeze(-1), 0), is_word
 
 
 class _ElmoCharacterEncoder(nn.Module):
@@ -51,11 +87,11 @@ class _ElmoCharacterEncoder(nn.Module):
             ConversionError: if a file is missing or has another format.
         """
         super().__init__()
+        model = _load_bilm(options_file, weight_file, requires_grad) if model is None else model
         self._options: dict[str, Any] | None = None
         self._weight_file: str | None = None
-        if model is None:
+        if options_file is not None:
             files = find_files(options_file, weight_file)
-            model = load_bilm(files, requires_grad)
             self._options, self._weight_file = read_options(files.options), str(files.weights)
         self.encoder = model.token_encoder
         self.requires_grad = requires_grad
@@ -148,26 +184,16 @@ class _ElmoBiLm(nn.Module):
             ConversionError: if a file is missing or has another format.
         """
         super().__init__()
+        model = _load_bilm(options_file, weight_file, requires_grad) if model is None else model
         self._requires_grad = requires_grad
-        files = None
-        if model is None:
-            files = find_files(options_file, weight_file)
-            model = load_bilm(files, requires_grad)
-        self._token_embedder = _ElmoCharacterEncoder(None, None, requires_grad, model=model)
-        if files is not None:
-            self._token_embedder._options = read_options(files.options)
-            self._token_embedder._weight_file = str(files.weights)
+        self._token_embedder = _ElmoCharacterEncoder(options_file, weight_file, requires_grad, model=model)
         self._elmo_lstm = ElmoLstm(model.bilm, model.config)
         self.num_layers: int = model.config.num_hidden_layers + 1
         self._output_dim: int = model.config.hidden_size
         self._word_embedding: nn.Embedding | None = None
         self.register_buffer("_bos_embedding", None, persistent=False)
         self.register_buffer("_eos_embedding", None, persistent=False)
-        if vocab_to_cache and any(parameter.requires_grad for parameter in self._token_embedder.parameters()):
-            logger.warning(
-                "`vocab_to_cache` is not used where the character CNN trains, because training would outdate it."
-            )
-        elif vocab_to_cache:
+        if vocab_to_cache and not any(parameter.requires_grad for parameter in self._token_embedder.parameters()):
             self.create_cached_cnn_embeddings(vocab_to_cache)
         self.register_load_state_dict_pre_hook(rename_bilm)
 
@@ -208,3 +234,7 @@ class _ElmoBiLm(nn.Module):
         vectors = vectors.masked_fill(~mask.unsqueeze(-1), 0)
         layers = self._elmo_lstm(vectors, mask)
         return {"activations": [torch.cat([vectors, vectors], dim=-1), *layers], "mask": mask}
+
+
+def _load_bilm(options_file: str | Path | None, weight_file: str | Path | None, requires_grad: bool) -> PreTrainedModel:
+    return bilm_of(read_allennlp(find_files(options_file, weight_file))).requires_grad_(requires_grad)

@@ -14,10 +14,8 @@ from tqdm import tqdm
 
 from ..disk.guarded_file import GuardedFile
 from ..disk.whole_files import new_file
-from .bilm import _ElmoBiLm
-from .boundaries import remove_sentence_boundaries
+from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_sentence_boundaries
 from .character_ids import batch_to_ids
-from .checkpoint_files import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
 OUTPUT_FORMATS = {
     "all": lambda layers: layers,
@@ -98,19 +96,15 @@ class ElmoEmbedder(nn.Module):
             use_sentence_keys: whether to name a dataset by its sentence in place of its index.
 
         Raises:
-            ValueError: if the format is none of the three, a line is blank, or `use_sentence_keys` meets equal lines.
+            ValueError: if `use_sentence_keys` meets blank or equal lines.
         """
-        if output_format not in OUTPUT_FORMATS:
-            raise ValueError(f"`output_format` must be one of {', '.join(OUTPUT_FORMATS)}, found {output_format!r}.")
+        pick = OUTPUT_FORMATS[output_format]
         sentences = [line.strip() for line in input_file]
-        blank = [index for index, sentence in enumerate(sentences) if not sentence]
-        if blank:
-            raise ValueError(
-                f"lines {blank} (from 0) are blank. Remove them, or use `elmo-hf embed`, which keeps them."
-            )
         keys = sentences if use_sentence_keys else [str(index) for index in range(len(sentences))]
-        if len(set(keys)) < len(keys):
-            raise ValueError("two sentences are equal, so they cannot be keys; leave out `use_sentence_keys`.")
+        if len({"", *keys}) <= len(keys):
+            raise ValueError(
+                "a line is blank, or two are equal, so they cannot be keys; leave out `use_sentence_keys`."
+            )
         with (
             new_file(Path(output_file_path)) as partial,
             GuardedFile(partial) as target,
@@ -118,7 +112,7 @@ class ElmoEmbedder(nn.Module):
         ):
             vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
             for key, layers in tqdm(zip(keys, vectors, strict=True), total=len(keys), unit=" sentences"):
-                file.create_dataset(key, data=OUTPUT_FORMATS[output_format](layers))
+                file.create_dataset(key, data=pick(layers))
                 target.check()
             if not forget_sentences and not use_sentence_keys:
                 index = json.dumps(dict(zip(sentences, keys, strict=True)))

@@ -21,6 +21,7 @@ class Golden:
     """A case that AllenNLP computed."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.files = (str(FIXTURES / name / "options.json"), str(FIXTURES / name / "weights.hdf5"))
         self.sentences: dict[str, list[list[str]]] = json.loads((FIXTURES / name / "sentences.json").read_text())
         self.expected = dict(np.load(FIXTURES / name / "expected.npz"))

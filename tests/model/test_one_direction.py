@@ -13,7 +13,6 @@ from tiny_inputs import assert_outputs_close, random_inputs
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.scan.path import scan_path
 from elmo_hf.share.export import export_model
-from elmo_hf.stateful import StatefulElmo
 
 SIZES = {
     "max_word_length": 8,
@@ -112,12 +111,6 @@ def test_an_exported_program_gives_its_numbers_with_a_state(tmp_path: Path) -> N
     inputs = random_inputs(one.config, [3])
     found = program(**inputs, **state)
     assert_outputs_close(found["next_cell"], one(**inputs).state.cell, 1e-5)
-
-
-def test_the_stateful_model_of_the_drop_ins_refuses_one_direction() -> None:
-    message = r"^the models of AllenNLP, bilm-tf and TF-Hub read in two directions, found `bidirectional=False`; use"
-    with pytest.raises(ValueError, match=message):
-        StatefulElmo(forward_half(make_model()))
 
 
 @pytest.mark.parametrize("task", TASKS)

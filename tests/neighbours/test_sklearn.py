@@ -1,9 +1,7 @@
 """`ElmoVectorizer` in scikit-learn: its estimator checks, pipelines, tables, clones and pickles."""
 
-import importlib
 import pickle
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,28 +109,6 @@ def test_a_folder_that_was_written_again_is_read_again(folder: Path, tiny_folder
     after = vectorizer.transform(["Yes"])
     assert not np.allclose(before, after)
     np.testing.assert_allclose(after, pooled(tmp_path / "model", ["Yes"]), atol=1e-6, rtol=0)
-
-
-def test_what_is_no_list_of_texts_is_refused(folder: Path) -> None:
-    vectorizer = ElmoVectorizer(folder)
-    for call in (vectorizer.fit, vectorizer.transform):
-        with pytest.raises(ValueError, match="`X` must be a list of texts, found one text, 'Yes'; put it into a list"):
-            call("Yes")
-    with pytest.raises(ValueError, match=r"must be one column of texts, found 2 columns; choose one, for instance wi"):
-        vectorizer.transform(np.array([["a", "b"]]))
-    with pytest.raises(ValueError, match="`X` must hold strings, found nan at place 1; an empty text is ''"):
-        vectorizer.transform(["Yes", float("nan")])
-    with pytest.raises(ValueError, match="there is no folder nonsense, and a Hub name looks like org/name"):
-        ElmoVectorizer("nonsense").fit(["Yes"])
-    with pytest.raises(ValueError, match="`batch_words` must be at least 1, found 0"):
-        ElmoVectorizer(folder, batch_words=0).transform(["Yes"])
-
-
-def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    monkeypatch.delitem(sys.modules, "elmo_hf.sklearn")
-    with pytest.raises(ImportError, match=r"this needs scikit-learn, not installed here: pip install scikit-learn"):
-        importlib.import_module("elmo_hf.sklearn")
 
 
 def test_a_folder_in_bfloat16_gives_numbers_that_numpy_has(tiny_folder: Path, tmp_path: Path) -> None:
