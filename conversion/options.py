@@ -8,9 +8,8 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
-from elmo_hf.folder.one_line import one_line
 from elmo_hf.folder.saved_config import MOST_NUMBER, refuse_large
-from elmo_hf.folder.saved_json import read_json
+from elmo_hf.folder.saved_json import one_line, read_json
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from .refusals import ConversionError, reading, require

@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from elmo_hf.disk.whole_files import NO_ROOM
-from elmo_hf.folder.one_line import one_line
+from elmo_hf.folder.saved_json import one_line
 from elmo_hf.text.escapes import printable
 
 MAX_QUOTE = 200

@@ -10,7 +10,7 @@ import typer
 from huggingface_hub.errors import StrictDataclassError
 from typer.core import TyperArgument, TyperCommand
 
-from ..folder.one_line import one_line
+from ..folder.saved_json import one_line
 from ..text.escapes import printable
 
 # What a shell reports for a command that Ctrl-C ended: 128 and the number of the signal.

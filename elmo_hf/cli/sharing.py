@@ -44,14 +44,14 @@ def card(
     its text; the options change its metadata and its section about licence, language and source. To have the whole
     card written anew, delete README.md first.
     """
-    from elmo_hf.folder.loading import TINY, check_name
+    from elmo_hf.folder.loading import TINY, open_folder
     from elmo_hf.share.model_info import new_card
     from elmo_hf.share.saved_card import CARD, card_labels, label_card, read_card, write_card
 
     if not folder.is_dir():
         hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
         raise FileNotFoundError(f"there is no folder {folder}.{hint if str(folder) == TINY else ''}")
-    check_name(folder)
+    open_folder(folder)
     labels = card_labels(licence, language or [], source)
     path = folder / CARD
     if path.exists():

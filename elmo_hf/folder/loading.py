@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HTTPError
-from safetensors import SafetensorError
 
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .one_line import one_line
-from .saved_config import read_config
-from .saved_json import read_json
+from .saved_config import is_quantised, read_config
+from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
-from .weight_files import check_weights, find_weights, without_memory
+from .weight_files import check_weights
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
@@ -30,8 +27,6 @@ FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files of a repository that are downloaded, and arguments that say which.
 DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
-# What transformers and safetensors raise for a damaged folder.
-UNREADABLE = (AttributeError, ImportError, KeyError, OSError, RuntimeError, SafetensorError, TypeError, ValueError)
 # Arguments of loading that are fields of the config.
 FIELDS = ElmoConfig.__dataclass_fields__.keys() - {"dtype"} | {"num_labels"}
 HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
@@ -40,38 +35,6 @@ HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "force_do
 def model_folder(name: str | Path) -> str | Path:
     """The folder in this package for `"tiny"`; any other name unchanged."""
     return TINY_FOLDER if str(name) == TINY and not Path(name).exists() else name
-
-
-def check_name(name: str | Path) -> None:
-    """Checks the name of a model, and of a folder that it is an ELMo's.
-
-    Raises:
-        ValueError: if it is neither a folder that exists, nor `"tiny"`, nor a possible Hub name; if a folder holds
-            another kind of model, or files that are still to be converted.
-    """
-    path = Path(model_folder(name))
-    if refuse_other_kinds(name, path):
-        return
-    files = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
-    foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
-    if foreign:
-        raise ValueError(
-            f"{name} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {name} NEW` first "
-            "and give the folder NEW."
-        )
-    if path.is_file() or not (path.exists() or HUB_NAME.fullmatch(str(name))):
-        raise ValueError(f"there is no folder {name}, and a Hub name looks like org/name.")
-
-
-def refuse_other_kinds(name: str | Path, folder: Path) -> bool:
-    """Whether a folder's config.json says that it is an ELMo; raises ValueError if it is another kind of model."""
-    try:
-        kind = read_json(folder / "config.json").get("model_type")
-    except (OSError, ValueError):  # read_config says what is wrong with it
-        return False
-    if kind != "elmo" and kind is not None:
-        raise ValueError(f"{name} holds a model of `model_type` {kind!r:.50}; this is not an ELMo.")
-    return kind is not None
 
 
 def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
@@ -85,17 +48,31 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
     Raises:
         ValueError: if there is no such folder or repository, or it holds no ELMo model.
     """
-    check_name(source)
     folder = Path(model_folder(source))
-    if not folder.exists():
-        try:
-            patterns = [*DESCRIPTION, "*.safetensors"] if weights else [*DESCRIPTION]
-            folder = Path(snapshot_download(str(source), allow_patterns="config.json", **hub))
-            refuse_other_kinds(source, folder)
-            folder = Path(snapshot_download(str(source), allow_patterns=patterns, ignore_patterns="*/*", **hub))
-        except (HTTPError, OSError) as error:
-            raise ValueError(f"{source} cannot be loaded as an ELMo model: {one_line(error)}") from error
+    if folder.exists():
+        check_kind(source, folder)
+        return folder
+    if not HUB_NAME.fullmatch(str(source)):
+        raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
+    for wanted in (["config.json"], [*DESCRIPTION, *["*.safetensors"] * weights]):
+        with naming(f"{source} cannot be loaded as an ELMo model"):
+            folder = Path(snapshot_download(str(source), allow_patterns=wanted, ignore_patterns="*/*", **hub))
+        check_kind(source, folder)
     return folder
+
+
+def check_kind(source: str | Path, folder: Path) -> None:
+    """Raises ValueError if a folder holds another kind of model, or files that are still to be converted."""
+    config = folder / "config.json"
+    kind = read_json(config).get("model_type") if config.exists() else None
+    files = [folder] if folder.is_file() else sorted(folder.iterdir())
+    foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
+    problem = "" if kind is None else f"holds a model of `model_type` {kind!r:.50}; this is not an ELMo."
+    if kind is None and foreign:
+        problem = f"is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {source} NEW` first "
+        problem += "and give the folder NEW."
+    if kind != "elmo" and problem:
+        raise ValueError(f"{source} {problem}")
 
 
 # In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words
@@ -116,19 +93,12 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
             are missing, which transformers would initialise at random, or there are some that no part of an ELMo has.
     """
     folder = open_folder(source, **{name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs})
-    try:
+    with naming(f"{source} cannot be loaded as an ELMo model"):
         config, others = read_config(folder, **{name: kwargs.pop(name) for name in kwargs.keys() & FIELDS})
-        check_weights(without_memory(model_class, config), find_weights(folder))
+        check_weights(folder, model_class, config)
         model = model_class.from_pretrained(folder, config=config, **kwargs).eval()
-    except UNREADABLE as error:
-        raise ValueError(f"{source} cannot be loaded as an ELMo model: {one_line(error)}") from error
     vars(model.config).update(others)
     return model
-
-
-def is_quantised(config: ElmoConfig) -> bool:
-    """Whether the weights of a folder are saved in a quantised format, such as torchao's."""
-    return getattr(config, "quantization_config", None) is not None
 
 
 def refuse_quantised(config: ElmoConfig, source: str | Path, verb: str) -> None:
@@ -199,29 +169,23 @@ def load_for_pretraining(
         ValueError: if the folder cannot be loaded, is quantised or has no softmax, or if `vocabulary` is given for a
             model with word input, whose own vocabulary is fixed.
     """
-    splitting = {} if word_splitter is None else {"word_splitter": word_splitter}
+    given = {"word_splitter": word_splitter, "words_file": vocabulary and str(vocabulary)}
+    tokenizer = load_tokenizer(source, **{name: value for name, value in given.items() if value is not None})
+    model_class, own = (ElmoForPreTraining, fields) if vocabulary is None else (ElmoModel, {})
+    # Training needs single precision, even if the model was saved in half.
+    model = load_complete(source, model_class, dtype="float32", **own)
+    refuse_quantised(model.config, source, "adapt")
+    # The tokenizer's splitter counts in scoring from now on, because it splits the text of the further training.
+    tasks = getattr(model.config, "task_specific_params", None) or {}
+    model.config.task_specific_params = {
+        name: each for name, each in tasks.items() if name not in BILM_TF_SCORING
+    } or None
     if vocabulary is None:
-        # Training needs single precision, even if the model was saved in half.
-        model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
-        refuse_quantised(model.config, source, "adapt")
-        _forget_scoring(model.config)
-        return model, load_tokenizer(source, **splitting)
-    encoder = load_complete(source)
-    refuse_quantised(encoder.config, source, "adapt")
-    _forget_scoring(encoder.config)
-    if encoder.config.token_encoder == "word_embedding":
-        raise ValueError(f"{source} reads words by its own vocabulary, which its softmax shares; give no other.")
-    tokenizer = load_tokenizer(source, words_file=str(vocabulary), **splitting)
-    config = ElmoConfig(**encoder.config.to_diff_dict() | {"num_softmax_words": tokenizer.num_word_classes} | fields)
-    model = ElmoForPreTraining(config)
-    model.elmo.load_state_dict(encoder.state_dict())
-    return model, tokenizer
-
-
-def _forget_scoring(config: ElmoConfig) -> None:
-    """Lets the tokenizer's splitter count in scoring, because it splits the text of the further training."""
-    tasks = getattr(config, "task_specific_params", None) or {}
-    config.task_specific_params = {name: each for name, each in tasks.items() if name not in BILM_TF_SCORING} or None
+        return model, tokenizer
+    config = ElmoConfig(**model.config.to_diff_dict() | {"num_softmax_words": tokenizer.num_word_classes} | fields)
+    language_models = ElmoForPreTraining(config)
+    language_models.elmo.load_state_dict(model.state_dict())
+    return language_models, tokenizer
 
 
 def tiny_model(model_class: type[ElmoPreTrainedModel] = ElmoModel) -> Any:

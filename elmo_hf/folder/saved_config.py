@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from huggingface_hub.dataclasses import validate_typed_dict
-from huggingface_hub.errors import StrictDataclassError
-from transformers import GenerationConfig
 from transformers.utils import logging
 
 from ..model.configuration_elmo import ElmoConfig
-from .one_line import one_line
-from .saved_json import read_json
+from .saved_json import naming, read_json
 
 logger = logging.get_logger(__name__)
 
@@ -28,32 +25,23 @@ MOST = {
 MOST_NUMBER = 10**8
 MOST_FILTERS = 100
 MOST_CRF_LABELS = 1000
-QUANTISED_BY = {"quant_method": "torchao"}
-# Names that are no fields, by which transformers finds other files.
-FURTHER_FILES = ("configuration_files", "transformers_weights")
+Floats = Literal["float16", "bfloat16", "float32", "float64"] | None
 
 
-class CommonFields(TypedDict, total=False):
-    """Fields of transformers that a saved config may have."""
+class FurtherFields(TypedDict, total=False):
+    """What transformers and this package read and `ElmoConfig` does not check."""
 
-    model_type: Literal["elmo"]
-    transformers_version: str | None
-    name_or_path: str | None
-    tokenizer_class: str | None
+    model_type: Any
+    name_or_path: Any
+    tokenizer_class: Any
+    output_attentions: Any
+    tie_word_embeddings: Any
+    dtype: Floats
+    torch_dtype: Floats
     architectures: list[str] | None
-    output_hidden_states: bool | None
-    output_attentions: bool | None
-    return_dict: bool | None
-    is_encoder_decoder: bool | None
-    tie_word_embeddings: bool | None
-    dtype: Literal["float16", "bfloat16", "float32", "float64"] | None
-    torch_dtype: Literal["float16", "bfloat16", "float32", "float64"] | None
-    chunk_size_feed_forward: int | None
     num_labels: int
     id2label: dict[str, str] | None
-    label2id: dict[str, int] | None
-    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None
-    auto_map: dict | None
+    auto_map: Any
     custom_pipelines: dict[str, dict] | None
     task_specific_params: dict | None
     quantization_config: dict[str, Any] | None
@@ -75,30 +63,24 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
     """
     path = folder / "config.json"
     content = read_json(path)
-    known = ElmoConfig.__dataclass_fields__.keys() | CommonFields.__annotations__.keys()
-    others = {name: content.pop(name) for name in sorted(content.keys() - known - vars(GenerationConfig()).keys())}
-    try:
-        _check(content, others)
+    own, further = ElmoConfig.__dataclass_fields__.keys(), FurtherFields.__annotations__.keys()
+    others = {name: content.pop(name) for name in sorted(content.keys() - own - further)}
+    with naming(path):
+        validate_typed_dict(FurtherFields, {name: content[name] for name in content.keys() & further})  # type: ignore[type-var]
+        if (content.get("quantization_config") or {"quant_method": "torchao"}).get("quant_method") != "torchao":
+            raise ValueError("`quantization_config` must have the `quant_method` 'torchao'; others could run code")
+        refuse_misspelt(others, own - content.keys())
+        refuse_large(content)
         config = ElmoConfig.from_dict(content, **fields)
         config.validate()
-    except (AttributeError, RecursionError, StrictDataclassError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {one_line(error)}") from error
     if others:
         logger.warning(f"{path} has {', '.join(others)}, which nothing reads: an ElmoConfig has no such field.")
-    return config, others
+    return config, {name: value for name, value in others.items() if not hasattr(ElmoConfig, name)}
 
 
-def _check(content: dict[str, Any], others: dict[str, Any]) -> None:
-    """Checks kinds, names and bounds; raises ValueError or StrictDataclassError naming the field."""
-    common = {name: content[name] for name in content.keys() & CommonFields.__annotations__.keys()}
-    validate_typed_dict(CommonFields, common)  # type: ignore[type-var]
-    if (common.get("quantization_config") or QUANTISED_BY).get("quant_method") != QUANTISED_BY["quant_method"]:
-        raise ValueError("`quantization_config` must have the `quant_method` 'torchao'; others could run code")
-    for name in others:
-        if hasattr(ElmoConfig, name) or name in FURTHER_FILES:
-            raise ValueError(f"`{name}` cannot be set by a file")
-    refuse_misspelt(others, ElmoConfig.__dataclass_fields__.keys() - content.keys())
-    refuse_large(content)
+def is_quantised(config: ElmoConfig) -> bool:
+    """Whether the weights of a folder are saved in a quantised format, such as torchao's."""
+    return getattr(config, "quantization_config", None) is not None
 
 
 def refuse_large(content: dict[str, Any]) -> None:

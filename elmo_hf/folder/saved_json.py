@@ -2,10 +2,33 @@
 
 import json
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassClassValidationError
+
 MOST_JSON_BYTES = 2**23
+MOST_CHARACTERS = 1000
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text, printable and without line breaks, cut if it is long; of a broken rule, the rule alone."""
+    if isinstance(error, StrictDataclassClassValidationError) and error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+
+
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Raises ValueError of one line that begins with `what` for every error in the block: a stranger's file is read."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{what}: {one_line(error)}") from error
 
 
 def check_size(path: Path, most_bytes: int = MOST_JSON_BYTES) -> None:
@@ -28,10 +51,8 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> dict[str, Any]:
         ValueError: naming the file, if it is too large, not JSON or not an object.
     """
     check_size(path, most_bytes)
-    try:
+    with naming(f"{path} is damaged"):
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise TypeError(f"expected one JSON object, found {type(content).__name__}")
-    except (RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {str(error).rstrip('.')}.") from error
     return content

@@ -12,9 +12,9 @@ from typing import Any
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
-from ..folder.loading import is_quantised, load_tokenizer, model_folder, open_folder
-from ..folder.saved_config import read_config
-from ..folder.weight_files import find_weights, read_header
+from ..folder.loading import load_tokenizer, model_folder, open_folder
+from ..folder.saved_config import is_quantised, read_config
+from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_card import FEATURE_EXTRACTION, TASKS, architecture, auto_class_of, render_card, word_limit
@@ -70,7 +70,7 @@ def look_at(source: str | Path) -> SavedModel:
     folder = open_folder(source, weights=False)
     config, _ = read_config(folder)
     if folder == Path(model_folder(source)):
-        tensors = {name: tensor for file in find_weights(folder) for name, tensor in read_header(file).items()}
+        tensors = read_headers(folder)
     else:
         try:
             tensors = _headers_on_the_hub(str(source))

@@ -13,8 +13,7 @@ from huggingface_hub import CommitInfo, HfApi, constants
 from huggingface_hub.errors import HTTPError
 
 from ..folder.loading import HUB_NAME, load_complete, load_tokenizer
-from ..folder.one_line import one_line
-from ..folder.saved_json import read_json
+from ..folder.saved_json import one_line, read_json
 from ..hub_code import generated_files
 from ..model.configuration_elmo import AUTO_MAP
 from .saved_card import CARD, name_card, read_card

@@ -15,8 +15,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
 from ..disk.whole_files import new_file
 from ..folder.loading import HUB_NAME
-from ..folder.one_line import one_line
-from ..folder.saved_json import check_size
+from ..folder.saved_json import check_size, one_line
 from ..text.escapes import string_literal
 from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, provenance
 

@@ -122,7 +122,7 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
 
 def test_info_names_what_it_cannot_read(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((tiny_folder / "config.json").read_bytes())
-    assert_fails(run("info", tmp_path), 1, f"{tmp_path} has no model.safetensors")
+    assert_fails(run("info", tmp_path), 1, f"{tmp_path} must have model.safetensors")
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
     assert_fails(run("info", tmp_path), 1, f"{tmp_path / 'model.safetensors'} is damaged")
 

@@ -1,4 +1,4 @@
-"""Saved folders that ask for much memory or time, each with the error that must answer it."""
+"""The one table of saved folders that are damaged or hostile, each with a word of the error that must answer it."""
 
 import functools
 import json
@@ -8,53 +8,98 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from archives import write_files
-from tiny_lm import tiny_lm, tiny_tokenizer_of
+from safetensors.torch import load_file, save_file
+from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
 
 from elmo_hf import ElmoForPreTraining
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 from elmo_hf.folder.saved_config import MOST, MOST_NUMBER
 
 MILLION = 1_000_000
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+WEIGHT = "elmo.bilm.layers.0.forward_lstm.input_linear.weight"
+NO_ERROR = "no error"
+Change = Callable[[Path], object]
 
 
 @functools.cache
-def saved() -> dict[str, bytes]:
-    """The files of a language model with nothing wrong in them."""
-    model = tiny_lm()
+def saved(kind: Callable[..., ElmoForPreTraining] = tiny_lm) -> dict[str, bytes]:
+    """The files of a language model with nothing wrong in them, its weights in one file."""
+    model = kind()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = tiny_tokenizer_of(model, Path(folder))
-        model.save_pretrained(folder, max_shard_size="4KB")
+        model.save_pretrained(folder, max_shard_size="1GB")
         tokenizer.save_pretrained(folder)
-        return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.suffix != ".py"}
 
 
-def edited(file: str, **fields: Any) -> Callable[[Path], Path]:
-    """A folder with fields of a JSON file replaced."""
+def fields(file: str, **changes: Any) -> Change:
+    """Replaces fields of a JSON file, which need not be there."""
 
-    def make(folder: Path) -> Path:
-        path = write_files(folder, saved()) / file
-        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
-        return folder
+    def change(folder: Path) -> None:
+        path = folder / file
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        path.write_text(json.dumps(content | changes), encoding="utf-8")
 
-    return make
-
-
-def holding(file: str, head: bytes, size: int = 0) -> Callable[[Path], Path]:
-    """A folder with a file replaced: by `head`, then zeros that take no room on the disk, up to `size` bytes."""
-
-    def make(folder: Path) -> Path:
-        path = write_files(folder, saved()) / file
-        path.write_bytes(head)
-        os.truncate(path, max(size, len(head)))
-        return folder
-
-    return make
+    return change
 
 
-def with_header(header: bytes) -> Callable[[Path], Path]:
-    """A folder whose weights begin with a header of a safetensors file."""
-    return holding("model-00001-of-00005.safetensors", len(header).to_bytes(8, "little") + header)
+def holding(file: str, content: bytes | Callable[[bytes], bytes], size: int = 0) -> Change:
+    """Replaces a file, followed by zeros that take no room on the disk, up to `size` bytes."""
+
+    def change(folder: Path) -> None:
+        path = folder / file
+        path.write_bytes(content(path.read_bytes()) if callable(content) else content)
+        os.truncate(path, max(size, path.stat().st_size))
+
+    return change
+
+
+def renamed(file: str, old: str, new: str) -> Change:
+    return holding(file, lambda content: content.replace(old.encode(), new.encode()))
+
+
+def weights(change: Callable[[dict[str, torch.Tensor]], Any]) -> Change:
+    """Changes the tensors of the file of weights."""
+
+    def apply(folder: Path) -> None:
+        tensors = load_file(folder / WEIGHTS)
+        change(tensors)
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+    return apply
+
+
+def index(**changes: Any) -> Change:
+    """Puts an index in place of the one file of weights, which gets another name; a good one lies outside."""
+
+    def apply(folder: Path) -> None:
+        (folder.parent / "x.safetensors").write_bytes((folder / WEIGHTS).read_bytes())
+        names = load_file(folder / WEIGHTS).keys()
+        (folder / WEIGHTS).rename(folder / "first.safetensors")
+        content = {"metadata": {}, "weight_map": dict.fromkeys(names, "first.safetensors")} | changes
+        (folder / INDEX).write_text(json.dumps(content), encoding="utf-8")
+
+    return apply
+
+
+def with_header(header: bytes) -> Change:
+    return holding(WEIGHTS, len(header).to_bytes(8, "little") + header)
+
+
+def with_vocabulary(**words: Any) -> Change:
+    """A folder of a model that reads words, with further ones in its vocabulary."""
+
+    def change(folder: Path) -> None:
+        write_files(folder, saved(tiny_word_lm))
+        content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        content["model"]["vocab"] |= words
+        (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+    return change
 
 
 def open_folder(folder: Path) -> None:
@@ -64,39 +109,114 @@ def open_folder(folder: Path) -> None:
 
 
 LARGE = "must be a file of at most"
-EMPTY_TENSORS = {f"t{index}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for index in range(60_000)}
 SIZES = ("vocab_size", "char_embedding_size", "projection_size", "cell_size", "num_softmax_words")
 # Fields that may have their largest value, because no weight of this model has their size.
 HARMLESS = dict.fromkeys(
-    ("max_word_length", "num_output_representations", "task_hidden_size", "num_softmax_samples", "num_labels"),
-    "no error",
+    ("max_word_length", "num_output_representations", "num_softmax_samples", "num_labels"), NO_ERROR
 )
-HOSTILE_FOLDERS: dict[str, tuple[Callable[[Path], Path], str]] = {
+CONFIG: list[tuple[str, Any]] = [
+    ("model_type", "bert"),
+    ("cell_size", "x"),
+    ("hidden_size", 3),
+    ("num_labels", 10**9),
+    ("num_labels", None),
+    ("id2label", {n: "x" for n in range(100_001)}),
+    ("id2label", {"0": 0}),
+    ("dtype", "load"),
+    ("architectures", "x"),
+    ("task_specific_params", "x"),
+    ("quantization_config", 1),
+    ("quantization_config", {"quant_method": "fp8"}),
+    ("num_hidden_layers", 257),
+    ("char_filters", [[1, 1]] * 101),
+    ("num_softmax_words", 10**9),
+    ("cell_clip", 1e39),
+]
+TOKENIZER: list[tuple[str, Any]] = [
+    ("max_word_length", 50 * MILLION),
+    ("words_file", "/etc/passwd"),
+    ("vocab_file", "/etc/passwd"),
+    ("tokenizer_file", "../tokenizer.json"),
+    ("fast_tokenizer_files", ["../../tokenizer.4.0.json"]),
+    ("init_inputs", ["char_cnn", 11, "ptb", "/etc/passwd"]),
+    ("word_splitter", 3),
+    ("bos_token", ["<S>"]),
+    ("do_lower_case", True),
+]
+OUTSIDE = ("../x.safetensors", "/tmp/x.safetensors", "C:x.safetensors", "a\\x.safetensors", "x.bin", "", 3, ["x"])
+TENSORS = {f"t{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(60_000)}
+CHANGES: dict[str, tuple[Change, str]] = {
+    **{f"{name} {value!r:.20}": (fields("config.json", **{name: value}), name) for name, value in CONFIG},
     **{
-        f"config.json: {name}": (edited("config.json", **{name: most}), HARMLESS.get(name, "/source"))
+        f"most {name}": (fields("config.json", **{name: most}), HARMLESS.get(name, "cannot be loaded"))
         for name, most in (dict.fromkeys(SIZES, MOST_NUMBER) | MOST).items()
     },
-    "config.json: layers": (edited("config.json", num_hidden_layers=10**5), "`num_hidden_layers`"),
-    "config.json: labels": (edited("config.json", num_labels=10**9), "`num_labels`"),
-    "config.json: names": (edited("config.json", id2label={n: "x" for n in range(200_000)}), "`id2label`"),
-    "config.json: filters": (edited("config.json", char_filters=[[1, 2**14]] * 100), "config.json's shape"),
-    "config.json: deep": (holding("config.json", b"[" * MILLION), "config.json is damaged"),
-    "config.json: large": (holding("config.json", b"{", 1 << 32), LARGE),
-    "config.json: wide": (holding("config.json", b'{"a": [' + b"{}," * MILLION + b"1]}"), "/source"),
-    "index: large": (holding("model.safetensors.index.json", b"{", 1 << 32), LARGE),
-    "index: names": (
-        edited("model.safetensors.index.json", weight_map={f"w{n}": "model-9.safetensors" for n in range(10**5)}),
-        "model-9.safetensors",
+    "names of a CRF": (fields("config.json", id2label={n: "x" for n in range(1001)}, use_crf=True), "id2label"),
+    "filters": (fields("config.json", char_filters=[[1, 2**14]] * 100), "cannot be loaded"),
+    "misspelt": (renamed("config.json", "forget_bias", "forget_biaz"), "forget_biaz"),
+    "quantised": (fields("config.json", quantization_config={"quant_method": "torchao"}), "cannot be loaded"),
+    "nested": (holding("config.json", b'{"a":' * MILLION), "config.json is damaged"),
+    "wide": (holding("config.json", b'{"a": [' + b"{}," * MILLION + b"1]}"), "cannot be loaded"),
+    "a list": (holding("config.json", b"[]"), "config.json"),
+    "cut": (holding("config.json", lambda content: content[:-9]), "config.json"),
+    "not UTF-8": (holding("config.json", b'{"a": "\xff"}'), "config.json"),
+    "large": (holding("config.json", b'{"a": 1}', 1 << 32), LARGE),
+    # which files hold weights
+    "a pickle": (
+        lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
+        "if you trust a pytorch_model.bin",
     ),
-    "weights: header": (holding("model-00001-of-00005.safetensors", b"\xff" * 7 + b"\x00"), "header too"),
-    "weights: junk": (with_header(b"{" * (1 << 22)), "is damaged"),
-    "weights: tensors": (with_header(json.dumps(EMPTY_TENSORS).encode()), "would be random"),
-    "tokenizer.json: deep": (holding("tokenizer.json", b'{"a":' * MILLION), "tokenizer.json is damaged"),
-    "tokenizer.json: large": (holding("tokenizer.json", b"{", 1 << 34), LARGE),
-    "tokenizer_config.json: length": (
-        edited("tokenizer_config.json", max_word_length=50 * MILLION),
-        "`max_word_length` must be at most",
+    "a part": (holding("shard-00001-model-00001-of-00001.safetensors", b""), "shard-00001"),
+    "an adapter": (fields("adapter_config.json", base_model_name_or_path="../x"), "adapter_config.json"),
+    "index without names": (index(weight_map={}), INDEX),
+    "index of a list": (index(weight_map=[]), INDEX),
+    "index without metadata": (index(metadata=None), INDEX),
+    "index, a file that is not there": (index(weight_map={"x": "second.safetensors"}), "second.safetensors"),
+    "index, large": (lambda folder: (index()(folder), holding(INDEX, b"{", 1 << 32)(folder)), LARGE),
+    **{f"index names {name!r}": (index(weight_map={"x": name}), INDEX) for name in OUTSIDE},
+    # what they hold
+    "no header": (holding(WEIGHTS, b""), WEIGHTS),
+    "cut header": (holding(WEIGHTS, lambda content: content[:300]), WEIGHTS),
+    "cut weights": (holding(WEIGHTS, lambda content: content[:-1]), WEIGHTS),
+    "large header": (holding(WEIGHTS, (2**40).to_bytes(8, "little")), "header too"),
+    "header of junk": (with_header(b"{" * (1 << 22)), "is damaged"),
+    "header of many tensors": (with_header(json.dumps(TENSORS).encode()), "would be random"),
+    "integers": (renamed(WEIGHTS, '"F32"', '"I32"'), "I32"),
+    "another shape": (fields("config.json", cell_size=99), "(396, 7)"),
+    "a weight is missing": (weights(lambda each: each.pop(WEIGHT)), WEIGHT.removeprefix("elmo.")),
+    "half a mix": (weights(lambda each: each.pop("elmo.scalar_mixes.0.logits")), "`scalar_mixes.0.logits`"),
+    "no weight of an ELMo": (weights(lambda each: each.update({"elmp.x": torch.zeros(1)})), "`elmp.x`"),
+    # the tokenizer
+    **{f"tokenizer {name}": (fields("tokenizer_config.json", **{name: value}), name) for name, value in TOKENIZER},
+    "tokenizer, misspelt": (renamed("tokenizer_config.json", "word_splitter", "word_splittes"), "word_splittes"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer_config.json").unlink(), "tokenizer_config.json"),
+    "tokenizer, large": (holding("tokenizer_config.json", b"{", 1 << 32), LARGE),
+    "tokenizer, a list": (holding("tokenizer_config.json", b"[]"), "tokenizer_config.json"),
+    "vocabulary, nested": (holding("tokenizer.json", b'{"a":' * MILLION), "tokenizer.json is damaged"),
+    "vocabulary, large": (holding("tokenizer.json", b"{", 1 << 34), LARGE),
+    "vocabulary, far ids": (with_vocabulary(x=10**8), "tokenizer.json"),
+    "vocabulary, text": (with_vocabulary(x="1"), "tokenizer.json"),
+    "special tokens name a file": (fields("special_tokens_map.json", vocab_file="/etc/passwd"), "vocab_file"),
+    "added tokens": (holding("added_tokens.json", b"["), "added_tokens.json"),
+    "words, large": (holding("words.txt", b"x", 1 << 31), "words.txt"),
+    "words, not UTF-8": (holding("words.txt", b"<S>\n</S>\n<UNK>\n\xff\n"), "words.txt"),
+    "a template": (holding("chat_template.jinja", b"", 1 << 26), "chat_template.jinja"),
+    # what nothing reads
+    "to_dict": (fields("config.json", to_dict=3, corpus="news"), NO_ERROR),
+    "other files": (
+        fields("config.json", configuration_files=["config.4.json"], transformers_weights="../x"),
+        NO_ERROR,
     ),
-    "tokenizer_config.json: large": (holding("tokenizer_config.json", b"{", 1 << 32), LARGE),
-    "words.txt: one line": (holding("words.txt", b"x", 1 << 31), "words.txt"),
+    "kernels": (fields("config.json", attn_implementation="org/kernels"), NO_ERROR),
 }
+
+
+def _made(change: Change) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        change(write_files(folder, saved()))
+        return folder
+
+    return make
+
+
+HOSTILE_FOLDERS = {name: (_made(change), word) for name, (change, word) in CHANGES.items()}

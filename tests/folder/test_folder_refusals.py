@@ -1,0 +1,91 @@
+"""What the one door to model folders refuses, and what it lets through."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from archives import write_files
+from commands import run
+from hostile_folders import HOSTILE_FOLDERS, NO_ERROR, fields, open_folder, saved, weights
+
+import elmo_hf
+from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
+from elmo_hf.folder.loading import load_complete, load_tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "it", saved())
+
+
+@pytest.mark.parametrize("name", HOSTILE_FOLDERS)
+def test_a_folder_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    make, word = HOSTILE_FOLDERS[name]
+    folder = make(tmp_path / "it")
+    if word == NO_ERROR:
+        open_folder(folder)
+        return
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        open_folder(folder)
+    message = str(error.value)
+    assert message.startswith(str(folder))
+    assert word in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("part", ["config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("what", ["embed", "score", "info", "export", "push", "feature-extraction", "fill-mask"])
+def test_every_way_into_a_folder_is_by_the_door(
+    what: str, part: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    (tmp_path / "in.txt").write_text("Yes .\n", encoding="utf-8")
+    fields(part, max_word_length=10**6)(folder)
+    further = {
+        "embed": [tmp_path / "in.txt", "-o", tmp_path / "out.npz"],
+        "score": [tmp_path / "in.txt"],
+        "info": [],
+        "export": [tmp_path / "out.onnx"],
+        "push": ["org/it"],
+    }
+    if what not in further:
+        with pytest.raises(ValueError, match=f"{part}.*max_word_length"):
+            elmo_hf.pipeline(what, folder)
+    elif part == "config.json" or what not in ("export", "push"):  # these need no tokenizer, or a card first
+        result = run(what, folder, *further[what])
+        assert result.exit_code == 1
+        assert f"{part}: `max_word_length`" in result.stderr
+
+
+def test_only_the_vocabulary_of_a_tokenizer_json_is_read(word_tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
+    word_tokenizer.save_pretrained(tmp_path)
+    fields("tokenizer.json", pre_tokenizer={"type": "Bomb"}, normalizer=3, truncation={"max_length": 1})(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert loaded.get_vocab() == word_tokenizer.get_vocab()
+    assert loaded("the cat saß")["input_ids"] == word_tokenizer("the cat saß")["input_ids"]
+
+
+def test_names_that_no_elmo_reads_are_kept(folder: Path) -> None:
+    fields("config.json", corpus="news", attn_implementation="org/kernels")(folder)
+    assert load_complete(folder).config.corpus == "news"
+    fields("tokenizer_config.json", chat_style="x")(folder)
+    assert load_tokenizer(folder).init_kwargs["chat_style"] == "x"
+
+
+def test_the_parts_of_other_classes_may_be_left_out(tiny_model: ElmoModel, tmp_path: Path) -> None:
+    tiny_model.config.use_crf = True
+    ElmoForTokenClassification(tiny_model.config).save_pretrained(tmp_path)
+    assert load_complete(tmp_path, num_output_representations=1) is not None
+    with pytest.raises(ValueError, match="softmax"):
+        load_complete(tmp_path, ElmoForPreTraining, num_softmax_words=5)
+    fields("config.json", use_crf=False)(tmp_path)  # a part that the config switched off
+    with pytest.raises(ValueError, match=r"`crf.end`, `crf.start`, `crf.transitions`"):
+        load_complete(tmp_path, ElmoForTokenClassification)
+    fields("config.json", architectures=["MyTagger"])(tmp_path)  # a user's own class
+    weights(lambda each: each.update({"scorer.weight": torch.zeros(1)}))(tmp_path)
+    assert load_complete(tmp_path) is not None
+
+
+def test_a_mix_that_is_missing_starts_from_equal_weights(folder: Path) -> None:
+    weights(lambda each: [each.pop(f"elmo.scalar_mixes.0.{part}") for part in ("logits", "scale")])(folder)
+    assert load_complete(folder).scalar_mixes[0].weights.tolist() == pytest.approx([1 / 3] * 3)
