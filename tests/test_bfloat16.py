@@ -14,7 +14,6 @@ from transformers.utils import logging
 from elmo_hf import ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.processor_kernels import ProcessorKernels
-from elmo_hf.scan.processor_products import warn_of_bfloat16
 
 WARNING = (
     "This processor does not multiply bfloat16, so bfloat16 is many times slower than float32: load the model with "
@@ -71,7 +70,7 @@ def test_every_way_of_computing_in_bfloat16_warns_once_where_it_is_slow(
     ElmoModel.from_pretrained(tiny_folder).bfloat16().save_pretrained(tmp_path / "half")
     ElmoTokenizer.from_pretrained(tiny_folder).save_pretrained(tmp_path / "half")
     (tmp_path / "work").mkdir()
-    with using(ProcessorKernels(multiplies=multiplies)):
+    with using(ProcessorKernels(multiplies_bfloat16=multiplies)):
         compute(tmp_path / "half", tmp_path / "work")
     assert warnings_in(caplog) == ([] if multiplies else [WARNING])
 
@@ -79,9 +78,3 @@ def test_every_way_of_computing_in_bfloat16_warns_once_where_it_is_slow(
 def test_float32_gives_no_warning(tiny_model: ElmoModel, caplog: pytest.LogCaptureFixture) -> None:
     tiny_model(**random_inputs(tiny_model.config, [4, 2]))
     assert warnings_in(caplog) == []
-
-
-def test_the_warning_comes_once(caplog: pytest.LogCaptureFixture) -> None:
-    for multiplies, expected in ((True, []), (False, [WARNING]), (False, [WARNING])):
-        warn_of_bfloat16(multiplies)
-        assert warnings_in(caplog) == expected

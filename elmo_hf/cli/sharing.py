@@ -25,7 +25,7 @@ def info(model: Model) -> None:
 def env() -> None:
     """Say what decides how fast this machine computes.
 
-    Versions, processor, threads, GPU, and the way of multiplying that large layers take; `packed` is measured now.
+    Versions, processor, threads, GPU, whether bfloat16 is fast, and whether large weights can have oneDNN's layout.
     """
     from elmo_hf.share.environment import describe
 

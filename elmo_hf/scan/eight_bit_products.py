@@ -24,32 +24,22 @@ class EightBitProducts(BlockProducts):
         self,
         values: Tensor,
         scales: Tensor,
-        dtype: torch.dtype,
         float_dtype: torch.dtype,
         kernel_columns: int,
         block_numbers: int = BLOCK_NUMBERS,
     ) -> None:
-        """Takes q `(m, n)` and s `(m, 1)`; `dtype` is that of v and y.
+        """Takes q `(m, n)` and s `(m, 1)`.
 
         Up to `kernel_columns` columns take the kernel; with more, blocks of q become `float_dtype`.
         """
-        super().__init__(values.unsqueeze(0), block_bytes=1, few_columns=kernel_columns + 1)
-        self.values, self.scales, self.dtype = values, scales, dtype
-        self.float_dtype, self.kernel_columns, self.block_numbers = float_dtype, kernel_columns, block_numbers
+        few_columns = 0 if values.shape[1] % KERNEL_NUMBERS else kernel_columns + 1
+        super().__init__(values.unsqueeze(0), values.nbytes, few_columns)
+        self.values, self.scales, self.float_dtype, self.block_numbers = values, scales, float_dtype, block_numbers
         self.requires_grad = False
 
     def to(self, dtype: torch.dtype) -> "EightBitProducts":
-        """The same weight for vectors in another dtype."""
-        sizes = self.float_dtype, self.kernel_columns, self.block_numbers
-        return self if dtype == self.dtype else EightBitProducts(self.values, self.scales, dtype, *sizes)
-
-    def num_blocks(self, columns: int) -> int:
-        """One: the order of its own blocks does not show in results."""
-        return 1
-
-    def wants_rows(self, columns: int) -> bool:
-        """Whether the kernel takes so many columns."""
-        return columns <= self.kernel_columns and self.values.shape[1] % KERNEL_NUMBERS == 0
+        """The same weight, which multiplies vectors of any dtype."""
+        return self
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
         """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""

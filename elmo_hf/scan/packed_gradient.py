@@ -45,7 +45,7 @@ def run_packed_back(
     for count, steps in reversed([(count, len(list(run))) for count, run in groupby(order.columns)]):
         words = slice(stop - steps * count, stop)
         stop = words.start
-        factors = _factors(trace, words, count, (directions, size, width), limits, projection_back is not None)
+        factors = _factors(trace, words, count, (directions, size, width), limits)
         of_cell, of_output = factors.gates[:, :, : 3 * width].unflatten(2, (3, width)), factors.gates[:, :, 3 * width :]
         for step in range(steps - 1, -1, -1):
             here = slice(words.start + step * count, words.start + (step + 1) * count)
@@ -84,9 +84,7 @@ def transposed(weight: Tensor) -> Tensor:
     return torch.cat([rows.mT for rows in weight.split(COPIED_ROWS, dim=-2)], dim=-1)
 
 
-def _factors(
-    trace: Trace, words: slice, count: int, sizes: tuple[int, int, int], limits: Limits, is_projected: bool
-) -> _Factors:
+def _factors(trace: Trace, words: slice, count: int, sizes: tuple[int, int, int], limits: Limits) -> _Factors:
     """Computes the factors of a run; `sizes` are D, P and H."""
     directions, size, width = sizes
     gates = _steps_of(trace.gates, words, directions, 4 * width, count, trace.few_columns)
@@ -96,7 +94,7 @@ def _factors(
     to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
     inside_cell = None if limits.cell is None else raw_cells.abs() <= limits.cell
     inside_hidden = None
-    if is_projected and limits.projection is not None:
+    if limits.projection is not None:
         projected = _steps_of(trace.projected, words, directions, size, count, trace.few_columns)
         inside_hidden = projected.abs() <= limits.projection
     factors = torch.empty_like(gates)

@@ -26,7 +26,7 @@ class Limits(NamedTuple):
     """Clipping limits; None means unlimited."""
 
     cell: float | None
-    projection: float | None
+    projection: float | None  # None where nothing is projected
 
 
 def stack(weights: list[Weights]) -> Weights:

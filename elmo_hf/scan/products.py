@@ -13,7 +13,7 @@ spread a single column over the cores.
 Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,10 +97,11 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
     return of_columns.view(directions, height, columns)
 
 
-def can_take_onednn(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies a weight."""
-    is_served = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.jit.is_tracing()
-    return is_served and torch.backends.mkldnn.is_available()
+def can_take_onednn(weight: Any, dtypes: tuple[torch.dtype, ...] = (torch.float32,)) -> bool:
+    """Whether oneDNN multiplies a weight: a plain tensor of one of `dtypes`, on a CPU."""
+    if type(getattr(weight, "data", None)) is not Tensor or torch.jit.is_tracing():  # the tracer does not know oneDNN
+        return False
+    return weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
 
 
 def times(rows: Tensor, weight: Tensor) -> Tensor:

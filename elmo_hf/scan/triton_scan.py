@@ -33,7 +33,6 @@ from .triton_steps import Steps, run_steps, run_steps_back
 logger = logging.get_logger(__name__)
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-BLOCK_ROWS = 1024  # without gradient: texts times words in a block of steps, with 4H numbers each
 
 
 @functools.cache
@@ -44,7 +43,7 @@ def _runs_on(device: torch.device) -> bool:
     weights = Weights(one(4, 1), one(4), one(4, 1), one(1, 1))
     try:
         with torch.no_grad():
-            scan_triton(one(2, 1, 1, 1), flag, flag, state, state, [weights, weights], Limits(1.0, 1.0))
+            scan_triton(one(2, 1, 1, 1), flag, flag, state, state, [weights, weights], Limits(1.0, 1.0), 1)
     except Exception as error:  # compilers, drivers and Triton share no error class; the warning quotes theirs
         logger.warning(f"Triton does not run on {device}, so the portable scan is used, which is slower: {error}")
         return False
@@ -59,16 +58,24 @@ def is_available(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def scan_with_padding(
-    inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
+    inputs: Tensor,
+    layout: BatchLayout,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: list[Weights],
+    limits: Limits,
+    block_rows: int,
 ) -> Scanned:
-    """Scans one layer; arguments and results are those of `scan_layer`."""
+    """Scans one layer; arguments and results are those of `scan_layer`; `block_rows` is the kernels'."""
     mask, resets, dtype, count = layout.mask, layout.resets, hidden.dtype, len(weights)
     words = _by_step(inputs.to(dtype).chunk(count, dim=-1))
     is_word = _by_step([mask] * count)
     keeps = torch.ones_like(is_word) if resets is None else ~_by_step(resets)
     hidden, cell = (torch.stack(state.chunk(count, dim=-1)) for state in (hidden, cell.float()))
     flags = is_word.to(torch.uint8), keeps.to(torch.uint8)
-    outputs, *last = scan_triton(words, *flags, hidden, cell, [parts.to(dtype) for parts in weights], limits)
+    outputs, *last = scan_triton(
+        words, *flags, hidden, cell, [parts.to(dtype) for parts in weights], limits, block_rows
+    )
     in_text_order = torch.cat(_turned(outputs), dim=-1).transpose(0, 1)  # (B, T, DP)
     hidden, cell = (torch.cat(state.unbind(), dim=-1).to(inputs.dtype) for state in last)
     return in_text_order.masked_fill(~mask.unsqueeze(-1), 0).to(inputs.dtype), hidden, cell
@@ -82,7 +89,7 @@ def scan_triton(
     cell: Tensor,
     weights: list[Weights],
     limits: Limits,
-    block_rows: int = BLOCK_ROWS,
+    block_rows: int,
 ) -> Scanned:
     """Scans one layer and never waits for the GPU.
 

@@ -42,7 +42,7 @@ def run_steps(
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
     size, flags = steps.hidden.shape[-1], (steps.is_word, steps.keeps)
     recurrent, projection = recurrent.transpose(1, 2), None if projection is None else projection.transpose(1, 2)
-    cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
+    cell_limit, hidden_limit = (math.inf if limit is None else limit for limit in limits)
     cell_count, hidden_count = directions * batch * width, directions * batch * size
     target = steps.projected if projection is None else memory
     options = {"WIDTH": width, "KEEPS_GATES": keeps_gates, "IS_PROJECTED": projection is not None, "BLOCK": BLOCK}
@@ -69,7 +69,7 @@ def run_steps_back(
     """
     directions, length, batch, width = *steps.is_word.shape, steps.cells.shape[-1]
     size, flags = steps.hidden.shape[-1], (steps.is_word, steps.keeps)
-    cell_limit, hidden_limit = _limits(limits, is_projected=projection is not None)
+    cell_limit, hidden_limit = (math.inf if limit is None else limit for limit in limits)
     cell_count, hidden_count = directions * batch * width, directions * batch * size
     d_gates, d_projected = torch.empty_like(steps.gates), torch.empty_like(steps.projected)
     d_memory = d_projected if projection is None else d_gates.new_empty(directions, batch, width)
@@ -89,12 +89,6 @@ def run_steps_back(
         torch.bmm(d_gates[:, step], recurrent, out=products)
     d_hidden = torch.where(steps.is_word[:, 0].bool().unsqueeze(-1), products.float(), d_hidden)
     return d_gates, d_projected, d_hidden * steps.keeps[:, 0].unsqueeze(-1), d_cell
-
-
-def _limits(limits: Limits, is_projected: bool) -> tuple[float, float]:
-    """Limits of the cell and of the hidden state, which is clipped only if it is projected; infinite means none."""
-    projection = limits.projection if is_projected else None
-    return (math.inf if limits.cell is None else limits.cell, math.inf if projection is None else projection)
 
 
 def _grid(count: int) -> tuple[int]:

@@ -1,14 +1,23 @@
-"""One biLM layer for tests of the scans, with inputs, masks and states for it."""
+"""One biLM layer, the paths that scan it, and what each path must compute: what `LSTMP.forward` does.
 
+Where Triton runs, which may be by its interpreter, the only path is Triton's, in float32.
+"""
+
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig
 from elmo_hf.model.bilm import BiLMLayer
+from elmo_hf.model.lstmp import LSTMP
+from elmo_hf.scan.kernels import Kernels, using
+from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.scan.reading_order import BatchLayout
+from elmo_hf.scan.triton_scan import is_available
 
 B, T, P, H = 4, 6, 10, 7
 LENGTHS = {"full": [6, 6, 6, 6], "padded": [3, 0, 6, 1], "without words": [0, 0, 0, 0]}
@@ -32,31 +41,94 @@ SHAPES = {
 }
 Tensors = tuple[Tensor, ...]
 
+# `test_triton_scan.py` sets it to 1 or 0 in processes of its own.
+DEVICE = torch.device("cuda" if os.environ.get("TRITON_INTERPRET") == "0" else "cpu")
+IS_TRITON = is_available(DEVICE, torch.float32)
+DTYPE = torch.float32 if IS_TRITON else torch.float64
 
-def layer_of(dtype: torch.dtype = torch.float64, has_skip_connection: bool = False, **fields: Any) -> BiLMLayer:
+
+class Path(NamedTuple):
+    """Kernels, and the dtype of a layer for which they give the reference's numbers up to the tolerance."""
+
+    kernels: Kernels
+    dtype: torch.dtype = torch.float64
+    tolerance: float = 1e-12
+
+
+# Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
+ALONE: dict[str, Any] = {"joint_bytes": 0}
+PACKS: dict[str, Any] = ALONE | {"large_bytes": 0, "multiplies_bfloat16": True}
+PACKS["repays"] = dict.fromkeys((torch.float32, torch.bfloat16), (range(1, 99), 1))
+PATHS = {
+    "without the package": Path(Kernels()),
+    "small": Path(ProcessorKernels()),
+    "one direction at a time": Path(ProcessorKernels(**ALONE, block_words=5)),
+    "blocks of columns": Path(Kernels(**ALONE, block_bytes=16, few_columns=2)),
+    "blocks of rows": Path(Kernels(**ALONE, block_bytes=16, few_columns=B + 1)),
+    "blocks of both": Path(Kernels(**ALONE, block_bytes=16, few_columns=3, block_words=5)),
+    "blocks on AMD": Path(ProcessorKernels(is_amd=True, **ALONE, block_bytes=16, few_columns=B + 1)),
+    "blocks elsewhere": Path(ProcessorKernels(is_amd=False, **ALONE, block_bytes=16, few_columns=B + 1)),
+    "single precision": Path(ProcessorKernels(), torch.float32, 2e-5),
+}
+if torch.backends.mkldnn.is_available():
+    PATHS["oneDNN's layout"] = Path(ProcessorKernels(**PACKS), torch.float32, 2e-5)
+if IS_TRITON:
+    PATHS = {
+        "triton": Path(ProcessorKernels(), torch.float32, 2e-5),
+        "triton in blocks": Path(ProcessorKernels(block_rows=2 * B), torch.float32, 2e-5),
+    }
+
+
+def assert_scan(
+    path: Path, fields: dict[str, Any], text: tuple[str, str, bool], length: int = T, has_skip_connection: bool = False
+) -> None:
+    """Values, last state and every gradient of a path are the reference's; without gradient the values are the same."""
+    lengths, side, has_resets = text
+    layer = layer_of(path.dtype, has_skip_connection, **fields)
+    arguments, mask = arguments_of(layer, length), mask_of(LENGTHS[lengths], side, length)
+    resets = tuple(torch.rand(2, B, length, device=DEVICE) < 0.4) if has_resets else ()
+    steps, leaves = count_reference_steps(layer), [*arguments, *layer.parameters()]
+    with using(path.kernels):
+        fast = with_gradients(run(layer, arguments, mask, *resets), leaves)
+        with torch.no_grad():
+            alone = run(layer, arguments, mask, *resets)
+    assert not steps
+    with scan_path("reference"):
+        expected = with_gradients(run(layer, arguments, mask, *resets), leaves)
+    assert len(steps) == len(layer.lstms) * length
+    names = ["outputs", "hidden", "cell", "d inputs", "d hidden", "d cell"]
+    names += [f"d {name}" for name, _ in layer.named_parameters()]
+    for name, found, wanted in zip(names, fast, expected, strict=True):
+        torch.testing.assert_close(found, wanted, atol=path.tolerance, rtol=0, msg=name)
+    for found, wanted in zip(alone, fast, strict=False):
+        assert not found.requires_grad
+        torch.testing.assert_close(found, wanted, atol=1e-6 if IS_TRITON else 0, rtol=0)
+
+
+def layer_of(dtype: torch.dtype = DTYPE, has_skip_connection: bool = False, **fields: Any) -> BiLMLayer:
     """A layer whose weights are large enough for both clips to act."""
     fields = {"projection_size": P, "cell_size": H, "cell_clip": 0.4, "projection_clip": 0.3} | fields
-    layer = BiLMLayer(ElmoConfig(**fields), has_skip_connection).to(dtype)
+    layer = BiLMLayer(ElmoConfig(**fields), has_skip_connection).to(DEVICE, dtype)
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -0.9, 0.9)
     return layer
 
 
-def mask_of(lengths: list[int], side: str = "right") -> Tensor:
-    places = torch.arange(T) if side == "right" else torch.arange(T).flip(0)
-    return places < torch.tensor(lengths).unsqueeze(1)
+def mask_of(lengths: list[int], side: str = "right", length: int = T) -> Tensor:
+    """`(B, length)`, True on words, which are no more than `length`."""
+    places = torch.arange(length) if side == "right" else torch.arange(length).flip(0)
+    return (places < torch.tensor(lengths).unsqueeze(1)).to(DEVICE)
 
 
-def arguments_of(layer: BiLMLayer, length: int = T) -> Tensors:
-    """Inputs and the state before them, all of which want a gradient."""
-    weight = layer.forward_lstm.input_linear.weight
-    cell_size = weight.shape[0] // 4
-    count = len(layer.lstms)
-    shapes = [(B, length, count * P), (B, count * P), (B, count * cell_size)]
-    return tuple(torch.randn(shape, dtype=weight.dtype, requires_grad=True) for shape in shapes)
+def arguments_of(layer: BiLMLayer, length: int = T, batch: int = B) -> Tensors:
+    """Inputs and the state before them, which all require a gradient."""
+    weight, count = layer.forward_lstm.input_linear.weight, len(layer.lstms)
+    (gates, size), options = weight.shape, {"dtype": weight.dtype, "device": DEVICE, "requires_grad": True}
+    shapes = [(batch, length, count * size), (batch, count * size), (batch, count * gates // 4)]
+    return tuple(torch.randn(shape, **options) for shape in shapes)
 
 
-def run(layer: BiLMLayer, arguments: Tensors, mask: Tensor, *resets: Tensor) -> Tensors:
+def run(layer: BiLMLayer, arguments: Sequence[Tensor], mask: Tensor, *resets: Tensor) -> Tensors:
     """Outputs and last state; `resets` of directions that the layer lacks are left out."""
     (inputs, hidden, cell), count = arguments, len(layer.lstms)
     return layer(inputs, BatchLayout(mask, resets[:count] or None, count), hidden, cell)
@@ -67,3 +139,16 @@ def with_gradients(outputs: Tensors, leaves: Sequence[Tensor]) -> Tensors:
     generator = torch.Generator().manual_seed(3)
     loss = sum((output * torch.randn(output.shape, generator=generator).to(output)).sum() for output in outputs)
     return (*outputs, *torch.autograd.grad(loss, leaves))
+
+
+def count_reference_steps(layer: BiLMLayer) -> list[LSTMP]:
+    """Grows by one for each position and direction that the reference computes."""
+    steps: list[LSTMP] = []
+    for lstm in layer.lstms:
+
+        def masked_step(*args: Tensor, lstm: LSTMP = lstm) -> tuple[Tensor, Tensor]:
+            steps.append(lstm)
+            return LSTMP.masked_step(lstm, *args)
+
+        lstm.masked_step = masked_step
+    return steps

@@ -17,7 +17,7 @@ def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
 ) -> None:
     values = torch.randint(-128, 128, (M, size), dtype=torch.int8)
     # (32, 49): blocks of 5, 5 and 2 rows.
-    weight = EightBitProducts(values, torch.rand(M, 1), torch.float32, float_dtype, 4, block_numbers=4 * 32)
+    weight = EightBitProducts(values, torch.rand(M, 1), float_dtype, 4, block_numbers=4 * 32)
     vectors = torch.randint(-999, 1000, (1, size, columns)).float()  # sums of whole numbers are exact in any order
     exact = (values.double() @ vectors.bfloat16().double()).bfloat16() * weight.scales
     out = columns_in(torch.full((M * columns,), torch.nan), 1, M, columns, weight.wants_rows(columns))
@@ -29,10 +29,7 @@ def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
 
 def test_a_column_has_the_same_product_beside_others() -> None:
     values = torch.randint(-128, 128, (M, 64), dtype=torch.int8)
-    weight, vectors = (
-        EightBitProducts(values, torch.rand(M, 1), torch.float32, torch.bfloat16, 4),
-        torch.randn(1, 64, 4),
-    )
+    weight, vectors = EightBitProducts(values, torch.rand(M, 1), torch.bfloat16, 4), torch.randn(1, 64, 4)
     together, alone = torch.empty(1, M, 4), torch.empty(1, M, 1)
     weight.multiply(vectors, together)
     for column in range(4):

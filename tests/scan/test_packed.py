@@ -1,19 +1,29 @@
-"""The packed scan of a biLM layer against `LSTMP.forward`, the reference: values, states, every gradient."""
+"""The fast scans of a biLM layer against `LSTMP.forward`, the reference: values, states, every gradient.
 
+`test_triton_scan.py` runs this file again where Triton's interpreter takes the place of a GPU.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from scan_layers import (
+    DEVICE,
+    DTYPE,
+    IS_TRITON,
     LENGTHS,
+    PATHS,
     SHAPES,
     TEXTS,
     B,
     H,
     P,
+    Path,
     T,
-    Tensors,
     arguments_of,
+    assert_scan,
+    count_reference_steps,
     layer_of,
     mask_of,
     run,
@@ -22,128 +32,84 @@ from scan_layers import (
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
-from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf import ElmoModel
 from elmo_hf.model.bilm import BiLMLayer
-from elmo_hf.model.lstmp import LSTMP
-from elmo_hf.scan.kernels import Kernels, using
+from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.processor_kernels import ProcessorKernels
 
-# Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
-ALONE: dict[str, Any] = {"joint_bytes": 0}
-WAYS = {
-    "without the package": Kernels(),
-    "small": ProcessorKernels(),
-    "one direction at a time": ProcessorKernels(**ALONE, block_words=5),
-    "blocks of columns": Kernels(**ALONE, block_bytes=16, few_columns=2),
-    "blocks of rows": Kernels(**ALONE, block_bytes=16, few_columns=B + 1),
-    "blocks of both": Kernels(**ALONE, block_bytes=16, few_columns=3, block_words=5),
-    "weight first": ProcessorKernels("amd", **ALONE, block_bytes=16, few_columns=B + 1),
-    "plain products": ProcessorKernels("plain", **ALONE),
-    "plain products of rows": ProcessorKernels("plain", **ALONE, few_columns=B + 1),
-}
+# NumPy's, in Triton's interpreter, of rows that hold no text.
+pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+of_each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+DEFAULT = Path(PATHS["triton" if IS_TRITON else "small"].kernels, DTYPE, 2e-5 if IS_TRITON else 1e-12)
+# Triton's interpreter is slow, so there each shape has one of the texts.
+CASES = [
+    pytest.param(SHAPES[name], text, id=f"{name}-{'-'.join(map(str, text))}")
+    for number, name in enumerate(SHAPES, 2)
+    for text in (TEXTS[number % len(TEXTS) :][:1] if IS_TRITON else TEXTS)
+]
 
 
-def run_with_gradients(layer: BiLMLayer, arguments: Tensors, mask: Tensor, *resets: Tensor) -> Tensors:
-    """Outputs, last state, and the gradients of a projection of them."""
-    return with_gradients(run(layer, arguments, mask, *resets), [*arguments, *layer.parameters()])
-
-
-def assert_fast_is_reference(
-    layer: BiLMLayer, mask: Tensor, *resets: Tensor, tolerance: float = 1e-12, length: int = T
-) -> None:
-    arguments = arguments_of(layer, length)
-    assert layer.can_scan_fast()
-    fast = run_with_gradients(layer, arguments, mask, *resets)
-    reference_steps = count_reference_steps(layer)
-    layer.can_scan_fast = lambda: False
-    reference = run_with_gradients(layer, arguments, mask, *resets)
-    assert len(reference_steps) == len(layer.lstms) * length
-    names = ["outputs", "hidden", "cell", "d inputs", "d hidden", "d cell"]
-    names += [f"d {name}" for name, _ in layer.named_parameters()]
-    for name, actual, expected in zip(names, fast, reference, strict=True):
-        torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0, msg=name)
-
-
-def count_reference_steps(layer: BiLMLayer) -> list[LSTMP]:
-    """Grows by one for each position and direction that the reference computes."""
-    steps: list[LSTMP] = []
-    for lstm in layer.lstms:
-
-        def masked_step(*args: Tensor, lstm: LSTMP = lstm) -> tuple[Tensor, Tensor]:
-            steps.append(lstm)
-            return LSTMP.masked_step(lstm, *args)
-
-        lstm.masked_step = masked_step
-    return steps
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-@pytest.mark.parametrize(("lengths", "side", "has_resets"), TEXTS)
-@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+@of_each_path
+@pytest.mark.parametrize(("fields", "text"), CASES)
 def test_values_states_and_gradients_are_the_references(
-    fields: dict[str, Any],
-    lengths: str,
-    side: str,
-    has_resets: bool,
-    way: Kernels,
+    path: Path, fields: dict[str, Any], text: tuple[str, str, bool]
 ) -> None:
-    resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4) if has_resets else ()
-    with using(way):
-        assert_fast_is_reference(layer_of(**fields), mask_of(LENGTHS[lengths], side), *resets)
+    assert_scan(path, fields, text)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"length": 1}, {"has_skip_connection": True}, {"fields": {"projection_size": 29, "cell_size": 71}}],
+    ids=["one step", "skip connection", "several programs of a kernel"],
+)
+def test_other_layers_and_texts_are_the_references(options: dict[str, Any]) -> None:
+    assert_scan(DEFAULT, **{"fields": {}, "text": TEXTS[2]} | options)
 
 
 def test_clips_act_in_these_tests() -> None:
     outputs, _, cell = run(layer := layer_of(), arguments_of(layer), mask_of([T] * B))
     for tensor, limit in ((outputs, 0.3), (cell, 0.4)):
-        is_clipped = tensor.abs() == limit
-        assert 0.2 < is_clipped.double().mean() < 0.9
-
-
-def test_single_precision_is_the_references_too() -> None:
-    resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
-    assert_fast_is_reference(layer_of(torch.float32), mask_of(LENGTHS["padded"]), *resets, tolerance=2e-5)
-
-
-def test_one_step_is_the_references() -> None:
-    assert_fast_is_reference(layer_of(), torch.ones(B, 1, dtype=torch.bool), length=1)
+        is_clipped = tensor.abs() == torch.tensor(limit, dtype=DTYPE, device=DEVICE)
+        assert 0.1 < is_clipped.double().mean() < 0.9
 
 
 def test_a_skip_connection_adds_the_input() -> None:
-    assert_fast_is_reference(layer_of(has_skip_connection=True), mask_of(LENGTHS["padded"]))
     layer = layer_of(has_skip_connection=True)
     arguments = arguments_of(layer)
     skipping = run(layer, arguments, mask_of([T] * B))
     layer.has_skip_connection = False
     plain = run(layer, arguments, mask_of([T] * B))
-    assert_outputs_close(skipping, (plain[0] + arguments[0], *plain[1:]), 1e-12)
+    assert_outputs_close(skipping, (plain[0] + arguments[0], *plain[1:]), DEFAULT.tolerance)
 
 
-@pytest.mark.parametrize("words", [1, B, 2 * B, 5 * B, 1000])
-def test_blocks_of_a_text_are_the_whole(words: int) -> None:
+def test_a_state_goes_on_where_it_stopped() -> None:
+    layer = layer_of(bidirectional=False)
+    inputs, *state = arguments_of(layer)
+    whole, outputs = run(layer, (inputs, *state), mask_of([T] * B)), []
+    for part in inputs.split([1, T - 1], dim=1):
+        output, *state = run(layer, (part, *state), mask_of([T] * B)[:, : part.shape[1]])
+        outputs.append(output)
+    assert_outputs_close((torch.cat(outputs, dim=1), *state), whole, DEFAULT.tolerance)
+
+
+def test_not_a_number_stays_one_and_stays_in_its_text() -> None:
     layer = layer_of()
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
-    expected = run(layer, arguments, mask, *resets)
-    with torch.no_grad(), using(Kernels(block_words=words)):
-        actual = run(layer, arguments, mask, *resets)
-    assert not any(tensor.requires_grad for tensor in actual)
-    assert_outputs_close(actual, expected, 1e-12)
+    inputs, *state = arguments_of(layer)
+    inputs.data[2, 1, 3] = torch.nan  # of the forward direction
+    outputs, *_ = run(layer, (inputs, *state), mask_of([T] * B))
+    assert outputs[2, 1:, :P].isnan().all()
+    assert outputs.isnan().sum() == (T - 1) * P
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-def test_values_with_and_without_gradients_are_bit_equal(way: Kernels, dtype: torch.dtype) -> None:
-    layer = layer_of(dtype)
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    with using(way):
-        with torch.no_grad():
-            without = run(layer, arguments, mask)
-        for tensor, expected in zip(run(layer, arguments, mask), without, strict=True):
-            assert torch.equal(tensor, expected)
+def test_tensors_in_any_order_of_memory_are_read_right() -> None:
+    layer, mask = layer_of(), mask_of(LENGTHS["padded"])
+    arguments = arguments_of(layer)
+    scattered = [each.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_() for each in arguments]
+    expected, found = (with_gradients(run(layer, each, mask), each) for each in (arguments, scattered))
+    assert_outputs_close(found, expected, DEFAULT.tolerance)
 
 
-def test_what_needs_no_gradient_gets_none() -> None:
+def test_what_needs_no_gradient_gets_none_and_weights_learn_alone() -> None:
     layer = layer_of()
     inputs, hidden, cell = (tensor.detach() for tensor in arguments_of(layer))
     outputs, _, _ = run(layer, (inputs, hidden, cell), mask_of(LENGTHS["padded"]))
@@ -161,160 +127,146 @@ def test_a_frozen_layer_passes_gradients_on_to_its_inputs() -> None:
 
 
 @pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
-def test_a_gradient_taken_twice_is_the_same(fields: dict[str, Any]) -> None:
+def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused(fields: dict[str, Any]) -> None:
     layer = layer_of(**fields)
-    arguments = arguments_of(layer)
-    loss = run(layer, arguments, mask_of(LENGTHS["padded"]))[0].square().sum()
+    arguments = arguments_of(layer, length=2)
+    loss = run(layer, arguments, mask_of([2, 0, 2, 1], length=2))[0].square().sum()
     first, second = (torch.autograd.grad(loss, arguments, retain_graph=True) for _ in range(2))
     assert_outputs_close(second, first, 0)
-
-
-def test_a_second_derivative_is_refused() -> None:
-    layer = layer_of()
-    arguments = arguments_of(layer)
-    outputs, _, _ = run(layer, arguments, mask_of(LENGTHS["full"]))
-    (gradient,) = torch.autograd.grad(outputs.square().sum(), arguments[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice a function that was marked with @once_differentiable"):
+    (gradient,) = torch.autograd.grad(loss, arguments[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize("is_fast", [True, False], ids=["fast", "reference"])
-@pytest.mark.parametrize(("clip", "expected"), [("cell_clip", 1), ("projection_clip", 1), (None, 1)])
+@pytest.mark.parametrize("path", ["triton", "reference"])
+@pytest.mark.parametrize("clip", ["cell_clip", "projection_clip", None])
 @pytest.mark.parametrize("excess", [0, 1e-3])
-def test_gradients_pass_a_clip_exactly_at_its_limit_and_not_beyond(
-    is_fast: bool, clip: str | None, expected: int, excess: float
-) -> None:
-    """A cell that carries its state on unchanged, so that what is clipped can be any number."""
-    limit = 0.5
+def test_gradients_pass_a_clip_exactly_at_its_limit_and_not_beyond(path: str, clip: str | None, excess: float) -> None:
+    """A cell that carries its state on: i = 0 and f = o = 1 to the last bit, so c_t = c_{t-1} and p_t = tanh(c_t)."""
     fields = {"projection_size": 1, "cell_size": 1, "cell_projection": True, "forget_bias": 0.0}
-    fields |= {"cell_clip": None, "projection_clip": None} | ({clip: limit} if clip else {})
-    layer = BiLMLayer(ElmoConfig(**fields), False).double()
-    for lstm in (layer.forward_lstm, layer.backward_lstm):
-        lstm.input_linear.weight.data.zero_()
-        lstm.recurrent_linear.weight.data.zero_()
-        # i = 0 and f = o = 1 to the last bit, so c_t = c_{t-1} and p_t = W_p tanh(c_t).
-        lstm.input_linear.bias.data = torch.tensor([-1000.0, 1000, 0, 1000], dtype=torch.float64)
-        lstm.projection.weight.data.fill_(1.0)
-    if not is_fast:
-        layer.can_scan_fast = lambda: False
-    inputs, hidden = torch.zeros(1, 1, 2, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64)
-    # Before the clip the cell is its state, the projection its hyperbolic tangent.
-    start = torch.full((1, 2), limit + excess, dtype=torch.float64)
-    if clip == "projection_clip":
-        start = start.atanh()
-        for lstm in (layer.forward_lstm, layer.backward_lstm):
-            lstm.projection.weight.data.fill_((limit + excess) / start[0, 0].tanh().item())
-    cell = start.clone().requires_grad_()
-    outputs, _, last_cell = run(layer, (inputs, hidden, cell), torch.ones(1, 1, dtype=torch.bool))
-    (gradient,) = torch.autograd.grad(outputs.sum() if clip == "projection_clip" else last_cell.sum(), cell)
+    layer = layer_of(**fields, cell_clip=None, projection_clip=None)
+    _, hidden, _ = arguments = [tensor.detach().zero_() for tensor in arguments_of(layer, length=1, batch=1)]
+    cell = torch.full_like(hidden, 0.5).requires_grad_()
+    for parameter, numbers in zip(layer.parameters(), 2 * [0, [-1000, 1000, 0, 1000], 0, 1], strict=True):
+        parameter.data = torch.tensor(numbers).to(parameter).expand_as(parameter).clone()
+
+    def outputs_and_cell() -> tuple[Tensor, Tensor]:
+        with scan_path(path):
+            outputs, _, last = run(layer, (*arguments[:2], cell), mask_of([1], length=1))
+        return outputs, last
+
+    is_cell = clip == "cell_clip"
+    limit = outputs_and_cell()[is_cell].max().item() - excess  # without a clip: the largest number is its own limit
+    for lstm in layer.lstms if clip else ():
+        setattr(lstm, clip, limit)
+    found = outputs_and_cell()[is_cell]
+    (gradient,) = torch.autograd.grad(found.sum(), cell)
     passes = clip is None or excess == 0
-    if clip == "cell_clip":
-        assert last_cell[0, 0].item() == limit
-    if clip == "projection_clip":
-        assert outputs[0, 0, 0].item() == limit
-    assert (gradient > 0).all().item() == passes
-    assert (gradient == 0).all().item() == (not passes)
+    assert clip is None or (found == torch.full_like(found, limit)).all()
+    assert ((gradient > 0) if passes else (gradient == 0)).all()
+
+
+@of_each_path
+def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
+    layer = layer_of(torch.float32)
+    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    resets, leaves = torch.rand(2, B, T, device=DEVICE) < 0.4, [*arguments, *layer.parameters()]
+    with scan_path("reference"):
+        expected = with_gradients(run(layer, arguments, mask, *resets), leaves)
+    steps = count_reference_steps(layer)
+    with torch.autocast(DEVICE.type, dtype=torch.bfloat16), using(path.kernels):
+        actual = with_gradients(run(layer, arguments, mask, *resets), leaves)
+    assert not steps
+    for tensor, wanted in zip(actual, expected, strict=True):
+        assert tensor.dtype == torch.float32
+        # Three significant digits go into each product; a clip may or may not stop a gradient.
+        assert 0 < (tensor - wanted).norm() < 0.05 * wanted.norm()
+
+
+@pytest.mark.parametrize("fields", [{}, {"cell_size": P}], ids=["projected", "not projected"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_nearer_to_single_precision_than_the_reference(
+    dtype: torch.dtype, fields: dict[str, Any]
+) -> None:
+    layer = layer_of(dtype, **fields)
+    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    found = with_gradients(run(layer, arguments, mask), [*arguments, *layer.parameters()])
+    with scan_path("reference"):
+        reference, arguments = (
+            run(layer, arguments, mask),
+            [each.detach().float().requires_grad_() for each in arguments],
+        )
+        exact = with_gradients(run(layer.float(), arguments, mask), [*arguments, *layer.parameters()])
+    assert all(tensor.dtype == dtype for tensor in found)
+    error = [sum((a - b).square().sum() for a, b in zip(each[:3], exact, strict=False)) for each in (found, reference)]
+    assert 0 < error[0] < 0.9 * error[1]
+    assert all((gradient - wanted).norm() < 0.05 * wanted.norm() for gradient, wanted in zip(found, exact, strict=True))
 
 
 def reference_steps_of(layer: BiLMLayer) -> int:
     """How many steps of a run over full rows the reference computes: all of them or none."""
     steps = count_reference_steps(layer)
-    run(layer, arguments_of(layer), mask_of([T] * B))
+    sum(tensor.sum() for tensor in run(layer, arguments_of(layer), mask_of([T] * B))).backward()
     return len(steps)
 
 
-def test_a_plain_layer_takes_the_fast_scan() -> None:
-    assert reference_steps_of(layer_of()) == 0
+def hook(name: str, register: str) -> Callable[[BiLMLayer, list[Any]], None]:
+    return lambda layer, calls: getattr(layer.get_submodule(name), register)(lambda *_: calls.append(name)) and None
 
 
-@pytest.mark.parametrize("name", ["forward_lstm", "backward_lstm.recurrent_linear", "forward_lstm.projection"])
+def forward_of_an_instance(layer: BiLMLayer, calls: list[Any]) -> None:
+    linear = layer.forward_lstm.recurrent_linear
+    original = linear.forward
+    linear.forward = lambda inputs: calls.append(1) or original(inputs)
+
+
+def weight_norm(layer: BiLMLayer, calls: list[Any]) -> None:
+    parametrised = nn.utils.parametrizations.weight_norm(layer.backward_lstm.input_linear)
+    parametrised.register_forward_hook(lambda *_: calls.append(1))
+
+
+class Doubled(nn.Linear):
+    """A linear of another class."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return 2 * super().forward(inputs)
+
+
 @pytest.mark.parametrize(
-    "register",
+    "change",
     [
-        "register_forward_hook",
-        "register_forward_pre_hook",
-        "register_full_backward_hook",
-        "register_full_backward_pre_hook",
+        hook("forward_lstm", "register_forward_hook"),
+        hook("backward_lstm.recurrent_linear", "register_forward_pre_hook"),
+        hook("forward_lstm.projection", "register_full_backward_hook"),
+        hook("forward_lstm", "register_full_backward_pre_hook"),
+        forward_of_an_instance,
+        weight_norm,
     ],
 )
-def test_a_hooked_layer_takes_the_reference_and_the_hook_is_called(name: str, register: str) -> None:
+def test_a_layer_that_something_replaced_takes_the_reference_and_calls_it(
+    change: Callable[[BiLMLayer, list[Any]], None],
+) -> None:
     layer, calls = layer_of(), []
-    getattr(layer.get_submodule(name), register)(lambda module, *args: calls.append(module))
-    steps = count_reference_steps(layer)
-    sum(tensor.sum() for tensor in run(layer, arguments_of(layer), mask_of([T] * B))).backward()
-    assert len(steps) == 2 * T
+    assert reference_steps_of(layer) == 0
+    change(layer, calls)
+    assert reference_steps_of(layer) == 2 * T
     assert calls
 
 
 def test_a_hook_that_is_taken_away_gives_the_fast_scan_back() -> None:
     layer = layer_of()
-    hook = layer.forward_lstm.register_forward_hook(lambda module, args, output: None)
-    assert not layer.can_scan_fast()
-    hook.remove()
+    layer.forward_lstm.register_forward_hook(lambda module, args, output: None).remove()
     assert layer.can_scan_fast()
-
-
-def test_a_forward_of_an_instance_is_called() -> None:
-    layer, calls = layer_of(), []
-    linear = layer.forward_lstm.recurrent_linear
-    original = linear.forward
-    linear.forward = lambda inputs: calls.append(1) or original(inputs)
-    assert reference_steps_of(layer) == 2 * T
-    assert len(calls) == T
 
 
 def test_a_linear_of_another_class_is_called() -> None:
-    class Doubled(nn.Linear):
-        def forward(self, inputs: Tensor) -> Tensor:
-            return 2 * super().forward(inputs)
-
-    layer = layer_of()
-    doubled = Doubled(P, 4 * H, bias=False).double()
-    doubled.load_state_dict(layer.forward_lstm.recurrent_linear.state_dict())
+    layer, doubled = layer_of(), Doubled(P, 4 * H, bias=False).to(DEVICE, DTYPE)
     arguments, mask = arguments_of(layer), mask_of([T] * B)
-    layer.forward_lstm.recurrent_linear = doubled
+    plain = layer.forward_lstm.recurrent_linear
+    layer.forward_lstm.recurrent_linear, doubled.weight = doubled, plain.weight
     actual = run(layer, arguments, mask)
-    layer.forward_lstm.recurrent_linear = nn.Linear(P, 4 * H, bias=False).double()
-    layer.forward_lstm.recurrent_linear.weight.data = 2 * doubled.weight.data
-    assert layer.can_scan_fast()
-    assert_outputs_close(actual, run(layer, arguments, mask), 1e-12)
-
-
-def test_parametrised_weights_take_the_reference() -> None:
-    layer = layer_of()
-    nn.utils.parametrizations.weight_norm(layer.backward_lstm.input_linear)
-    assert reference_steps_of(layer) == 2 * T
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_autocast_is_near_the_reference_in_single_precision(way: Kernels) -> None:
-    layer = layer_of(torch.float32)
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    resets = (torch.rand(B, T) < 0.4, torch.rand(B, T) < 0.4)
-    with scan_path("reference"):
-        expected = run_with_gradients(layer, arguments, mask, *resets)
-    steps = count_reference_steps(layer)
-    with torch.autocast("cpu", dtype=torch.bfloat16), using(way):
-        actual = run_with_gradients(layer, arguments, mask, *resets)
-    assert not steps
-    for tensor, wanted in zip(actual, expected, strict=True):
-        assert tensor.dtype == torch.float32
-        # Three significant digits go into each product; a clip may or may not stop a gradient.
-        assert (tensor - wanted).norm() < 0.05 * wanted.norm()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_is_nearer_to_single_precision_than_the_reference(dtype: torch.dtype) -> None:
-    layer = layer_of(torch.float32).to(dtype)
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    with torch.no_grad():
-        packed = run(layer, arguments, mask)
-        with scan_path("reference"):
-            reference = run(layer, arguments, mask)
-            exact = run(layer.float(), tuple(argument.float() for argument in arguments), mask)
-    error = [sum((a - b).square().sum() for a, b in zip(found, exact, strict=True)) for found in (packed, reference)]
-    assert all(tensor.dtype == dtype for tensor in packed)
-    assert 0 < error[0] < 0.9 * error[1]
+    layer.forward_lstm.recurrent_linear, plain.weight = plain, nn.Parameter(2 * plain.weight)
+    assert_outputs_close(actual, run(layer, arguments, mask), DEFAULT.tolerance)
 
 
 def test_a_path_is_taken_only_if_no_other_is_requested() -> None:
@@ -324,10 +276,7 @@ def test_a_path_is_taken_only_if_no_other_is_requested() -> None:
         with scan_path("reference"):
             assert not layer.can_scan_fast()
         assert layer.can_scan_fast()
-    with (
-        pytest.raises(ValueError, match="`path` must be one of reference, packed, triton, found 'fast'"),
-        scan_path("fast"),
-    ):
+    with pytest.raises(ValueError, match="reference, packed, triton"), scan_path("fast"):
         pass
 
 
@@ -338,16 +287,3 @@ def test_lora_adapters_take_the_reference_in_the_layers_that_have_them(tiny_mode
     peft.get_peft_model(tiny_model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False))
     assert first.can_scan_fast()
     assert not second.can_scan_fast()
-
-
-def test_each_direction_of_a_full_text_is_a_reference_scan_of_its_own() -> None:
-    layer = layer_of()
-    inputs, hidden, cell = arguments_of(layer)
-    mask = mask_of(LENGTHS["padded"], "left")
-    outputs, last_hidden, last_cell = run(layer, (inputs, hidden, cell), mask)
-    for number, (lstm, reverse) in enumerate(((layer.forward_lstm, False), (layer.backward_lstm, True))):
-        halves = (tensor.chunk(2, dim=-1)[number] for tensor in (inputs, hidden, cell))
-        one_inputs, one_hidden, one_cell = halves
-        expected = lstm(one_inputs, mask, one_hidden, one_cell, reverse)
-        actual = (tensor.chunk(2, dim=-1)[number] for tensor in (outputs, last_hidden, last_cell))
-        assert_outputs_close(tuple(actual), expected, 1e-12)

@@ -11,8 +11,7 @@ from checkpoints import run_interpreter
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from elmo_hf.scan.processor_kernels import ProcessorKernels, way_of_products
-from elmo_hf.scan.processor_products import PlainProducts
+from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.scan.products import BlockProducts, columns_in
 
 M, N = 12, 5
@@ -23,8 +22,7 @@ WAYS: dict[str, Make] = {
     "blocks of columns": lambda weight: BlockProducts(weight, THREE_ROWS, 2, is_amd=False),
     "blocks of rows": lambda weight: BlockProducts(weight, THREE_ROWS, 99, is_amd=False),
     "weight first": lambda weight: BlockProducts(weight, THREE_ROWS, 99, is_amd=True),
-    "plain": lambda weight: PlainProducts(weight, THREE_ROWS, 2),
-    "plain, rows": lambda weight: PlainProducts(weight, THREE_ROWS, 99),
+    "bfloat16's": ProcessorKernels(multiplies_bfloat16=True).products,
 }
 of_every_way = pytest.mark.parametrize("make", WAYS.values(), ids=list(WAYS))
 
@@ -86,7 +84,6 @@ def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_c
         assert [blocks[projection](columns) for columns in (2, 32, 64, 500)] == [16, 16, 8, 1]
         assert kind(torch.ones(1, 28, 1 << 20), 1 << 19, 8).num_blocks(2) == 4
         assert kind(torch.ones(2, 16384, 512), 1 << 19, 8).num_blocks(2) == 1
-    assert PlainProducts(gates, 1 << 19, 8).num_blocks(2) == 1
 
 
 def test_columns_take_the_beginning_of_the_memory() -> None:
@@ -95,28 +92,17 @@ def test_columns_take_the_beginning_of_the_memory() -> None:
     assert columns_in(memory, 2, 3, 4, as_rows=True).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
 
 
-@of_every_way
-def test_few_columns_lie_as_rows(make: Make) -> None:
-    products = make(torch.ones(1, M, N))
-    most = products.few_columns
-    assert [products.wants_rows(columns) for columns in (1, most - 1, most)] == [most > 1, True, False]
-
-
-@pytest.mark.parametrize(("is_amd", "other"), [(False, "blocks"), (True, "amd")])
-@pytest.mark.parametrize("multiplies", [False, True])
-def test_the_way_is_that_of_the_processor(is_amd: bool, other: str, multiplies: bool) -> None:
-    kernels = ProcessorKernels(is_amd=is_amd, multiplies=multiplies)
-    assert kernels.way_of(torch.float32) == other
-    assert kernels.way_of(torch.bfloat16) == ("plain" if multiplies else other)
-    assert ProcessorKernels("blocks", is_amd=is_amd, multiplies=multiplies).way_of(torch.bfloat16) == "blocks"
+def test_bfloat16_is_one_product_of_columns_if_the_processor_multiplies_it() -> None:
+    weight = torch.ones(1, 16384, 512)
+    for multiplies in (False, True):
+        kernels = ProcessorKernels(multiplies_bfloat16=multiplies, few_columns=8)
+        for each, is_one in ((weight.bfloat16(), multiplies), (weight, False)):
+            products = kernels.products(each)
+            assert [products.num_blocks(2) == 1, not products.wants_rows(7)] == [is_one] * 2
+            assert not products.wants_rows(8)
 
 
 def test_bfloat16_is_not_multiplied_where_onednn_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    code = "from elmo_hf.scan.processor_products import multiplies_bfloat16 as answer; print(answer())"
+    code = "from elmo_hf.scan.processor_kernels import multiplies_bfloat16 as answer; print(answer())"
     assert run_interpreter(code, tmp_path).split()[-1] == "False"
-
-
-def test_an_unknown_way_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`way`.*found 'fast'"), way_of_products("fast"):
-        pass

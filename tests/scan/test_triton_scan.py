@@ -1,28 +1,28 @@
-"""The scan of GPUs: that its cases pass, its kernels compile, and what happens where it cannot run."""
+"""The scan of GPUs: it passes the tests of scans, its kernels compile, and elsewhere the portable scan runs."""
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from checkpoints import run_python
-from scan_layers import arguments_of, layer_of, mask_of, run
+from scan_layers import DEVICE, IS_TRITON, LENGTHS, arguments_of, layer_of, mask_of, run
 from torch import Tensor
 
-from elmo_hf.scan import processor_kernels, triton_scan
+from elmo_hf.scan import triton_kernels
 from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.reading_order import BatchLayout
+from elmo_hf.scan.triton_scan import _runs_on, is_available
 
-TESTS = Path(__file__).parents[1]
-needs_triton = pytest.mark.skipif(triton_scan.triton is None, reason="triton is not installed")
-GPU = torch.device("cuda", 0)
+needs_triton = pytest.mark.skipif(triton_kernels.triton is None, reason="triton is not installed")
+of_triton = pytest.mark.skipif(not IS_TRITON, reason="Triton does not run in this process")
+of_others = pytest.mark.skipif("TRITON_INTERPRET" in os.environ, reason="Triton may run in this process")
 
 
 @needs_triton
+@of_others
 @pytest.mark.parametrize(
     "is_interpreted",
     [True, pytest.param(False, marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"))],
@@ -31,18 +31,48 @@ GPU = torch.device("cuda", 0)
 def test_every_case_passes(is_interpreted: bool) -> None:
     """In a process of its own, because kernels are interpreted or not from their import on."""
     environment = {**os.environ, "TRITON_INTERPRET": str(int(is_interpreted)), "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        str(TESTS / "helpers" / "triton_scan_cases.py"),
-    ]
-    result = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    files = [Path(__file__).with_name("test_packed.py"), __file__]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert int(re.search(r"(\d+) passed", result.stdout)[1]) >= 38
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) >= 60
+
+
+@of_triton
+def test_a_layer_takes_it_unless_another_path_or_dtype_is_requested_and_never_waits_for_the_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wait(tensor: Tensor, *args: object) -> None:
+        raise AssertionError("a step of Python waited for the GPU")
+
+    layer = layer_of()
+    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+    assert [is_available(DEVICE, dtype) for dtype in dtypes] == [True, True, True, False]
+    for name in ("item", "__bool__", "tolist", "all", "any"):
+        monkeypatch.setattr(Tensor, name, wait)
+    run(layer, arguments, mask)
+    with pytest.raises(AssertionError), scan_path("packed"):
+        run(layer, arguments, mask)
+    with pytest.raises(AssertionError):
+        run(double := layer_of(torch.float64), arguments_of(double), mask)
+
+
+@of_triton
+def test_tanh_is_right_to_a_few_units_of_its_last_place() -> None:
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def tanh(inputs: tl.tensor, outputs: tl.tensor, BLOCK: tl.constexpr) -> None:
+        place = tl.arange(0, BLOCK)
+        tl.store(outputs + place, triton_kernels._tanh(tl.load(inputs + place)))
+
+    sizes = torch.logspace(-30, 2, 4094, dtype=torch.float64).float()
+    inputs = torch.cat([sizes, -sizes, torch.tensor([0.0, torch.inf, -torch.inf, 0.25])]).to(DEVICE)
+    outputs = torch.empty_like(inputs)
+    tanh[(1,)](inputs, outputs, BLOCK=8192)
+    torch.testing.assert_close(outputs.double(), inputs.double().tanh(), atol=0, rtol=1e-6)
 
 
 # The types of a kernel's arguments: of numbers, of flags and of what is float32 always; all others are of `dtype`.
@@ -67,71 +97,19 @@ for *target, dtype in targets:
 
 
 @needs_triton
+@of_others
 def test_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For an A100, an H100 and an MI300."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     kinds = [line.split()[-1] for line in run_python(COMPILE, tmp_path).splitlines()]
     assert kinds == 8 * ["cubin"] + 4 * ["hsaco"]
 
 
-def test_it_is_for_gpus_and_not_for_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_scan, "triton", object())
-    monkeypatch.setattr(triton_scan, "_runs_on", lambda device: True)
-    monkeypatch.setattr(triton_scan, "IS_INTERPRETED", False)
-    dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-    assert [triton_scan.is_available(GPU, dtype) for dtype in dtypes] == [True, True, True, False]
-    assert not any(triton_scan.is_available(torch.device(kind), torch.float32) for kind in ("cpu", "meta", "xpu"))
-    monkeypatch.setattr(triton_scan, "triton", None)
-    assert not triton_scan.is_available(GPU, torch.float32)
-
-
-def test_where_triton_does_not_run_the_portable_scan_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, warnings = [], []
-
-    def compile_kernels(inputs: Tensor, *args: object) -> None:
-        tried.append(inputs.device)
-        raise RuntimeError("Failed to find C compiler.")
-
-    monkeypatch.setattr(triton_scan, "scan_triton", compile_kernels)
-    monkeypatch.setattr(triton_scan.logger, "warning", warnings.append)
-    device = torch.device("cpu")
-    triton_scan._runs_on.cache_clear()
-    assert not triton_scan._runs_on(device)
-    assert not triton_scan._runs_on(device)
-    triton_scan._runs_on.cache_clear()
-    assert tried == [device]
-    assert warnings == [
-        "Triton does not run on cpu, so the portable scan is used, which is slower: Failed to find C compiler."
-    ]
-
-
-def test_a_layer_takes_it_where_it_is_available_and_no_other_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, asked, taken = layer_of(), [], []
-    arguments, mask = arguments_of(layer), mask_of([6] * 4)
-
-    def is_available(device: torch.device, dtype: torch.dtype) -> bool:
-        asked.append((device.type, dtype))
-        return len(asked) < 3
-
-    def scan_with_padding(inputs: Tensor, layout: BatchLayout, *others: Any) -> tuple[Tensor, ...]:
-        hidden, cell, *_ = others
-        taken.append(hidden.dtype)
-        return inputs, hidden, cell
-
-    monkeypatch.setattr(processor_kernels, "is_available", is_available)
-    monkeypatch.setattr(processor_kernels, "scan_with_padding", scan_with_padding)
-    for path in ("packed", "reference"):
-        with scan_path(path):
-            run(layer, arguments, mask)
-    assert asked == taken == []
-    run(layer, arguments, mask)
-    with scan_path("triton"), torch.autocast("cpu", dtype=torch.bfloat16):
-        run(layer, arguments, mask)
-    assert asked == [("cpu", torch.float64), ("cpu", torch.bfloat16)]
-    assert taken == [torch.float64, torch.bfloat16]
-    run(layer, arguments, mask)
-    assert len(taken) == 2
+@of_others
+def test_where_triton_does_not_run_the_portable_scan_does(caplog: pytest.LogCaptureFixture) -> None:
+    assert not any(is_available(torch.device(kind), torch.float32) for kind in ("cpu", "meta", "xpu"))
+    assert not _runs_on(torch.device("cpu"))
+    assert "Triton does not run on cpu, so the portable scan is used, which is slower:" in caplog.text
 
 
 REFUSE = """
@@ -140,13 +118,10 @@ import sys
 sys.modules["triton"] = None
 import torch
 from elmo_hf.scan import triton_kernels, triton_scan
-from transformers.dynamic_module_utils import check_imports
 print(triton_kernels.triton, triton_scan.is_available(torch.device("cuda", 0), torch.float32))
-print(*sorted({name for module in (triton_kernels, triton_scan) for name in check_imports(module.__file__)}))
 """
 
 
-def test_without_triton_its_files_import_and_the_hub_does_not_ask_for_it(tmp_path: Path) -> None:
-    first, second = run_python(REFUSE, tmp_path).splitlines()
-    assert first == "None False"
-    assert second.split() == ["parameters", "reading_order", "triton_kernels", "triton_steps"]
+@of_others
+def test_without_triton_its_files_import(tmp_path: Path) -> None:
+    assert run_python(REFUSE, tmp_path).split() == ["None", "False"]
