@@ -21,8 +21,7 @@ from elmo_hf import ElmoForPreTraining, tiny_model
 from elmo_hf.folder.loading import tiny_tokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.sampled_softmax import draw_candidates
-from elmo_hf.language_model.streams import Stream
-from elmo_hf.language_model.windows import window_arguments
+from elmo_hf.language_model.streams import Stream, window_arguments
 
 GROUPS = {"token_encoder.highways": "highways", "token_encoder.projection": "highways", "token_encoder": "characters"}
 GROUPS |= {"layers.0": "layer 1", "layers.1": "layer 2", "softmax": "softmax"}

@@ -13,8 +13,7 @@ from workload import SMALL, at_trained_scale, batches_of, config_of, random_mode
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates
-from elmo_hf.language_model.streams import Stream
-from elmo_hf.language_model.windows import window_arguments
+from elmo_hf.language_model.streams import Stream, window_arguments
 from elmo_hf.training.run import new_language_model
 
 BATCH_SIZE, NUM_LABELS = 32, 17

@@ -210,7 +210,8 @@ def score(
     encoding: Encoding = "utf-8",
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
-        Path | None, typer.Option(help="Write each word's surprisal to this new .tsv or .parquet file.")
+        Path | None,
+        typer.Option(help="Write each word's surprisal to this new file: .parquet, .csv or, with tabs, .tsv."),
     ] = None,
     carry_state: Annotated[
         bool, typer.Option("--carry-state", help="With --per-word: carry the state; default: from zero.")
@@ -239,11 +240,11 @@ def score(
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.language_model.surprisal_table import check_table, place_sentences, write_table
+    from elmo_hf.language_model.surprisal_table import place_sentences, write_table
     from elmo_hf.text.sentences import beginning_of, read_sentences
 
     if per_word is not None:
-        check_table(per_word)
+        check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
     texts, read = beginning_of(read_sentences(source, encoding=encoding))
@@ -306,15 +307,12 @@ def _score_twice(
     """Scores from the zero state, and with the state carried along rows or, if they are given, through documents."""
     from tqdm import tqdm
 
-    from elmo_hf.language_model.documents import score_documents
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
 
     num_carried = _num_carried(corpus, rows) if documents is None else corpus.num_predictions
     with tqdm(total=corpus.num_predictions + num_carried, unit=" words") as bar:
         zero = score_from_zero(model, corpus, bar.update)
-        if documents is None:
-            return zero, score_carried(model, corpus, rows, bar.update)
-        return zero, score_documents(model, corpus, documents, bar.update)
+        return zero, score_carried(model, corpus, rows, bar.update, documents)
 
 
 def _num_carried(corpus: "Corpus", rows: int) -> int:

@@ -19,6 +19,7 @@ Glossary: N gaps, T words with boundaries, V words of the softmax, D directions:
 
 import re
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +28,13 @@ from torch import Tensor
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
+from .corpus import word_list
 from .pretraining import ElmoForPreTraining
 from .scoring import evaluating
 from .sentence_model import DIRECTIONS
 
 GAP = re.compile("_{3,}")
 BOTH = "both"
-MOST_NAMED = 5
 
 
 class PredictedWord(NamedTuple):
@@ -55,21 +56,11 @@ class PredictedWord(NamedTuple):
 
 
 def gaps(words: Sequence[str]) -> list[int]:
-    """The places of the gaps, such as `___`, from 0.
-
-    Raises:
-        ValueError: if there is none, or the words are a string.
-    """
-    _check_words(words)
-    found = [place for place, word in enumerate(words) if GAP.fullmatch(word)]
+    """The places of the gaps, such as `___`, from 0; raises ValueError if there is none."""
+    found = [place for place, word in enumerate(word_list(words)) if GAP.fullmatch(word)]
     if not found:
         raise ValueError(f"there is no gap: write ___ in place of the word to predict, found {' '.join(words)[:80]!r}.")
     return found
-
-
-def _check_words(words: Sequence[str]) -> None:
-    if isinstance(words, str):
-        raise ValueError(f"give a list of words, `tokenizer.tokenize(text)`, not the string {words[:80]!r}.")
 
 
 @torch.no_grad()
@@ -79,25 +70,21 @@ def gap_log_probs(
     """Log-probabilities `(D, N, V)` of every word at N places of a sentence, without dropout, from the zero state.
 
     Raises:
-        ValueError: if the words are a string, a place is outside the sentence, or the tokenizer does not know the words
-            of the softmax.
+        ValueError: if the words are a string, or the tokenizer does not know the words of the softmax.
     """
-    _check_words(words)
-    if not all(0 <= place < len(words) for place in places):
-        raise ValueError(f"a position must be from 0 to {len(words) - 1} in {len(words)} words, found {list(places)}.")
     if tokenizer.num_word_classes != model.config.num_softmax_words:
         raise ValueError(
             f"the softmax has {model.config.num_softmax_words:,} words, but the tokenizer knows "
             f"{tokenizer.num_word_classes or 'none'} of them: load both from one folder."
         )
     begin, end = tokenizer.boundaries
-    text = [begin, *words, end]
+    text = [begin, *word_list(words), end]
     inputs = tokenizer([text], is_split_into_words=True, add_special_tokens=False, return_tensors="pt")
     with evaluating(model):
         output = model(**inputs.to(model.device), output_hidden_states=True)
     halves = output.hidden_states[-1][0].split(model.config.projection_size, dim=-1)
     # With `<S>` in front, the word t is in column t + 1; its neighbours predict it.
-    columns = torch.tensor(places, dtype=torch.long, device=model.device) + 1
+    columns = torch.arange(1, len(words) + 1, device=model.device)[places]
     hidden = torch.stack([half[columns + step] for half, step in zip(halves, (-1, 1), strict=False)])
     return model.softmax.logits(hidden, model._shared_weight).float().log_softmax(dim=-1)
 
@@ -115,25 +102,28 @@ def rank_words(
         log_probs: `(D, N, V)`, from `gap_log_probs`.
         tokenizer: the tokenizer of the model.
         top_k: how many words.
-        candidates: the words to choose from; None means all but `<S>`, `</S>` and `<UNK>`.
+        candidates: the words to choose from; without any, all but `<S>`, `</S>` and `<UNK>`.
         direction: `"both"` (their product), `"forward"` or `"backward"`; of a forward model both are the forward one.
 
     Raises:
         ValueError: if there is no such direction, or the softmax does not know a candidate.
     """
-    names = DIRECTIONS[: len(log_probs)]
-    if direction not in (*names, BOTH):
-        raise ValueError(f"the direction must be one of {', '.join((*names, BOTH))}, found {direction!r}.")
-    if top_k < 1:
-        raise ValueError(f"`top_k` must be at least 1, found {top_k}.")
-    wanted = log_probs.sum(dim=0) if direction == BOTH else log_probs[names.index(direction)]
-    wanted = wanted.log_softmax(dim=-1)
-    if candidates is None:
-        is_word = torch.ones_like(wanted[0], dtype=torch.bool)
-        is_word[torch.from_numpy(tokenizer.word_classes(SPECIAL_WORDS)).to(wanted.device)] = False
-        classes = is_word.nonzero().squeeze(-1)
-    else:
-        classes = torch.from_numpy(_candidate_classes(candidates, tokenizer)).to(wanted.device)
+    directions = {BOTH: log_probs.sum(dim=0)} | dict(zip(DIRECTIONS, log_probs, strict=False))
+    if direction not in directions:
+        raise ValueError(f"the direction must be one of {', '.join(directions)}, found {direction!r}.")
+    special = tokenizer.word_classes(SPECIAL_WORDS)
+    candidates = list(dict.fromkeys(word_list(candidates or ())))
+    classes = tokenizer.word_classes(candidates)
+    unknown = [word for word in compress(candidates, classes == special[-1]) if word != UNKNOWN_WORD]
+    if unknown:
+        raise ValueError(
+            f"the softmax cannot predict {', '.join(map(repr, unknown[:5]))}: {len(unknown)} of {len(candidates)} "
+            f"candidates are not among its {tokenizer.num_word_classes:,} words."
+        )
+    wanted = directions[direction].log_softmax(dim=-1)
+    if not candidates:
+        classes = np.setdiff1d(np.arange(wanted.shape[-1]), special)
+    classes = torch.from_numpy(classes).to(wanted.device)
     order = wanted[:, classes].topk(min(top_k, len(classes))).indices
     chosen = classes[order]  # (N, top_k)
     probs = torch.stack([each.gather(1, chosen) for each in (wanted, *log_probs)]).exp().cpu().tolist()
@@ -162,34 +152,13 @@ def predict_words(
         model: language models with their softmax.
         tokenizer: their tokenizer, which knows the words of the softmax.
         words: the sentence without boundaries.
-        position: the place, from 0; the word there is not read. None means the only gap, `___`.
+        position: the place, from 0; the word there is not read. None means the first gap, `___`.
         top_k: how many words.
         candidates: the words to choose from; None means the whole vocabulary.
         direction: `"both"` (the product of both distributions, normalised), `"forward"` or `"backward"`.
 
     Raises:
-        ValueError: if `position` is None and there is not one gap; if `gap_log_probs` or `rank_words` raises.
+        ValueError: if `position` is None and there is no gap; if `gap_log_probs` or `rank_words` raises.
     """
-    if position is None:
-        position, *others = gaps(words)
-        if others:
-            raise ValueError(f"the sentence has gaps at {[position, *others]}; say which with `position`.")
-    [best] = rank_words(gap_log_probs(model, tokenizer, words, [position]), tokenizer, top_k, candidates, direction)
-    return best
-
-
-def _candidate_classes(candidates: Sequence[str], tokenizer: ElmoTokenizer) -> np.ndarray:
-    """Classes of the candidates, without repetitions."""
-    if not candidates or isinstance(candidates, str):
-        raise ValueError(f"the candidates must be a list of words, found {candidates!r}.")
-    candidates = list(dict.fromkeys(candidates))
-    classes = tokenizer.word_classes(candidates)
-    is_unknown = classes == tokenizer.word_classes([UNKNOWN_WORD])[0]
-    unknown = [word for word, bad in zip(candidates, is_unknown, strict=True) if bad and word != UNKNOWN_WORD]
-    if unknown:
-        named = ", ".join(map(repr, unknown[:MOST_NAMED])) + (" ..." if len(unknown) > MOST_NAMED else "")
-        raise ValueError(
-            f"the softmax cannot predict {named}: {len(unknown)} of {len(candidates)} candidates are not among its "
-            f"{tokenizer.num_word_classes:,} words."
-        )
-    return classes
+    log_probs = gap_log_probs(model, tokenizer, words, [gaps(words)[0] if position is None else position])
+    return rank_words(log_probs, tokenizer, top_k, candidates, direction)[0]

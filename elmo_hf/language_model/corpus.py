@@ -17,6 +17,13 @@ BEGIN_INDEX = 0
 END_INDEX = 1
 
 
+def word_list(words: Sequence[str]) -> Sequence[str]:
+    """The words themselves; raises ValueError for a string, whose letters would be taken for words."""
+    if isinstance(words, str):
+        raise ValueError(f"give a list of words, `tokenizer.tokenize(text)`, not the string {words[:80]!r}.")
+    return words
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Sentences as arrays."""
@@ -28,14 +35,16 @@ class Corpus:
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: Any) -> "Corpus":
-        """Reads lists of words without boundaries, maybe empty; the `ElmoTokenizer` must know the softmax's words."""
+        """Reads lists of words without boundaries, maybe empty; the `ElmoTokenizer` must know the softmax's words.
+
+        Raises:
+            ValueError: if a sentence is a string.
+        """
         begin, end = tokenizer.boundaries
         index_of = {begin: BEGIN_INDEX, end: END_INDEX}
         words, starts = array("i"), array("q", [0])
         for sentence in sentences:
-            if isinstance(sentence, str):
-                raise ValueError(f"a sentence must be a list of words, found the string {sentence[:80]!r}.")
-            words.extend([index_of.setdefault(word, len(index_of)) for word in sentence])
+            words.extend([index_of.setdefault(word, len(index_of)) for word in word_list(sentence)])
             starts.append(len(words))
         distinct = list(index_of)
         ids = np.asarray(tokenizer.convert_tokens_to_ids(distinct))

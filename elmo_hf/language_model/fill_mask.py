@@ -13,10 +13,11 @@ softmax does not know is refused, where the stock one takes another word for it.
 
 from typing import Any
 
-from torch import Tensor
 from transformers import Pipeline
 
 from .cloze import BOTH, gap_log_probs, gaps, rank_words
+
+KEYS = ("score", "token", "token_str", "sequence")
 
 
 class ElmoFillMaskPipeline(Pipeline):
@@ -37,9 +38,8 @@ class ElmoFillMaskPipeline(Pipeline):
             ValueError: if a text has no gap, or the softmax does not know a target.
         """
         kwargs.pop("batch_size", None)  # texts are read one by one
-        outputs = []
-        for text in [inputs] if isinstance(inputs, str) else inputs:
-            outputs.append(super().__call__(text, **kwargs))
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        outputs = [super(ElmoFillMaskPipeline, self).__call__(text, **kwargs) for text in texts]
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _sanitize_parameters(
@@ -63,17 +63,11 @@ class ElmoFillMaskPipeline(Pipeline):
         self, outputs: dict[str, Any], top_k: int = 5, candidates: list[str] | None = None, direction: str = BOTH
     ) -> list[Any]:
         """The answers for each gap."""
-        log_probs: Tensor = outputs["log_probs"]
         answers = []
-        ranked = rank_words(log_probs, self.tokenizer, top_k, candidates, direction)
+        ranked = rank_words(outputs["log_probs"], self.tokenizer, top_k, candidates, direction)
         for place, words in zip(outputs["places"], ranked, strict=True):
             start, end = outputs["offsets"][place]
             before, behind = outputs["text"][:start], outputs["text"][end:]
-            answers.append(
-                [
-                    {"score": each.probability, "token": each.word_class, "token_str": each.word}
-                    | {"sequence": f"{before}{each.word}{behind}"}
-                    for each in words
-                ]
-            )
+            found = [(each.probability, each.word_class, each.word, before + each.word + behind) for each in words]
+            answers.append([dict(zip(KEYS, each, strict=True)) for each in found])
         return answers[0] if len(answers) == 1 else answers

@@ -21,7 +21,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Summed `cross_entropy` of all logits; the forward pass makes the gradient by blocks, the backward scales it."""
+    """The forward pass makes the gradient too, the backward pass scales it."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

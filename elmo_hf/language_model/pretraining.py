@@ -2,9 +2,12 @@
 
 They read sentences by the full softmax, as `sentence_model.py` does, and besides
 
-    windows     of streams (`windows.py`), which is bilm-tf's training
+    windows     of streams (`streams.py`), which is bilm-tf's training
+    full        losses with their gradient, by blocks (`full_cross_entropy.py`)
     sampled     losses in training, with `softmax="sampled"` (`sampled_softmax.py`)
     scores      the log-probability of each word (`scoring.py`), and gaps (`cloze.py`)
+
+A window goes through the biLM as one batch of both directions' words, whose halves come from different streams.
 
 Deliberate difference from bilm-tf: a sampled loss has a name of its own and never occurs in evaluation.
 """
@@ -16,10 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.inputs import IGNORED
+from ..model.inputs import check_shape
 from . import sentence_model
+from .full_cross_entropy import cross_entropy
 from .sampled_softmax import Candidates, draw_candidates, sampled_losses
-from .windows import OF_WINDOWS, read_window
+from .sentence_model import DIRECTIONS
+
+# Arguments that make a batch a window of streams.
+OF_WINDOWS = ("backward_input_ids", *(f"{name}_{what}" for name in DIRECTIONS for what in ("targets", "resets")))
 
 
 class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
@@ -28,57 +35,60 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
     `forward` takes these arguments too:
 
     Args:
-        backward_input_ids, targets and resets: those of a window of streams, see `windows.py`.
+        backward_input_ids, targets and resets: those of a window of streams, see `streams.py`.
         candidates: for the sampled softmax, the words drawn for each direction; None draws them.
 
     Raises:
-        ValueError: if labels or targets do not fit the way of calling, or a shape is wrong.
+        ValueError: if a window has an argument of sentences, lacks one or has one too many, or a shape is wrong.
     """
 
-    def require_package(self, arguments: dict[str, Any]) -> None:
+    def require_package(self, *_: Any, **__: Any) -> None:
         """Does nothing, because this is the package's class."""
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """The batch as the biLM reads it: sentences, or a window."""
-        window = {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
-        if not window:
+        """The batch as the biLM reads it: sentences, or a window, whose targets stand in the column of the state."""
+        given = {"input_ids": input_ids} | {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
+        if len(given) == 1:
             return super().read(input_ids, attention_mask, labels)
-        window |= {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
-        return read_window(self, {name: value for name, value in window.items() if value is not None})
+        names = DIRECTIONS[: self.config.num_directions]
+        streams = ["input_ids", "backward_input_ids"][: len(names)]
+        of_sentences = {"attention_mask": attention_mask, "labels": labels}
+        wrong = {name for name, value in of_sentences.items() if value is not None} | {*streams} - given.keys()
+        wrong |= given.keys() - {*streams, *(f"{name}_{what}" for name in names for what in ("targets", "resets"))}
+        if wrong:
+            raise ValueError(
+                f"a window has `{'` and `'.join(streams)}`, targets and resets of each direction; wrong or missing: "
+                f"`{'`, `'.join(sorted(wrong))}`. Sentences have `input_ids`, `attention_mask` and `labels`."
+            )
+        vectors, mask = self.elmo.embed_words(torch.stack([given.pop(name) for name in streams]).flatten(0, 1))
+        vectors, mask = torch.cat(vectors.chunk(len(names)), dim=-1), torch.ones_like(mask.chunk(len(names))[0])
+        for name, value in given.items():
+            check_shape(name, value, mask.shape)
+        resets = [given.get(f"{name}_resets", torch.zeros_like(mask)).bool() for name in names]
+        is_reset = any(f"{name}_resets" in given for name in names)
+        return vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None, 0
 
-    def losses(
+    def totals(
         self,
-        hidden: dict[str, Tensor],
-        targets: list[Tensor | None],
-        output_log_probs: bool = False,
-        distance: int = 1,
+        chosen: dict[str, tuple[Tensor, Tensor]],
+        exact: dict[str, Tensor],
         candidates: Sequence[Candidates] | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """Losses and log-probabilities by name; in training with a sampled softmax, losses are sampled ones.
-
-        The targets of a window are words of their own, so its log-probabilities stay in the column of the state.
-        """
-        if any(kwargs.get(name) is not None for name in OF_WINDOWS):
-            distance = 0
-        if not self.training or self.config.softmax == "full":
-            return super().losses(hidden, targets, output_log_probs, distance)
-        output = super().losses(hidden, targets, output_log_probs, distance) if output_log_probs else {}
-        output = {name: each for name, each in output.items() if name.endswith("log_probs")}
-        softmax, chosen = self.softmax, {}
-        for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
-            if classes is not None:
-                is_predicted = classes != IGNORED
-                chosen[name] = vectors[is_predicted], classes[is_predicted].long()
-        if len(chosen) < len(hidden):
-            return output
-        sizes = len(softmax.bias), self.config.num_softmax_samples
-        candidates = candidates or [draw_candidates(*sizes, softmax.bias.device) for _ in hidden]
-        states, words = ([pair[which] for pair in chosen.values()] for which in (0, 1))
-        totals = sampled_losses(softmax, states, words, candidates, self._shared_weight)
-        means = [total / max(len(classes), 1) for total, classes in zip(totals, words, strict=True)]
-        output |= dict(zip([f"sampled_{name}_loss" for name in chosen], means, strict=True))
-        return output | {"loss": torch.stack(means).mean()}
+        """As in the folder's class; in training sampled losses, if the config says so, and in less memory."""
+        softmax, shared = self.softmax, self._shared_weight
+        if self.training and self.config.softmax == "sampled":
+            sizes = len(softmax.bias), self.config.num_softmax_samples
+            candidates = candidates or [draw_candidates(*sizes, softmax.bias.device) for _ in chosen]
+            hidden, classes = zip(*chosen.values(), strict=True)
+            losses = sampled_losses(softmax, hidden, classes, candidates, shared)
+            return dict(zip([f"sampled_{name}_loss" for name in chosen], losses, strict=True))
+        if exact or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return super().totals(chosen, exact)
+        weights = softmax.weight if shared is None else shared, softmax.bias
+        return {
+            f"{name}_loss": cross_entropy(vectors, *weights, classes) for name, (vectors, classes) in chosen.items()
+        }
 
     def score(
         self, sentences: Iterable[Sequence[str]], tokenizer: Any, *, carries_state: bool = False, num_rows: int = 32

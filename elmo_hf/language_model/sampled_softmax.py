@@ -40,12 +40,8 @@ def draw_candidates(num_words: int, num_samples: int, device: torch.device | str
     """Draws from the log-uniform distribution until `num_samples` classes of `num_words` are distinct.
 
     Uses the device's random generator. Source: TensorFlow's `log_uniform_candidate_sampler(unique=True)`.
-
-    Raises:
-        ValueError: if there are fewer words than samples.
     """
-    if num_samples > num_words:
-        raise ValueError(f"cannot draw {num_samples} distinct words from a vocabulary of {num_words}.")
+    assert num_samples <= num_words  # which the config checks
     draws = torch.empty(0, dtype=torch.long, device=device)
     while True:
         # P(k) is the length of [log(k + 1), log(k + 2)] within [0, log(V + 1)].

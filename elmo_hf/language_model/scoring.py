@@ -8,7 +8,8 @@ the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of
 
 Each sentence starts from the *zero* state, as ELMo is used; or the state, zero at first, is *carried* from sentence to
 sentence along B rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that
-are unfinished when the first row ends.
+are unfinished when the first row ends. Or it is carried through each document: then a sentence is scored after all that
+its document has on the side that was read, and every prediction is scored.
 
 Glossary: B rows, T words, n words of a sentence, W words of the text, M sentences.
 """
@@ -17,6 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,7 @@ from ..model.inputs import IGNORED
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
 from .pretraining import ElmoForPreTraining
 from .sentence_model import DIRECTIONS
-from .streams import Stream
-from .windows import window_arguments
+from .streams import Stream, window_arguments
 
 BATCH_WORDS = 4096  # positions, padding included
 WINDOW_STEPS = 64  # when the state is carried; scores do not depend on it
@@ -56,6 +57,20 @@ class Scores:
     forward: np.ndarray  # `(W + M,)` float32: the words and `</S>` of each sentence
     backward: np.ndarray  # `(W + M,)` float32: `<S>` and the words of each sentence
     starts: np.ndarray  # `(M + 1,)`, where each sentence's predictions start, then W + M
+
+    @classmethod
+    def none_of(cls, corpus: Corpus) -> "Scores":
+        """Those of a corpus of which nothing was scored yet."""
+        unscored = (np.full(corpus.num_predictions, np.nan, dtype=np.float32) for _ in range(2))
+        return cls(*unscored, corpus.starts + np.arange(len(corpus) + 1))
+
+    def keep(self, direction: str, places: np.ndarray, log_probs: Tensor) -> None:
+        """Keeps log-probabilities of one direction at their places; raises ValueError for NaN."""
+        found = log_probs.float().cpu().numpy()
+        if np.isnan(found).any():
+            sentence = np.searchsorted(self.starts, places[np.isnan(found)].min(), side="right") - 1
+            raise ValueError(f"the model gives NaN for sentence {sentence}, counted from 0; its weights are damaged.")
+        getattr(self, direction)[places] = found
 
     @property
     def forward_perplexity(self) -> float:
@@ -92,9 +107,12 @@ def score(
     test: so many rows are read side by side, and 1 reads the text in its order.
 
     Raises:
-        ValueError: if a sentence is a string, or the tokenizer has no vocabulary of predicted words.
+        ValueError: if there is no sentence, or one is a string; if the tokenizer has no vocabulary of predicted words;
+            if the model gives NaN.
     """
     corpus = Corpus.from_sentences(sentences, tokenizer)
+    if len(corpus) == 0:
+        raise ValueError("the text has no sentences, so there is nothing to score.")
     with evaluating(model):
         return score_from_zero(model, corpus) if num_rows is None else score_carried(model, corpus, num_rows)
 
@@ -105,53 +123,60 @@ def score_from_zero(model: ElmoForPreTraining, corpus: Corpus, progress: Progres
 
     After each batch `progress` gets the number of its forward predictions.
     """
-    scores = _empty(corpus)
+    scores = Scores.none_of(corpus)
     for sentences in _batches(corpus):
         lengths = corpus.starts[sentences + 1] - corpus.starts[sentences]
         words = np.full((len(sentences), lengths.max() + 2), END_INDEX, dtype=np.int64)
         words[:, 0] = BEGIN_INDEX
         mask = np.arange(words.shape[1]) < lengths[:, None] + 2
+        is_word = torch.from_numpy(mask).to(model.device)
         # Row by row, the mask takes the words in the order of the joined sentences.
         words[:, 1:-1][mask[:, 2:]] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
         output = model(
             torch.from_numpy(corpus.ids[words]).to(model.device),
-            attention_mask=torch.from_numpy(mask).to(model.device),
+            attention_mask=is_word,
             labels=torch.from_numpy(np.where(mask, corpus.classes[words], IGNORED)).to(model.device),
             output_log_probs=True,
         )
-        is_prediction = mask[:, 1:]
-        places = (scores.starts[sentences, None] + np.arange(words.shape[1] - 1))[is_prediction]
-        scores.forward[places] = _numpy(output.forward_log_probs)[:, 1:][is_prediction]
+        places = (scores.starts[sentences, None] + np.arange(words.shape[1] - 1))[mask[:, 1:]]
+        scores.keep("forward", places, output.forward_log_probs[:, 1:][is_word[:, 1:]])
         if output.backward_log_probs is not None:
-            scores.backward[places] = _numpy(output.backward_log_probs)[:, :-1][is_prediction]
+            scores.keep("backward", places, output.backward_log_probs[:, :-1][is_word[:, 1:]])
         progress(len(places))
     return scores
 
 
 @torch.no_grad()
 def score_carried(
-    model: ElmoForPreTraining, corpus: Corpus, num_rows: int = DEFAULT_ROWS, progress: Progress = lambda count: None
+    model: ElmoForPreTraining,
+    corpus: Corpus,
+    num_rows: int = DEFAULT_ROWS,
+    progress: Progress = lambda count: None,
+    documents: Sequence[int] | None = None,
 ) -> Scores:
-    """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences."""
-    num_rows = max(min(num_rows, len(corpus)), 1)
-    scores = _empty(corpus)
-    streams = [Stream(corpus, num_rows, is_backward=index == 1) for index in range(model.config.num_directions)]
-    state = None
-    while True:
-        windows = [stream.take(WINDOW_STEPS) for stream in streams]
-        if windows[0].inputs.shape[1] == 0:
-            return scores
-        inputs = window_arguments(corpus, *windows, device=model.device)
-        output = model(**inputs, state=state, output_log_probs=True)
-        state = output.state
-        for name, found, window in zip(DIRECTIONS, (scores.forward, scores.backward), windows, strict=False):
-            found[window.places] = _numpy(output[f"{name}_log_probs"])
-        progress(windows[0].places.size)
+    """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences.
 
-
-def _empty(corpus: Corpus) -> Scores:
-    forward, backward = (np.full(corpus.num_predictions, np.nan, dtype=np.float32) for _ in range(2))
-    return Scores(forward, backward, corpus.starts + np.arange(len(corpus) + 1))
+    `documents`: for each sentence, the number of its document. Each document is read alone, from the zero state in one
+    row; its sentences follow each other.
+    """
+    scores = Scores.none_of(corpus)
+    parts = [range(len(corpus))]
+    if documents is not None:
+        groups = (list(group) for _, group in groupby(range(len(corpus)), documents.__getitem__))
+        num_rows, parts = 1, [range(group[0], group[-1] + 1) for group in groups]
+    names = DIRECTIONS[: model.config.num_directions]
+    for part in parts:
+        rows = min(num_rows, len(part))
+        streams = [Stream(corpus, rows, is_backward=name == "backward", sentences=part) for name in names]
+        state = None
+        while (windows := [stream.take(WINDOW_STEPS) for stream in streams])[0].places.size:
+            inputs = window_arguments(corpus, *windows, device=model.device)
+            output = model(**inputs, state=state, output_log_probs=True)
+            state = output.state
+            for name, window in zip(names, windows, strict=True):
+                scores.keep(name, window.places, output[f"{name}_log_probs"])
+            progress(windows[0].places.size)
+    return scores
 
 
 def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
@@ -174,7 +199,3 @@ def _perplexity(*directions: np.ndarray) -> float:
         return math.exp(-sum(means) / len(means))
     except OverflowError:
         return math.inf
-
-
-def _numpy(tensor: Tensor) -> np.ndarray:
-    return tensor.float().cpu().numpy()

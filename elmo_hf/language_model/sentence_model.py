@@ -31,10 +31,7 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .softmax import WordSoftmax
 
 DIRECTIONS = ("forward", "backward")
-
-
-# What the package's class does, and its arguments.
-NEEDS_PACKAGE = f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`."
+# Arguments that the package's class alone takes.
 OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "candidates"}
 
 
@@ -77,11 +74,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     pipelines = ElmoModel.pipelines
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes the model with bilm-tf's random weights.
-
-        Raises:
-            ValueError: if the config lacks the number of words of the softmax.
-        """
+        """Makes the model with bilm-tf's random weights; the config must have the number of words of the softmax."""
         super().__init__(config)
         if config.num_softmax_words is None and config.share_embedding_softmax:
             config.num_softmax_words = config.vocab_size - 1
@@ -136,13 +129,14 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             ValueError: if a shape is wrong.
             ImportError: if a window of streams or a sampled loss needs the package.
         """
-        self.require_package(kwargs)
-        vectors, mask, targets, resets = self.read(input_ids, attention_mask, labels, **kwargs)
+        if OF_PACKAGE & kwargs.keys() or (self.training and self.config.softmax == "sampled"):
+            self.require_package()
+        vectors, mask, targets, resets, distance = self.read(input_ids, attention_mask, labels, **kwargs)
         dropout = self.config.lm_dropout if self.training else 0.0
         layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
         hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
-        output = self.losses(hidden, targets, output_log_probs, **kwargs)
+        output = self.losses(hidden, targets, output_log_probs, distance, **kwargs)
         for name, part in hidden.items() if output_logits else ():
             output[f"{name}_logits"] = self.softmax.logits(part, self._shared_weight)
         return ElmoForPreTrainingOutput(
@@ -152,60 +146,67 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             **output,
         )
 
-    def require_package(self, arguments: dict[str, Any]) -> None:
-        """Raises ImportError for what only the package's class does."""
-        if OF_PACKAGE & arguments.keys() or (self.training and self.config.softmax == "sampled"):
-            raise ImportError(NEEDS_PACKAGE)
+    def require_package(self, *_: Any, **__: Any) -> Any:
+        """Raises ImportError; the package's class does what this one cannot."""
+        raise ImportError(f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`.")
+
+    score = predict_words = require_package
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
         """What the biLM reads and predicts: each direction the next word that it will read.
 
-        Vectors `(B, T, P)`, mask `(B, T)`, for each direction classes `(B, T)`, -100 for none, and resets as in `BiLM`.
+        Vectors `(B, T, P)`, mask `(B, T)`, for each direction classes `(B, T)`, -100 for none, resets as in `BiLM`, and
+        how many columns the word that is predicted is from the state.
         """
         vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
         if labels is None:
-            return vectors, mask, [None, None], None
+            return vectors, mask, [None, None], None, 1
         check_shape("labels", labels, mask.shape)
         labels = labels.masked_fill(~mask, IGNORED)
         after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
-        return vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None
+        return vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None, 1
 
     def losses(
         self,
         hidden: dict[str, Tensor],
         targets: list[Tensor | None],
-        output_log_probs: bool = False,
-        distance: int = 1,
+        output_log_probs: bool,
+        distance: int,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
         """Mean cross-entropies, if all directions have targets, and log-probabilities `(B, T)` of the targets, by name.
 
-        `hidden` has the top outputs `(B, T, P)` of each direction by its name. Log-probabilities are given `distance`
-        columns from the state: 1 moves them to the word predicted.
+        `hidden` has the top outputs `(B, T, P)` of each direction by its name. Log-probabilities are moved from the
+        column of the state by `distance` to the word predicted.
         """
         output: dict[str, Tensor] = {}
-        means: dict[str, Tensor] = {}
+        chosen: dict[str, tuple[Tensor, Tensor]] = {}
+        totals: dict[str, Tensor] = {}
         for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
             if classes is None:
                 continue
             is_predicted = classes != IGNORED
-            chosen = vectors[is_predicted], classes[is_predicted].long(), self._shared_weight
+            chosen[name] = vectors[is_predicted], classes[is_predicted].long()
             if output_log_probs:
-                log_probs = self.softmax.log_probs(*chosen)
-                total = -log_probs.sum()
+                log_probs = self.softmax.log_probs(*chosen[name], self._shared_weight)
+                totals[f"{name}_loss"] = -log_probs.sum()
                 placed = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
                 output[f"{name}_log_probs"] = placed.roll(distance if name == "forward" else -distance, dims=1)
-            else:
-                total = self.softmax(*chosen)
-            means[f"{name}_loss"] = total / max(len(chosen[1]), 1)
-        return output if len(means) < len(hidden) else output | means | {"loss": torch.stack([*means.values()]).mean()}
+        if len(chosen) < len(hidden):
+            return output
+        totals = self.totals(chosen, totals, **kwargs)
+        counts = [max(len(classes), 1) for _, classes in chosen.values()]
+        means = {name: total / number for (name, total), number in zip(totals.items(), counts, strict=True)}
+        return output | means | {"loss": torch.stack([*means.values()]).mean()}
 
-    def score(self, *args: Any, **kwargs: Any) -> Any:
-        """Always raises ImportError: the package's class scores texts."""
-        raise ImportError(NEEDS_PACKAGE)
-
-    predict_words = score
+    def totals(
+        self, chosen: dict[str, tuple[Tensor, Tensor]], exact: dict[str, Tensor], **kwargs: Any
+    ) -> dict[str, Tensor]:
+        """Each direction's summed loss by its name: the `exact` one, or that of chosen `(N, P)` and their classes."""
+        return exact or {
+            f"{name}_loss": -self.softmax.log_probs(*pair, self._shared_weight).sum() for name, pair in chosen.items()
+        }
 
     @property
     def _shared_weight(self) -> Tensor | None:

@@ -4,16 +4,11 @@ For a biLM output h `(P,)`, the matrix W `(V, P)` and the bias b `(V,)`, word k 
 
     p(k | h) = exp(u_k) / sum_j exp(u_j),    u_k = W_k . h + b_k
 
-The package adds a loss that needs less memory (`full_cross_entropy.py`), and words sampled in training
-(`sampled_softmax.py`).
-
 Glossary: N predictions, P projection, V words of the vocabulary. Class k is line k, from 0, of the vocabulary. Losses
 are in nats.
 """
 
 import math
-from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +26,6 @@ class WordSoftmax(nn.Module):
     With `share_embedding_softmax` it has no matrix of its own: every method needs the word embedding's `shared_weight`.
     """
 
-    # Maps h, W, b and targets to the loss with its gradient, in place of autograd's; None in a saved folder.
-    cross_entropy: ClassVar[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None] = None
-
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the bias, and the matrix unless it is shared."""
         super().__init__()
@@ -49,13 +41,6 @@ class WordSoftmax(nn.Module):
         if self.weight is not None:
             init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
         init.zeros_(self.bias)
-
-    def forward(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Sum of the exact cross-entropies of `hidden` `(N, P)` and `targets` `(N,)`, in float32 at least."""
-        cross_entropy = type(self).cross_entropy
-        if cross_entropy is None or torch.compiler.is_compiling() or not torch.is_grad_enabled():
-            return -self.log_probs(hidden, targets, shared_weight).sum()
-        return cross_entropy(hidden, self.weight if shared_weight is None else shared_weight, self.bias, targets)
 
     def logits(self, hidden: Tensor, shared_weight: Tensor | None = None) -> Tensor:
         """Maps `(..., P)` to logits `(..., V)`."""

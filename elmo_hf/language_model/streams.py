@@ -10,7 +10,14 @@ A window is T steps of all rows, in text order: the backward direction reads its
 continues a sentence that this one cuts. The LSTM state carries over from window to window and so from sentence to
 sentence, except into sentences drawn for a reset.
 
-Glossary: B rows, T steps of a window, n words of a sentence.
+In training each direction reads rows of its own text. A model takes their windows by these names:
+
+    input_ids, backward_input_ids       `(B, T, C)` or `(B, T)`; a model of one direction has no backward ones
+    forward_targets                     `(B, T)`, the class of the word after each of `input_ids`; -100 for none
+    backward_targets                    `(B, T)`, the class of the word before each of `backward_input_ids`
+    forward_resets, backward_resets     `(B, T)`, True on words before which the direction's state is set to zero
+
+Glossary: B rows, T steps of a window, n words of a sentence, C characters per word.
 
 Deliberate differences from bilm-tf: backward windows are in text order. Each pass shuffles the sentences of the whole
 corpus, not of one file at a time. Seed and step count determine everything, so any place can be found again. A single
@@ -25,8 +32,11 @@ from itertools import count, repeat
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
+from .sentence_model import DIRECTIONS
 
 
 class Piece(NamedTuple):
@@ -51,26 +61,41 @@ class Window(NamedTuple):
     places: np.ndarray  # `(B, T)`
 
 
+def window_arguments(corpus: Corpus, *windows: Window, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Turns the windows of all directions, forward first, into arguments of `ElmoForPreTraining`."""
+    arrays = {}
+    for name, ids, window in zip(DIRECTIONS, ("input_ids", "backward_input_ids"), windows, strict=False):
+        arrays[ids] = corpus.ids[window.inputs]
+        arrays[f"{name}_targets"] = corpus.classes[window.targets]
+        if window.resets.any():
+            arrays[f"{name}_resets"] = window.resets
+    return {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
+
+
 class Stream:
     """The B rows of one direction; `step` counts the steps taken."""
 
     def __init__(
-        self, corpus: Corpus, num_rows: int, *, is_backward: bool, seed: int | None = None, reset_probability: float = 0
+        self,
+        corpus: Corpus,
+        num_rows: int,
+        *,
+        is_backward: bool,
+        seed: int | None = None,
+        reset_probability: float = 0,
+        sentences: range | None = None,
     ) -> None:
         """Starts at the first step.
 
         A `seed` reads the corpus again and again, shuffled for each pass, and lets a sentence begin from the zero state
-        with `reset_probability`. None reads it once, in its order, and never resets.
-
-        Raises:
-            ValueError: if the corpus has no sentences.
+        with `reset_probability`. None reads it, or these `sentences` of it, once, in its order, and never resets.
         """
-        if len(corpus) == 0:
-            raise ValueError("the corpus has no sentences.")
+        assert len(corpus) > 0
         self.step = 0
         self._corpus = corpus
         self._is_backward = is_backward
-        self._sentences = self._draw(seed, reset_probability)
+        once = zip(range(len(corpus)) if sentences is None else sentences, repeat(False))
+        self._sentences = once if seed is None else self._draw(seed, reset_probability)
         self._rows: list[deque[Piece]] = [deque() for _ in range(num_rows)]
         self._ends = [(0, row) for row in range(num_rows)]  # a heap
 
@@ -103,12 +128,9 @@ class Stream:
         self.step = end
         return begin, end
 
-    def _draw(self, seed: int | None, reset_probability: float) -> Iterator[tuple[int, bool]]:
-        """Indices of sentences, and whether each begins from zero."""
+    def _draw(self, seed: int, reset_probability: float) -> Iterator[tuple[int, bool]]:
+        """Indices of sentences, and whether each begins from zero, without end."""
         num_sentences = len(self._corpus)
-        if seed is None:
-            yield from zip(range(num_sentences), repeat(False))
-            return
         for pass_index in count():
             generator = np.random.default_rng([seed, int(self._is_backward), pass_index])
             order, is_reset = generator.permutation(num_sentences), generator.random(num_sentences) < reset_probability

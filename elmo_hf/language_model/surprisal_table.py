@@ -24,7 +24,6 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from ..disk.whole_files import check_new_file, new_file
+from ..disk.whole_files import new_file
 from ..text.sentences import Sentence, storable
 from ..tokenizer.text_to_words import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
@@ -42,9 +41,7 @@ from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
 from ..tokenizer.word_splitter import make_word_splitter
 from .scoring import Scores
 
-TABLE_SUFFIXES = (".tsv", ".parquet")
 NATS_PER = {"bits": math.log(2), "nats": 1.0}
-NOTHING, MISSING = np.zeros(0, dtype=np.float32), np.array([np.nan], dtype=np.float32)
 # The word splitter takes these four characters for letters, as Unicode does; Python takes them for blanks.
 REGION = re.compile(r"[\S\x1c-\x1f]+")
 
@@ -95,19 +92,6 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
             document, number, region = document + 1, 0, 0
 
 
-def check_table(path: Path) -> None:
-    """Checks that a new table of surprisals can be made, as `check_new_file` does, and its suffix.
-
-    Raises:
-        FileExistsError: if the file exists.
-        FileNotFoundError: if there is no folder for it.
-        ValueError: if the suffix is not in `TABLE_SUFFIXES`.
-    """
-    if path.suffix not in TABLE_SUFFIXES:
-        raise ValueError(f"{path} must end in {' or '.join(TABLE_SUFFIXES)}.")
-    check_new_file(path)
-
-
 def write_table(
     path: Path,
     sentences: Sequence[PlacedSentence],
@@ -120,46 +104,43 @@ def write_table(
     """Writes the table, which appears when it is complete.
 
     Args:
-        path: `*.tsv` or `*.parquet`.
+        path: `*.parquet`, `*.csv` with commas, or any other name, with tabs.
         sentences: the sentences in the order of the scores.
         scores: the scores of these sentences.
         tokenizer: the one that made the corpus.
         unit: `"bits"` or `"nats"`.
         skips_unknown: whether the surprisals of unknown words are left empty.
         by_region: whether a row is a region, and not a word.
-
-    Raises:
-        ValueError: if `check_table` refuses the path.
     """
-    check_table(path)
     words = [word for each in sentences for word in (BEGIN_SENTENCE, *each.words, END_SENTENCE)]
     is_unknown = tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0]
-    forward, backward = [NOTHING], [NOTHING]
-    for start, end in zip(scores.starts[:-1], scores.starts[1:], strict=True):
-        forward += [MISSING, -scores.forward[start:end]]
-        backward += [-scores.backward[start:end], MISSING]
+    lengths = [len(each.words) + 2 for each in sentences]
+    places = {
+        name: pa.array(np.repeat([getattr(each, name) for each in sentences], lengths))
+        for name in PlacedSentence._fields
+        if name not in ("words", "regions")
+    }
     columns = {
-        "sentence": _numbers([each.line] * (len(each.words) + 2) for each in sentences),
-        "position": _numbers(range(len(each.words) + 2) for each in sentences),
+        "sentence": places["line"],
+        "position": pa.array(np.concatenate([np.arange(length) for length in lengths])),
         "word": pa.array([storable(word) for word in words], pa.string()),
         "is_unknown": pa.array(is_unknown),
     }
-    for name, parts in (("forward", forward), ("backward", backward)):
-        values = np.concatenate(parts) / np.float32(NATS_PER[unit])
+    found = {"forward": (scores.forward, scores.starts[:-1]), "backward": (scores.backward, scores.starts[1:])}
+    for name, (log_probs, missing) in found.items():
+        values = np.insert(-log_probs, missing, np.nan) / np.float32(NATS_PER[unit])
         values[is_unknown & skips_unknown] = np.nan
         columns[f"{name}_{unit}"] = pa.array(values, from_pandas=True)
-    for name in ("document", "document_sentence"):
-        columns[name] = _numbers([getattr(each, name)] * (len(each.words) + 2) for each in sentences)
-    columns["region"] = _numbers([None, *each.regions, None] for each in sentences)
-    columns["document_region"] = _numbers(
-        [None, *(each.document_region + region for region in each.regions), None] for each in sentences
-    )
+    regions = pa.array([region for each in sentences for region in (None, *each.regions, None)], pa.int64())
+    columns |= {"document": places["document"], "document_sentence": places["document_sentence"], "region": regions}
+    columns["document_region"] = pa.compute.add(regions, places["document_region"])
     table = _add_up_regions(pa.table(columns), unit) if by_region else pa.table(columns)
     with new_file(path) as partial:
         if path.suffix == ".parquet":
             pa.parquet.write_table(table, partial)
         else:
-            pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter="\t", quoting_style="needed"))
+            delimiter = "," if path.suffix == ".csv" else "\t"
+            pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter=delimiter, quoting_style="needed"))
 
 
 def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
@@ -173,7 +154,3 @@ def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
     columns = {name: found[name] for name in keys} | {"word": words, "num_words": found["word_count"]}
     columns["is_unknown"] = found["is_unknown_max"]
     return pa.table(columns | {name: found[f"{name}_sum"].cast(pa.float32()) for name in bits})
-
-
-def _numbers(parts: Iterable[Iterable[int | None]]) -> pa.Array:
-    return pa.array(chain.from_iterable(parts), pa.int64())

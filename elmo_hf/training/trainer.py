@@ -50,8 +50,7 @@ from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
 from ..language_model.sentence_model import DIRECTIONS
-from ..language_model.streams import Stream
-from ..language_model.windows import window_arguments
+from ..language_model.streams import Stream, window_arguments
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
 from .callbacks import HonestProgress

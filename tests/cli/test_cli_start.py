@@ -145,7 +145,6 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "score tiny empty.txt": (1, "empty.txt has no sentences."),
     "score tiny there": (1, "Is a directory: 'there'"),
     "score tiny file.txt --regions": (2, "--regions needs --per-word OUT."),
-    "score tiny file.txt --per-word t.csv": (1, "t.csv"),
     "score tiny file.txt --per-word there.tsv": (1, "there.tsv exists already"),
 }
 

@@ -10,8 +10,7 @@ from transformers import Trainer
 
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.streams import Stream
-from elmo_hf.language_model.windows import window_arguments
+from elmo_hf.language_model.streams import Stream, window_arguments
 from elmo_hf.training.trainer import ElmoPretrainer
 
 Weights = dict[str, torch.Tensor]

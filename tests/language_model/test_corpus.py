@@ -70,16 +70,6 @@ def test_text_without_words_is_a_corpus(sentences: list[Sequence[str]], tokenize
     assert [corpus.sentence(number).tolist() for number in range(len(sentences))] == sentences
 
 
-def test_a_string_is_no_list_of_words(tokenizer: ElmoTokenizer) -> None:
-    with pytest.raises(ValueError, match=r"^a sentence must be a list of words, found the string 'the old'\.$"):
-        Corpus.from_sentences([["the"], "the old"], tokenizer)
-
-
-def test_a_tokenizer_without_predicted_words_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no vocabulary of predicted words: its folder lacks `words\.txt`"):
-        Corpus.from_sentences(SENTENCES, ElmoTokenizer())
-
-
 def test_classes_are_lines_of_the_vocabulary(tokenizer: ElmoTokenizer) -> None:
     assert tokenizer.num_word_classes == len(WORDS)
     assert tokenizer.predicted_words == WORDS

@@ -65,19 +65,6 @@ def test_a_sampled_loss_is_the_forward_one_with_its_candidates(tmp_path: Path) -
     assert_close(found.loss, found.sampled_forward_loss, 0)
 
 
-@pytest.mark.parametrize(
-    "names", [["backward_input_ids"], ["backward_targets"], ["backward_resets"], ["attention_mask", "labels"]]
-)
-def test_what_one_direction_cannot_take_is_named(names: list[str], tmp_path: Path) -> None:
-    one = tiny_lm(bidirectional=False)
-    inputs = inputs_of(one, tmp_path, SENTENCES)
-    inputs |= {"forward_targets": inputs["labels"], "backward_input_ids": inputs["input_ids"]}
-    inputs |= {f"backward_{name}": inputs["labels"] for name in ("targets", "resets")}
-    given = {name: inputs[name] for name in ("input_ids", "forward_targets", *names)}
-    with pytest.raises(ValueError, match=f"^a window has `input_ids`, .* missing: `{'`, `'.join(names)}`"):
-        one(**given)
-
-
 @pytest.mark.parametrize("carries_state", [False, True])
 def test_scores_are_the_forward_ones_and_backward_is_unscored(carries_state: bool, tmp_path: Path) -> None:
     both = tiny_lm()
@@ -103,5 +90,3 @@ def test_words_for_a_gap_follow_from_the_words_before_it(tmp_path: Path) -> None
     assert_close(gap_log_probs(one, tokenizer, words, [2]), gap_log_probs(both, tokenizer, words, [2])[:1])
     for found in predict_words(one, tokenizer, words, top_k=3):
         assert (found.probability, found.backward) == (pytest.approx(found.forward), None)
-    with pytest.raises(ValueError, match=r"^the direction must be one of forward, both, found 'backward'\.$"):
-        predict_words(one, tokenizer, words, direction="backward")

@@ -10,7 +10,6 @@ import torch
 from tiny_lm import MAKERS, SENTENCES, assert_close, inputs_of, stream_of, tiny_lm
 from torch import Tensor
 
-from elmo_hf import BiLMState
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 
 ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
@@ -113,31 +112,3 @@ def test_ids_and_targets_of_any_integer_type_are_read(dtype: torch.dtype, tmp_pa
     stream = stream_of(model, tmp_path, ROWS)
     narrow = {name: tensor.to(dtype) for name, tensor in stream.items()}
     assert_close(model(**narrow).loss, model(**stream).loss, 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": (2, 12)}, "wrong or missing: `labels`. Sentences have `input_ids`, `attention_mask` and `labels`"),
-        ({"labels": (2, 12), "attention_mask": (2, 12)}, "wrong or missing: `attention_mask`, `labels`"),
-        ({"backward_input_ids": (2, 11, 11)}, r"must have one shape, found \(2, 12, 11\) and \(2, 11, 11\)"),
-        ({"forward_targets": (2, 11)}, r"`forward_targets` must be a tensor of shape \(2, 12\), found \(2, 11\)"),
-        ({"backward_targets": (2, 1)}, r"`backward_targets` must be a tensor of shape \(2, 12\), found \(2, 1\)"),
-        ({"forward_resets": (2,)}, r"`forward_resets` must be a tensor of shape \(2, 12\), found \(2,\)"),
-        ({"backward_resets": (1, 12)}, r"`backward_resets` must be a tensor of shape \(2, 12\), found \(1, 12\)"),
-    ],
-)
-def test_wrong_arguments_of_streams_are_named(
-    changes: dict[str, tuple[int, ...]], message: str, tmp_path: Path
-) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    with pytest.raises(ValueError, match=message):
-        model(**stream | {name: torch.ones(shape, dtype=torch.long) for name, shape in changes.items()})
-
-
-def test_a_state_of_another_batch_is_named(tmp_path: Path) -> None:
-    model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    with pytest.raises(ValueError, match=r"`state.hidden` must be a tensor of shape \(2, 2, 14\), found \(2, 3, 14\)"):
-        model(**stream, state=BiLMState(torch.zeros(2, 3, 14), torch.zeros(2, 3, 18)))

@@ -232,9 +232,3 @@ def test_text_without_words_is_a_stream_of_boundaries(tmp_path: Path) -> None:
     window = Stream(corpus, 1, is_backward=True).take(10)
     assert (window.inputs.tolist(), window.targets.tolist()) == ([[END_INDEX, END_INDEX]], [[BEGIN_INDEX, BEGIN_INDEX]])
     assert window.places.tolist() == [[1, 0]]
-
-
-def test_a_corpus_without_sentences_is_refused(tmp_path: Path) -> None:
-    corpus = Corpus.from_sentences([], tiny_tokenizer_of(tiny_lm(), tmp_path))
-    with pytest.raises(ValueError, match="the corpus has no sentences"):
-        Stream(corpus, 1, is_backward=False)

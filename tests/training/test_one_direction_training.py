@@ -16,8 +16,7 @@ from tiny_inputs import assert_outputs_close
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.streams import Stream
-from elmo_hf.language_model.windows import window_arguments
+from elmo_hf.language_model.streams import Stream, window_arguments
 from elmo_hf.training import run as training_run
 
 

@@ -1,0 +1,108 @@
+"""What language models refuse: each line is a call, the kind of error, and a word that its message must have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from one_direction import forward_half
+from tiny_lm import SENTENCES, SIZES, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of
+
+import elmo_hf
+from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer, predict_words
+from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
+
+GAP = ["the", "___", "left"]
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.long)
+
+
+def damaged(given: SimpleNamespace) -> ElmoForPreTraining:
+    """A model whose table has NaN for the letter of `Yes`, the third sentence."""
+    model = tiny_lm()
+    with torch.no_grad():
+        model.elmo.token_encoder.embedding.weight[ord("Y") + 1] = torch.nan
+    return model
+
+
+REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
+    "num_softmax_words": lambda given: ElmoForPreTraining(ElmoConfig(**SIZES | {"num_softmax_words": None})),
+    # A batch of sentences.
+    "`attention_mask`, `backward_input_ids`, `labels`": lambda given: given.lm(
+        **given.inputs, forward_targets=ones(7, 10)
+    ),
+    "`labels` must be a tensor of shape (7, 10)": lambda given: given.lm(**given.inputs | {"labels": ones(7, 9)}),
+    "`attention_mask` must": lambda given: given.lm(**given.inputs | {"attention_mask": ones(7, 9)}),
+    "(batch, words, 11), found (7, 10)": lambda given: given.lm(**given.inputs | {"input_ids": ones(7, 10)}),
+    # A window.
+    "missing: `labels`": lambda given: given.lm(**given.stream, labels=ones(1, 6)),
+    "missing: `backward_targets`": lambda given: forward_half(given.lm)(
+        **{name: each for name, each in given.stream.items() if name != "backward_input_ids"}
+    ),
+    "[1, 5, 11]": lambda given: given.lm(**given.stream | {"backward_input_ids": ones(1, 5, 11)}),
+    "`forward_targets` must": lambda given: given.lm(**given.stream | {"forward_targets": ones(1, 5)}),
+    "`backward_resets` must": lambda given: given.lm(**given.stream | {"backward_resets": ones(2, 6)}),
+    "`state.hidden` must": lambda given: given.lm(
+        **given.stream, state=BiLMState(torch.zeros(2, 3, 14), torch.zeros(2, 3, 18))
+    ),
+    # Scores.
+    "the string 'the ferry'": lambda given: given.lm.score(["the ferry"], given.tokenizer),
+    "no sentences": lambda given: given.lm.score([], given.tokenizer),
+    "nothing to score": lambda given: given.lm.score([], given.tokenizer, carries_state=True),
+    "`words.txt`": lambda given: Corpus.from_sentences(SENTENCES, ElmoTokenizer()),
+    "NaN for sentence 2,": lambda given: damaged(given).score(SENTENCES, given.tokenizer),
+    "NaN for sentence 2, counted": lambda given: damaged(given).score(
+        SENTENCES, given.tokenizer, carries_state=True, num_rows=1
+    ),
+    # Gaps.
+    "no gap": lambda given: predict_words(given.lm, given.tokenizer, ["the", "ferry"]),
+    "the string 'a b'": lambda given: predict_words(given.lm, given.tokenizer, "a b", 1),
+    "the string 'ten'": lambda given: predict_words(given.lm, given.tokenizer, GAP, candidates="ten"),
+    "'Ada', 'boat': 2 of 3": lambda given: predict_words(
+        given.lm, given.tokenizer, GAP, candidates=["ten", "Ada", "boat"]
+    ),
+    "found 'left'": lambda given: predict_words(given.lm, given.tokenizer, GAP, direction="left"),
+    "forward, found 'backward'": lambda given: predict_words(
+        forward_half(given.lm), given.tokenizer, GAP, direction="backward"
+    ),
+    "knows none": lambda given: predict_words(given.lm, ElmoTokenizer(max_word_length=11), GAP),
+    "fill-mask needs the softmax": lambda given: elmo_hf.pipeline(
+        "fill-mask", ElmoModel(ElmoConfig(**SIZES)), given.tokenizer
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    folder, model = tmp_path_factory.mktemp("words"), tiny_lm()
+    return SimpleNamespace(
+        lm=model,
+        tokenizer=tiny_tokenizer_of(model, folder),
+        inputs=dict(inputs_of(model, folder, SENTENCES)),
+        stream=stream_of(model, folder, [[SENTENCES[0][:5]]]),
+    )
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_what_is_refused_is_named(word: str, given: SimpleNamespace) -> None:
+    with pytest.raises((ValueError, RuntimeError)) as error:
+        REFUSALS[word](given)
+    assert word in str(error.value)
+
+
+def test_a_place_outside_a_sentence_is_an_index_error(given: SimpleNamespace) -> None:
+    with pytest.raises(IndexError):
+        predict_words(given.lm, given.tokenizer, GAP, 3)
+    last, first = (predict_words(given.lm, given.tokenizer, GAP, place) for place in (-1, -3))
+    assert last == predict_words(given.lm, given.tokenizer, GAP, 2)
+    assert first == predict_words(given.lm, given.tokenizer, GAP, 0)
+
+
+def test_folders_without_a_softmax_fill_no_gaps(tmp_path: Path) -> None:
+    ElmoModel(ElmoConfig(**{**SIZES, "num_softmax_words": None})).save_pretrained(tmp_path / "encoder")
+    with pytest.raises(ValueError, match="no softmax over words"):
+        elmo_hf.pipeline("fill-mask", str(tmp_path / "encoder"))
