@@ -123,9 +123,8 @@ def rank_words(
     wanted = directions[direction].log_softmax(dim=-1)
     if not candidates:
         classes = np.setdiff1d(np.arange(wanted.shape[-1]), special)
-    classes = torch.from_numpy(classes).to(wanted.device)
-    order = wanted[:, classes].topk(min(top_k, len(classes))).indices
-    chosen = classes[order]  # (N, top_k)
+    among = torch.from_numpy(classes).to(wanted.device)
+    chosen = among[wanted[:, among].topk(min(top_k, len(among))).indices]  # (N, top_k)
     probs = torch.stack([each.gather(1, chosen) for each in (wanted, *log_probs)]).exp().cpu().tolist()
     return [
         [

@@ -61,8 +61,8 @@ class Scores:
     @classmethod
     def none_of(cls, corpus: Corpus) -> "Scores":
         """Those of a corpus of which nothing was scored yet."""
-        unscored = (np.full(corpus.num_predictions, np.nan, dtype=np.float32) for _ in range(2))
-        return cls(*unscored, corpus.starts + np.arange(len(corpus) + 1))
+        unscored = np.full(corpus.num_predictions, np.nan, dtype=np.float32)
+        return cls(unscored, unscored.copy(), corpus.starts + np.arange(len(corpus) + 1))
 
     def keep(self, direction: str, places: np.ndarray, log_probs: Tensor) -> None:
         """Keeps log-probabilities of one direction at their places; raises ValueError for NaN."""
