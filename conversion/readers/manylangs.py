@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.tokenizer.code_point_symbols import name_symbols
+from elmo_hf.model.configuration_elmo import PADDING_ID, ElmoConfig
+from elmo_hf.tokenizer.code_point_codec import BOS, CHARACTER, EOS, WORD
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.tokenizer.word_codec import PADDING
 
 from ..contract import Checkpoint, Given
 from ..options import Option, clip_to_config, make_config, read_options
@@ -65,6 +66,20 @@ PACKAGED = {name: _PACKAGED for name in ("cnn_50_100_512_4096_sample.json", "cnn
 NAMES = {"encoder": "elmo", "token_embedder": "cnn"}
 
 CHARACTERS, WORDS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"
+
+
+def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_characters: int) -> dict[str, int]:
+    """Builds a tokenizer's vocabulary, ids by name.
+
+    Characters and words come with their index in the model's table, from 0; a table that the model lacks is empty.
+    """
+    symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
+    symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
+    prefix = CHARACTER if characters else WORD
+    for boundary in (BOS, EOS):
+        if prefix + boundary in symbols:
+            symbols[boundary] = symbols.pop(prefix + boundary)
+    return symbols | {PADDING: PADDING_ID}
 
 
 def read_manylangs(source: Source, given: Given) -> Checkpoint:

@@ -23,8 +23,8 @@ from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
-from ..model.distinct_words import distinct_rows
 from ..model.inputs import checked_words
+from ..model.token_encoder import distinct_rows
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .state_dicts import rename_bilm
 

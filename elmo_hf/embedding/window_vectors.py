@@ -32,7 +32,7 @@ from ..disk.checksums import sha256_of_model
 from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import Sentence
-from ..tokenizer.text_to_words import to_words
+from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .batches import batches_by_length
 from .chosen_words import ChosenWords

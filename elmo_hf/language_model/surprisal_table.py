@@ -35,7 +35,7 @@ import pyarrow.parquet
 
 from ..disk.whole_files import new_file
 from ..text.sentences import Sentence, storable
-from ..tokenizer.text_to_words import to_words
+from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
 from ..tokenizer.word_splitter import make_word_splitter

@@ -67,8 +67,7 @@ def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
     """A field with a rule beyond its type, which does not concern None."""
 
     def check(value: Any) -> None:
-        if value is not None and not is_legal(value):
-            raise ValueError(f"must be {legal}, found {value!r:.200}")
+        require(value is None or is_legal(value), "value", legal, value)
 
     return validated_field(check, default=default)
 
@@ -85,9 +84,9 @@ def are_filters(value: Sequence) -> bool:
 
 
 def require(is_legal: bool, name: str, legal: str, found: object) -> None:
-    """Raises ValueError with a field's name, what it may be and what it is, unless it is legal."""
+    """Raises ValueError with a name, what it may be and what it is, unless it is legal: every refusal here."""
     if not is_legal:
-        raise ValueError(f"`{name}` must be {legal}, found {found!r:.200}")
+        raise ValueError(f"`{name}` must be {legal}, found {found!r:.200}.")
 
 
 def check_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> None:
@@ -251,56 +250,29 @@ class ElmoConfig(PreTrainedConfig):
             require(getattr(self, name) is True or size == self.projection_size, name, legal, False)
 
     def validate_token_encoder(self) -> None:
-        """Checks filters, and words as input beside characters."""
-        widest = max(width for width, _ in self.char_filters)
-        legal = f"at most `max_word_length` = {self.max_word_length} characters wide"
-        require(widest <= self.max_word_length, "char_filters", legal, widest)
+        """Checks words as input beside characters, and ids of boundaries."""
         num_words, size = self.num_input_words, self.word_embedding_size
-        if self.token_encoder == "word_embedding":
-            require(num_words == 0, "num_input_words", "0 with word input", num_words)
-        else:
-            require(
-                num_words < self.vocab_size, "num_input_words", f"below `vocab_size` = {self.vocab_size}", num_words
-            )
+        if self.token_encoder == "char_cnn":
             legal = "given if and only if `num_input_words` is above 0"
             require((num_words > 0) == (size is not None), "word_embedding_size", legal, size)
         for name in ("bos_token_id", "eos_token_id"):
             require(getattr(self, name) is not None, name, "given where `alphabet` is 'code_points'", None)
 
-    def validate_mixes(self) -> None:
-        """Checks the weights of mixes, and that a linear mix has none."""
+    def validate_tasks(self) -> None:
+        """Checks what mixes, task models and language models read."""
         if self.scalar_mix_weights is not None:
             check_mix_weights("scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1)
-        if self.layer_mix == "linear":
-            for name in ("scalar_mix_weights", "scalar_mix_trainable", "scalar_mix_layer_norm", "scalar_mix_l2"):
-                value, default = getattr(self, name), getattr(type(self), name)
-                require(value == default, name, f"{default!r} with `layer_mix='linear'`", value)
-
-    def validate_task(self) -> None:
-        """Checks what task models read."""
         frozen, parts = self.freeze_bilm, self.bilm_parts
         is_legal = isinstance(frozen, bool) or {*frozen} <= {*parts}
         require(is_legal, "freeze_bilm", f"True, False or a list of {', '.join(map(repr, parts))}", frozen)
-        vectors = self.word_vectors
-        if vectors is not None:
-            is_legal = vectors.keys() == {"num_words", "size", "trainable"} and isinstance(vectors["trainable"], bool)
-            is_legal = is_legal and vectors["num_words"] >= 3 and vectors["size"] >= 1
-            legal = "None, or `num_words` of at least 3, `size` of at least 1 and `trainable`, True or False"
-            require(is_legal, "word_vectors", legal, vectors)
-        labels = sorted(self.id2label or ())
-        require(labels == [*range(len(labels))], "id2label", "names of the labels 0, 1, 2 and so on", labels)
-
-    def validate_softmax(self) -> None:
-        """Checks what language models read."""
         if self.softmax == "sampled" and self.num_softmax_words is not None:
             num_samples, most = self.num_softmax_samples, self.num_softmax_words
             require(num_samples <= most, "num_softmax_samples", f"at most `num_softmax_words` = {most}", num_samples)
         if self.share_embedding_softmax:
-            size, num_words = self.word_embedding_size, self.num_softmax_words
-            require(self.token_encoder == "word_embedding", "share_embedding_softmax", "False with characters", True)
-            require(size is None, "word_embedding_size", "None with `share_embedding_softmax`", size)
-            legal = f"`vocab_size` - 1 = {self.vocab_size - 1} with `share_embedding_softmax`"
-            require(num_words in (None, self.vocab_size - 1), "num_softmax_words", legal, num_words)
+            is_table = self.token_encoder == "word_embedding" and self.word_embedding_size is None
+            legal = f"False, unless words are read from a table of `num_softmax_words` + 1 = {self.vocab_size} rows"
+            is_legal = is_table and self.num_softmax_words in (None, self.vocab_size - 1)
+            require(is_legal, "share_embedding_softmax", legal, True)
 
     @property
     def num_directions(self) -> int:

@@ -4,27 +4,28 @@ Glossary: B batch, T words.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .configuration_elmo import ElmoConfig
+from .configuration_elmo import ElmoConfig, require
 
 # The label of words that the loss skips, as in torch.
 IGNORED = -100
 
 
-def checked_words(input_ids: Tensor, attention_mask: Tensor | None, config: ElmoConfig) -> tuple[Tensor, Tensor]:
+def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoConfig) -> tuple[Tensor, Tensor]:
     """Ids `(B, T, ...)` as int64, and the mask `(B, T)` of words: the caller's, or else positions with an id above 0.
 
     Raises:
-        ValueError: if the ids are not integers, of a type too small for the model's ids, or of a wrong shape; if the
-            mask has another shape; if the model has no entry for an id where the mask is True.
+        TypeError: if the ids are not integers.
+        ValueError: if ids or mask have a wrong shape, or the ids a type too small for the model's ids; if the model has
+            no entry for an id where the mask is True.
     """
     check_shape("input_ids", input_ids, ("batch", "words", *config.id_shape))
     dtype, most = input_ids.dtype, config.vocab_size - 1
-    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool or torch.iinfo(dtype).max < most:
-        raise ValueError(f"`input_ids` must be integers, of a type that holds ids up to {most}, found {dtype}.")
+    require(torch.iinfo(dtype).max >= most, "input_ids", f"integers, of a type that holds ids up to {most}", dtype)
     input_ids = input_ids.long()
     mask = checked_mask(attention_mask, any_of_word(input_ids > 0))
     if may_look_at(input_ids):
@@ -50,11 +51,9 @@ def any_of_word(is_found: Tensor) -> Tensor:
 
 def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
     """Raises ValueError if a value is not a tensor of a shape; words in it name axes of any length."""
-    found = tuple(value.shape) if isinstance(value, Tensor) else None
-    expected = [size if isinstance(wanted, str) else wanted for wanted, size in zip(shape, found or (), strict=False)]
-    if found is None or len(found) != len(shape) or list(found) != expected:
-        legal, found_or_kind = ", ".join(map(str, shape)), type(value).__name__ if found is None else found
-        raise ValueError(f"`{name}` must be a tensor of shape ({legal}), found {found_or_kind}.")
+    found = tuple(getattr(value, "shape", ()))
+    is_legal = len(found) == len(shape) and all(isinstance(a, str) or a == b for a, b in zip(shape, found, strict=True))
+    require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", found or value)
 
 
 def may_look_at(tensor: Tensor) -> bool:
@@ -70,8 +69,5 @@ def may_depend_on_data() -> bool:
 
 def check_range(name: str, ids: Tensor, most: int) -> None:
     """Raises ValueError if ids are not from 0 to `most`."""
-    wrong = ids[(ids < 0) | (ids > most)]
-    if len(wrong) > 0:
-        raise ValueError(
-            f"`{name}` must be from 0 to {most}, found {int(wrong[0])}; is this the model's own tokenizer?"
-        )
+    wrong = ids[(ids < 0) | (ids > most)].tolist()
+    require(not wrong, name, f"from 0 to {most}", next(iter(wrong), None))

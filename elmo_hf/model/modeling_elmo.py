@@ -26,13 +26,12 @@ from transformers.utils.generic import can_return_tuple
 
 from ..scan.kernels import is_hooked
 from .bilm import BiLM, BiLMState
-from .configuration_elmo import AUTO_MAP, ElmoConfig, save_code
-from .distinct_words import distinct_rows
+from .configuration_elmo import AUTO_MAP, ElmoConfig, require, save_code
 from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data
 from .long_texts import PIECE_WORDS, read_in_pieces
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
-from .token_encoder import CharacterCNN, WordEmbedding
+from .token_encoder import CharacterCNN, WordEmbedding, distinct_rows
 
 # Files beside a model's: the heads, and what sentence-transformers reads.
 BESIDE = ("heads_elmo.py", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
@@ -241,17 +240,16 @@ class ElmoModel(ElmoPreTrainedModel):
             ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape or type is wrong, or,
                 on a CPU, an id is out of range.
         """
-        if input_ids is not None and inputs_embeds is None:
+        require(input_ids is None or inputs_embeds is None, "input_ids", "None with `inputs_embeds`", input_ids)
+        if inputs_embeds is None:
             ids, mask = checked_words(input_ids, attention_mask, self.config)
             token_embeddings = self.embed_ids(ids, mask)
             is_text = mask & ~self.boundaries(ids)
-        elif inputs_embeds is not None and input_ids is None:
+        else:
             token_embeddings = self._embed_embeds(inputs_embeds)
             everywhere = token_embeddings.new_ones(token_embeddings.shape[:2], dtype=torch.bool)
             mask = is_text = checked_mask(attention_mask, everywhere)
             token_embeddings = token_embeddings.masked_fill(~mask.unsqueeze(-1), 0)
-        else:
-            raise ValueError("give exactly one of `input_ids` and `inputs_embeds`.")
 
         if self._may_read_in_pieces(mask, output_hidden_states):
             kept, next_state = read_in_pieces(

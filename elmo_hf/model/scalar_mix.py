@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .configuration_elmo import ElmoConfig, check_mix_weights
+from .configuration_elmo import ElmoConfig, check_mix_weights, require
 
 # In place of log(0): its softmax is exactly 0 in every dtype, and unlike -inf it gives no NaN under weight decay.
 LOGIT_OF_ZERO = -1e4
@@ -55,8 +55,7 @@ class ScalarMix(nn.Module):
     @torch.no_grad()
     def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
         """Sets L+1 true weights that sum to 1 and a finite scale, else a `ValueError`; zero stays zero in training."""
-        if not math.isfinite(scale):
-            raise ValueError(f"`scale` must be a finite number, found {scale}.")
+        require(math.isfinite(scale), "scale", "a finite number", scale)
         weights = [float(weight) for weight in weights]
         check_mix_weights("weights", weights, len(self.logits))
         self.logits.copy_(logits_of(weights))

@@ -14,7 +14,11 @@ a second table. The word embedding alone is a table u with v = u, or v = W_p u +
 A word's ids end in a run of one id, the filler. Positions where a filter sees only filler give equal values, and the
 maximum needs one of them: so blocks of words of similar length are cut, exactly, to what their longest word needs.
 
-Glossary: N words, C characters per word, E character embedding, F filters in total, W word embedding, P projection.
+A word's vector depends only on its ids, so equal words of a batch are computed once. They are found by a hash of their
+ids, h(w) = sum_c w_c m^c mod 2^64 with m odd, and then compared id by id: a collision costs time, never exactness.
+
+Glossary: N words, U distinct words, C characters per word, E character embedding, F filters in total, W word embedding,
+P projection.
 
 Deliberate differences from the original code: the highway `gate` multiplies the *new* value, as in bilm-tf's files
 (which call it `W_carry`); the `Highway` of AllenNLP and ELMoForManyLangs gates the old value, so its W_g and b_g have
@@ -33,6 +37,8 @@ from .inputs import may_depend_on_data
 
 # Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.
 BLOCK_CHARACTERS = 5120
+# m of h(w): Knuth's multiplier of a linear congruential generator modulo 2^64.
+MULTIPLIER = 6364136223846793005
 
 
 class Highway(nn.Module):
@@ -153,6 +159,19 @@ class WordEmbedding(nn.Module):
         """Maps `(N,)` word ids to `(N, P)` word vectors."""
         words = self.embedding(word_ids)
         return words if self.projection is None else self.projection(words)
+
+
+def distinct_rows(ids: Tensor, multiplier: int = MULTIPLIER) -> tuple[Tensor, Tensor]:
+    """Each word of `ids` `(N, C)` or `(N,)` once, `(U, C)` or `(U,)`; and `(N,)`, the index of each among them."""
+    words = ids.unsqueeze(1) if ids.dim() == 1 else ids
+    powers = torch.full((words.shape[1],), multiplier, device=ids.device).cumprod(dim=0)
+    hashes, which = (words * powers).sum(dim=1).unique(return_inverse=True)
+    indices = torch.arange(len(ids), device=ids.device)
+    distinct = ids[torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, indices, "amin")]
+    if not torch.equal(distinct[which], ids):
+        # Two words share a hash: compare the ids themselves, which takes longer.
+        return torch.unique(ids, dim=0, return_inverse=True)
+    return distinct, which
 
 
 def _init_padding(embedding: nn.Embedding) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..model.configuration_elmo import PADDING_ID
-from .word_codec import PADDING, mark_words
+from .word_codec import PADDING, mark_words, require_names
 
 BOS = "<bos>"
 EOS = "<eos>"
@@ -49,12 +49,11 @@ class CodePointCodec:
         )
         boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
         (self._characters if has_characters else self._words).update(boundary_ids)
-        missing = [f"character {name}" for name in NEEDED_CHARACTERS if has_characters and name not in self._characters]
         has_words = bool(self._words) or not has_characters
-        needed_words = (UNKNOWN,) if has_characters else (UNKNOWN, *self.boundaries)
-        missing += [f"word {name}" for name in needed_words if has_words and name not in self._words]
-        if missing:
-            raise ValueError(f"the vocabulary of code points lacks {', '.join(missing)}.")
+        if has_characters:
+            require_names(self._characters, NEEDED_CHARACTERS)
+        if has_words:
+            require_names(self._words, (UNKNOWN,) if has_characters else (UNKNOWN, *self.boundaries))
         self._boundary_ids = list(boundary_ids.values())
         self._names = {symbol_id: name for name, symbol_id in (self._characters | {PADDING: PADDING_ID}).items()}
         self._word_names = {word_id: word for word, word_id in self._words.items()}

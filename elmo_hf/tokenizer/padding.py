@@ -1,11 +1,11 @@
-"""Lays out texts of different lengths as one batch, and converts between nested lists, arrays and tensors.
+"""Pads texts of different lengths, and converts between nested lists, arrays and tensors.
 
-The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. A batch is one array
-`(B, T, *id_shape)` if all padded lengths are equal, and a list of arrays otherwise.
+The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids.
 
 Glossary: B batch, T words of the longest text, C characters per word.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,51 +20,24 @@ PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "spe
 PADDING_VALUES |= {"word_vector_ids": 0}
 
 
-def is_wanted(choice: bool | None, key: str, model_input_names: list[str]) -> bool:
-    """The caller's choice, or by default whether the model reads the key."""
-    return key in model_input_names if choice is None else choice
-
-
-def checked_side(side: str) -> str:
-    """The side itself; a `ValueError` if it is neither `"right"` nor `"left"`."""
-    if side not in ("right", "left"):
-        raise ValueError(f"`padding_side` must be 'right' or 'left', found {side!r}.")
-    return side
-
-
 def lengths_with_padding(
     lengths: np.ndarray, strategy: PaddingStrategy, max_length: int | None, multiple: int | None
 ) -> np.ndarray:
     """The padded length `(B,)` of each text; never shorter than the text."""
-    if strategy == PaddingStrategy.DO_NOT_PAD or len(lengths) == 0:
+    if strategy == PaddingStrategy.DO_NOT_PAD:
         return lengths
-    target = lengths.max() if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
+    target = lengths.max(initial=0) if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
     if multiple:
         target = -(-target // multiple) * multiple
     return np.maximum(lengths, target)
 
 
-def spread(flat: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, side: str) -> Any:
-    """Lays out a batch, with zeros as padding on the `"right"` or `"left"` side of each text.
-
-    `flat` `(sum of lengths, *id_shape)` holds the positions of all texts in sequence; both lengths are `(B,)`.
-    """
-    longest = padded_lengths.max(initial=0)
-    if (padded_lengths == longest).all():
-        places = np.arange(longest)
-        is_word = places < lengths[:, None] if side == "right" else places >= (longest - lengths)[:, None]
-        batch = np.zeros((*is_word.shape, *flat.shape[1:]), dtype=flat.dtype)
-        batch[is_word] = flat
-        return batch
-    return pad_each(np.split(flat, np.cumsum(lengths)[:-1]), padded_lengths, side, 0)
-
-
-def pad_each(texts: list[np.ndarray], padded_lengths: np.ndarray, side: str, value: int) -> list[np.ndarray]:
-    """Pads the first axis of each array with `value`."""
+def pad_each(texts: Sequence[np.ndarray], padded_lengths: np.ndarray, side: str, value: int) -> list[np.ndarray]:
+    """Pads the first axis of each array with `value` on the `"right"` or `"left"` side."""
     padded = []
     for text, length in zip(texts, padded_lengths.tolist(), strict=True):
         filler = np.full((length - len(text), *text.shape[1:]), value, dtype=text.dtype)
-        padded.append(np.concatenate([filler, text] if side == "left" else [text, filler]))
+        padded.append(np.concatenate({"right": [text, filler], "left": [filler, text]}[side]))
     return padded
 
 
@@ -80,11 +53,9 @@ def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_
     NumPy arrays keep int16 character ids, a quarter of a tensor's size; texts of different lengths are a list of them.
 
     Raises:
-        ValueError: if `return_tensors` is neither `"np"` nor `"pt"`, or a key cannot be one tensor.
+        ValueError: if a key cannot be one tensor.
     """
-    if return_tensors not in (None, "np", "pt"):
-        raise ValueError(f"`return_tensors` must be 'pt' or 'np', found {str(return_tensors)!r}.")
-    convert_one = _as_lists if return_tensors is None else _as_tensor if return_tensors == "pt" else _as_arrays
+    convert_one = {None: _as_lists, "np": _as_arrays, "pt": _as_tensor}[return_tensors]
     converted = {key: convert_one(key, value) for key, value in data.items()}
     return {key: value[0] for key, value in converted.items()} if drop_batch else converted
 
@@ -96,9 +67,7 @@ def _as_lists(key: str, value: Any) -> Any:
 
 def _as_arrays(key: str, value: Any) -> Any:
     rows = [np.asarray(row) for row in value]
-    if len({row.shape for row in rows}) > 1:
-        return rows
-    return value if isinstance(value, np.ndarray) else np.array(rows)
+    return rows if len({row.shape for row in rows}) > 1 else np.array(rows)
 
 
 def _as_tensor(key: str, value: Any) -> torch.Tensor:
@@ -114,13 +83,11 @@ def _as_tensor(key: str, value: Any) -> torch.Tensor:
     return tensor.to(torch.get_default_dtype()) if is_python else tensor
 
 
-def tensor_type_of(ids: Any) -> TensorType | None:
+def tensor_type_of(ids: Any) -> str | None:
     """The kind of tensor inside nested sequences of ids; None for plain numbers."""
     while is_list(ids) and len(ids) > 0:
         ids = ids[0]
-    if isinstance(ids, torch.Tensor):
-        return TensorType.PYTORCH
-    return TensorType.NUMPY if isinstance(ids, np.ndarray) else None
+    return "pt" if isinstance(ids, torch.Tensor) else "np" if isinstance(ids, np.ndarray) else None
 
 
 def nesting(ids: Any) -> int:

@@ -26,30 +26,14 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
 from transformers.utils import TensorType, logging
 
-from ..model.configuration_elmo import save_code
+from ..model.configuration_elmo import require, save_code
 from .code_point_codec import CodePointCodec
-from .padding import (
-    PADDING_VALUES,
-    as_integers,
-    checked_side,
-    convert,
-    is_wanted,
-    lengths_with_padding,
-    nesting,
-    pad_each,
-    spread,
-    tensor_type_of,
-)
-from .text_to_words import as_batch, is_batch, to_words, truncate
+from .encoded_texts import WordEncoding, as_batch, is_batch, to_words, truncate
+from .padding import PADDING_VALUES, as_integers, convert, lengths_with_padding, nesting, pad_each, tensor_type_of
 from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec, is_list, read_vocabulary_file
-from .word_encoding import WordEncoding
 from .word_splitter import make_word_splitter, split_by
 
 logger = logging.get_logger(__name__)
-
-# Arguments of other tokenizers: the value that changes nothing here, and what a user does for the other.
-WITHOUT_EFFECT = {"do_lower_case": (False, "lower texts yourself")}
-WITHOUT_EFFECT |= {name: (True, "give `add_boundaries=False`") for name in ("add_bos_token", "add_eos_token")}
 
 Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
@@ -63,7 +47,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         word_splitter: how raw text becomes words, `"ptb"`, `"whitespace"`, or a function from a text to its words. A
             saved folder cannot hold a function and says `"whitespace"`; give it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
-        words_file: for `"char_cnn"`, such a file with the words that the model's softmax predicts, if it has one.
+        words_file: such a file with the words that the model's softmax predicts, if it has one; with word input, None
+            means those of `vocab_file`.
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
         alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
             saved tokenizer carries, with any token encoder.
@@ -72,7 +57,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
-        ValueError: if an argument is not legal, or the vocabulary is missing or incomplete.
+        KeyError: if there is no `token_encoder`, `alphabet` or `word_splitter` of the name.
+        ValueError: if the vocabulary is missing or incomplete.
     """
 
     vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
@@ -95,29 +81,19 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
         tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
-        choices: dict[str, tuple] = {"token_encoder": ("char_cnn", "word_embedding")}
-        choices |= {"alphabet": ("bytes", "code_points"), "add_boundaries": (True, False)}
-        for (name, legal), value in zip(choices.items(), (token_encoder, alphabet, add_boundaries), strict=True):
-            if value not in legal:
-                raise ValueError(f"`{name}` must be one of {', '.join(map(repr, legal))}, found {value!r:.200}.")
-        if not isinstance(max_word_length, int) or max_word_length < 3:
-            raise ValueError(f"`max_word_length` must be a whole number of at least 3, found {max_word_length!r}.")
-        if tokenizer_file is not None and (token_encoder != "char_cnn" or alphabet != "bytes"):
+        is_characters = {"char_cnn": True, "word_embedding": False}[token_encoder]
+        is_code_points = {"bytes": False, "code_points": True}[alphabet]
+        if tokenizer_file is not None and (is_code_points or not is_characters):
             with open(tokenizer_file, encoding="utf-8") as file:
                 vocabulary = json.load(file)["model"]["vocab"]
         self._codec: Codec
-        if alphabet == "code_points":
-            self._codec = CodePointCodec(vocabulary or {}, max_word_length, token_encoder == "char_cnn")
-        elif token_encoder == "char_cnn":
+        if is_code_points:
+            self._codec = CodePointCodec(vocabulary or {}, max_word_length, is_characters)
+        elif is_characters:
             self._codec = CharacterCodec(max_word_length)
         else:
-            vocabulary = vocabulary if vocab_file is None else read_vocabulary_file(vocab_file)
-            if vocabulary is None:
-                raise ValueError("a word-embedding ELMo needs its vocabulary: give `vocab_file`, one word a line.")
-            self._codec = VocabularyCodec(vocabulary)
+            self._codec = VocabularyCodec(read_vocabulary_file(vocab_file) if vocab_file else vocabulary or {})
         self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
-        if words_file is not None and self._output_codec is not None:
-            raise ValueError("`words_file` is for character input; here the words predicted are those of `vocab_file`.")
         if words_file is not None:
             self._output_codec = VocabularyCodec(read_vocabulary_file(words_file))
         vector_words = None if vector_words_file is None else read_vocabulary_file(vector_words_file)
@@ -128,9 +104,6 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
         self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
         self.add_boundaries = add_boundaries
-        for name, (value, instead) in WITHOUT_EFFECT.items():
-            if bool(kwargs.get(name, value)) != value:
-                raise ValueError(f"`{name}={not value}` is not supported; {instead}.")
         begin, end = self._codec.boundaries
         special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
         if isinstance(self._codec, VocabularyCodec):
@@ -192,26 +165,31 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in parts)
             windows = [texts]
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
+                room = max_length - (2 * len(texts) if boundaries else 0)
                 overlap = stride if return_overflowing_tokens else None
-                windows = truncate(texts, max_length, truncation_strategy, self.truncation_side, boundaries, overlap)
+                windows = truncate(texts, room, truncation_strategy, self.truncation_side, overlap)
             encodings += [WordEncoding(window, boundaries) for window in windows]
             samples += [sample] * len(windows)
             self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
-        side = checked_side(padding_side or self.padding_side)
+        side = padding_side or self.padding_side
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
         for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
             encoding.padding, encoding.padding_side = padding, side
+
+        def pad(flat: np.ndarray) -> list[np.ndarray]:
+            parts = [flat[end - length : end] for length, end in zip(lengths, lengths.cumsum(), strict=True)]
+            return pad_each(parts, padded_lengths, side, 0)
+
         words = [word for encoding in encodings for word in encoding.flat_words]
-        ids = self._codec.encode(words)
-        data: dict[str, Any] = {"input_ids": spread(ids, lengths, padded_lengths, side)}
+        data: dict[str, Any] = {"input_ids": pad(self._codec.encode(words))}
         if self.vector_codec is not None:
             if self.vector_codec.is_lower_case:
                 words = [word if word in self.boundaries else word.lower() for word in words]
-            data["word_vector_ids"] = spread(self.vector_codec.encode(words), lengths, padded_lengths, side)
-        if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
-            data["attention_mask"] = spread(np.ones(len(ids), dtype=np.int64), lengths, padded_lengths, side)
-        if is_wanted(return_token_type_ids, "token_type_ids", self.model_input_names):
+            data["word_vector_ids"] = pad(self.vector_codec.encode(words))
+        if return_attention_mask is not False:
+            data["attention_mask"] = pad(np.ones(len(words), dtype=np.int64))
+        if return_token_type_ids:
             data["token_type_ids"] = [np.array(each.type_ids, dtype=np.int64) for each in encodings]
         if return_special_tokens_mask:
             data["special_tokens_mask"] = [np.array(each.special_tokens_mask, dtype=np.int64) for each in encodings]
@@ -239,11 +217,12 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
         Keys outside `PADDING_VALUES` are not padded. Without `return_tensors`, the result is of the kind of
         `input_ids`.
-
-        Raises:
-            ValueError: if there are no `input_ids`, or keys have different batch sizes.
         """
-        data, is_batched = self._batch_to_pad(encoded_inputs)
+        is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        if is_list_of_texts:
+            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
+        is_batched = is_list_of_texts or self._is_batch_of_ids(encoded_inputs["input_ids"])
+        data = {key: value if is_batched else [value] for key, value in encoded_inputs.items()}
         if return_tensors is None:
             return_tensors = tensor_type_of(data["input_ids"])
         strategy, _, max_length, _ = self._get_padding_truncation_strategies(
@@ -251,29 +230,15 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         )
         data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
         lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
-        if is_wanted(return_attention_mask, "attention_mask", self.model_input_names):
+        if return_attention_mask is not False:
             data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
         padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
-        side = checked_side(padding_side or self.padding_side)
+        side = padding_side or self.padding_side
         for key, value in PADDING_VALUES.items():
             if key in data:
                 texts = [as_integers(text) for text in data[key]]
                 data[key] = pad_each(texts, padded_lengths, side, value)
         return BatchEncoding(convert(data, return_tensors, drop_batch=not is_batched))
-
-    def _batch_to_pad(self, encoded_inputs: Any) -> tuple[dict[str, Any], bool]:
-        """The argument of `pad` as a batch by key, and whether it was one."""
-        is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
-        if is_list_of_texts and encoded_inputs:
-            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
-        if "input_ids" not in encoded_inputs:
-            raise ValueError(f"`pad` needs texts with `input_ids`, found {list(encoded_inputs)}.")
-        is_batched = is_list_of_texts or self._is_batch_of_ids(encoded_inputs["input_ids"])
-        data = {key: value if is_batched else [value] for key, value in encoded_inputs.items()}
-        sizes = {key: len(value) for key, value in data.items()}
-        if len(set(sizes.values())) > 1:
-            raise ValueError(f"keys have different batch sizes: {sizes}.")
-        return data, is_batched
 
     def _as_ids(self, ids: Any) -> np.ndarray:
         """One text's ids as an array `(T, *id_shape)`, even if T is 0."""
@@ -302,35 +267,16 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def get_special_tokens_mask(
         self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
     ) -> list[int]:
-        """1 on boundaries and padding, for ids with boundaries or ids that will get them."""
-        if already_has_special_tokens:
-            return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
-        texts = [ids for ids in (token_ids_0, token_ids_1) if ids is not None]
-        edge = [1] * self.add_boundaries
-        return [flag for ids in texts for flag in (*edge, *[0] * len(ids), *edge)]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Raises ValueError for a special token that the model has no id for."""
-        if name in (*self.SPECIAL_TOKENS_ATTRIBUTES, "extra_special_tokens"):
-            self._require_ids(value if is_list(value) else [value] if value else [])
-        super().__setattr__(name, value)
+        """1 on boundaries and padding, for ids with boundaries."""
+        if not already_has_special_tokens:
+            return super().get_special_tokens_mask(token_ids_0, token_ids_1)
+        return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         """Lets transformers name the tokens that there are; raises ValueError for others."""
-        self._require_ids(new_tokens)
+        unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        require(not unknown, "tokens", "characters, or words that the model was trained with", unknown)
         return super()._add_tokens(new_tokens, special_tokens)
-
-    def _require_ids(self, tokens: Sequence[Any]) -> None:
-        unknown = [str(token) for token in tokens if str(token) not in self._codec.symbols]
-        if unknown:
-            raise ValueError(
-                f"no token can be added to an ELMo's `vocab`, found {unknown!r:.200}: its ids are characters, or "
-                "the words that the model was trained with."
-            )
-
-    def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> None:
-        """Always raises NotImplementedError: bytes are not learned, and a vocabulary comes with its model."""
-        raise NotImplementedError("an ELMo tokenizer is not trained: its ids are bytes, or its model's vocabulary.")
 
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 classes of the softmax; unknown words become `<UNK>`.

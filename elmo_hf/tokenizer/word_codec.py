@@ -13,7 +13,7 @@ single ids by name, including padding and boundaries.
 Glossary: N words, C characters per word (50 in the published models).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeGuard
 
@@ -100,7 +100,7 @@ class VocabularyCodec:
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
         """Takes ids by word, with `<pad>` at 0; raises ValueError without `<pad>`, `<S>`, `</S>` or `<UNK>`."""
-        _require_words(vocabulary, "`vocab`")
+        require_names(vocabulary, (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD))
         self.symbols = vocabulary
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 
@@ -142,17 +142,13 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8, or lacks words."""
-    try:
-        with open(path, encoding="utf-8-sig") as lines:
-            vocabulary = read_vocabulary(lines)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
-    _require_words(vocabulary, f"{path}: the vocabulary")
-    return vocabulary
+    """Reads the ids of a vocabulary file."""
+    with open(path, encoding="utf-8-sig") as lines:
+        return read_vocabulary(lines)
 
 
-def _require_words(vocabulary: dict[str, int], what: str) -> None:
-    missing = [word for word in (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD) if word not in vocabulary]
+def require_names(vocabulary: Mapping[str, int], needed: Iterable[str]) -> None:
+    """Raises ValueError if a vocabulary, ids by name, lacks a name that every model needs."""
+    missing = [name for name in needed if name not in vocabulary]
     if missing:
-        raise ValueError(f"{what} lacks {', '.join(missing)}; every vocabulary of an ELMo needs them.")
+        raise ValueError(f"the vocabulary lacks {', '.join(missing)}, which every ELMo needs.")

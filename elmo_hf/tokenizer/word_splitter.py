@@ -15,7 +15,7 @@ from functools import cache
 
 from tokenizers import Regex, pre_tokenizers
 
-WORD_SPLITTERS = ("ptb", "whitespace")
+from ..model.configuration_elmo import require
 
 _LETTER = r"[\p{L}\p{M}\p{N}_]"
 _END = rf"(?!{_LETTER})"
@@ -48,18 +48,15 @@ PTB = (
 # Compiled once. Tokenizers may share a `Regex`, which cannot change, but not a `Split`, which can.
 _ptb_regex = cache(lambda: Regex("|".join(PTB)))
 
+WORD_SPLITTERS = {
+    "ptb": lambda: pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True),
+    "whitespace": pre_tokenizers.WhitespaceSplit,
+}
+
 
 def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
-    """Builds the Rust pre-tokenizer with a name from `WORD_SPLITTERS`.
-
-    Raises:
-        ValueError: if the name is unknown.
-    """
-    if name == "ptb":
-        return pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True)
-    if name == "whitespace":
-        return pre_tokenizers.WhitespaceSplit()
-    raise ValueError(f"`word_splitter` must be one of {', '.join(map(repr, WORD_SPLITTERS))}, found {name!r:.200}.")
+    """Builds the Rust pre-tokenizer with a name of `WORD_SPLITTERS`."""
+    return WORD_SPLITTERS[name]()
 
 
 def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
@@ -67,12 +64,8 @@ def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str
     pieces: list[tuple[str, tuple[int, int]]] = []
     for word in split(text):
         end = pieces[-1][1][1] if pieces else 0
-        start = text.find(word, end) if isinstance(word, str) else -1
-        if start < 0:
-            raise ValueError(
-                "`word_splitter` must return the words of the text, unchanged and in order, found "
-                f"{word!r:.200} after character {end} of {text!r:.200}."
-            )
+        start = text.find(word, end)
+        require(start >= 0, "word_splitter", "a function that returns a text's words, unchanged and in order", word)
         if word.strip():  # some return blanks too
             pieces.append((word, (start, start + len(word))))
     return pieces

@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 
 from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, sentence_of
-from ..tokenizer.text_to_words import to_words
+from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 from ..tokenizer.word_splitter import make_word_splitter
 

@@ -114,13 +114,6 @@ def test_a_vocabulary_of_predicted_words_needs_the_three_special_ones(tmp_path: 
         ElmoTokenizer(words_file=str(path))
 
 
-def test_word_input_takes_no_second_vocabulary(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    path.write_text("<S>\n</S>\n<UNK>\nthe\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="`words_file` is for character input; here the words predicted are those of"):
-        ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(path), words_file=str(path))
-
-
 @pytest.mark.parametrize(("largest", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**17, np.int32)])
 def test_ids_have_a_type_that_holds_the_largest(largest: int, dtype: type) -> None:
     class Codes:

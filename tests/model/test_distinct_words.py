@@ -5,7 +5,7 @@ import torch
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 from elmo_hf import ElmoModel
-from elmo_hf.model.distinct_words import MULTIPLIER, distinct_rows
+from elmo_hf.model.token_encoder import MULTIPLIER, distinct_rows
 
 
 @pytest.mark.parametrize("multiplier", [MULTIPLIER, 0, 1], ids=["the one used", "all equal", "sums"])

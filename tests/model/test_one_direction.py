@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from one_direction import forward_half, half_of
 from task_models import LSTM, TASKS, make_batch, make_task_model
 from tiny_inputs import assert_outputs_close, random_inputs
@@ -65,13 +64,6 @@ def test_outputs_states_and_gradients_are_those_of_the_forward_half(path: str) -
         assert_outputs_close(half.grad, half_of(state.grad), 1e-12)
 
 
-def test_a_state_of_two_directions_is_refused() -> None:
-    one = forward_half(make_model())
-    state = BiLMState(torch.zeros(L, 1, 2 * P), torch.zeros(L, 1, 2 * H))
-    with pytest.raises(ValueError, match=r"`state.hidden` must be a tensor of shape \(3, 1, 7\), found"):
-        one(**random_inputs(one.config, [2]), state=state)
-
-
 def test_the_linear_mix_is_as_wide_as_the_layers() -> None:
     model = ElmoModel(ElmoConfig(**SIZES | {"layer_mix": "linear", "bidirectional": False})).eval()
     output = model(**random_inputs(model.config, [3, 2]), output_hidden_states=True)
@@ -85,8 +77,6 @@ def test_the_width_follows_from_the_directions_and_old_configs_have_two(tmp_path
     config.save_pretrained(tmp_path)
     loaded = ElmoConfig.from_pretrained(tmp_path)
     assert (loaded.bidirectional, loaded.hidden_size, loaded.num_directions) == (False, P, 1)
-    with pytest.raises(StrictDataclassError, match=r"`hidden_size` must be 1 \* `projection_size` = 7, found 14"):
-        ElmoConfig(**SIZES, bidirectional=False, hidden_size=14)
     old = ElmoConfig(**SIZES).to_dict()
     del old["bidirectional"]
     assert ElmoConfig.from_dict(old).hidden_size == 2 * P

@@ -157,7 +157,7 @@ def test_what_is_exported_reads_the_ids_too() -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (None, "`word_vector_ids` must be a tensor of shape .*, found NoneType"),
+        (None, "`word_vector_ids` must be a tensor of shape .*, found None"),
         (torch.ones(3, 5, dtype=torch.long), r"`word_vector_ids` must be a tensor of shape \(3, 8\), found \(3, 5\)"),
         (99, f"`word_vector_ids` must be from 0 to {len(VECTORS.words)}, found 99"),
         (-1, f"`word_vector_ids` must be from 0 to {len(VECTORS.words)}, found -1"),

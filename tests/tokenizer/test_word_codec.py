@@ -69,48 +69,13 @@ def random_words(count: int, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("max_word_length", [3, 11, 24, 50])
-@pytest.mark.parametrize("word", EDGE_WORDS.values(), ids=EDGE_WORDS.keys())
-def test_a_word_has_allennlps_row(word: str, max_word_length: int) -> None:
-    rows = CharacterCodec(max_word_length).encode([word])
-    assert rows.dtype == np.int16
-    assert rows.tolist() == [allennlp_row(word, max_word_length)]
-
-
-@pytest.mark.parametrize("max_word_length", [3, 11, 24, 50])
-def test_many_random_words_at_once_have_allennlps_rows(max_word_length: int) -> None:
+def test_a_word_has_allennlps_row(max_word_length: int) -> None:
+    codec = CharacterCodec(max_word_length)
     words = random_words(1500, seed=max_word_length) + list(EDGE_WORDS.values())
     random.Random(5).shuffle(words)
-    rows = CharacterCodec(max_word_length).encode(words)
+    rows = codec.encode(words)
     assert rows.tolist() == [allennlp_row(word, max_word_length) for word in words]
-
-
-def test_no_words_give_no_rows() -> None:
-    rows = CharacterCodec(11).encode([])
-    assert rows.shape == (0, 11)
-    assert rows.dtype == np.int16
-
-
-def test_a_word_of_48_bytes_fills_its_row_and_a_longer_one_is_cut_to_the_same() -> None:
-    full, cut = CharacterCodec(50).encode(["x" * 48, "x" * 48 + "yz"]).tolist()
-    assert full == cut == [259, *[ord("x") + 1] * 48, 260]
-
-
-def test_boundaries_have_rows_of_their_own() -> None:
-    rows = CharacterCodec(7).encode(["<S>", "</S>", "S"]).tolist()
-    assert rows == [
-        [259, 257, 260, 261, 261, 261, 261],
-        [259, 258, 260, 261, 261, 261, 261],
-        [259, 84, 260, 261, 261, 261, 261],
-    ]
-
-
-def test_boundaries_fit_into_the_shortest_row() -> None:
-    assert CharacterCodec(3).encode(["</S>", "<S>", "abc", ""]).tolist() == [
-        [259, 258, 260],
-        [259, 257, 260],
-        [259, 98, 260],
-        [259, 260, 261],
-    ]
+    assert (rows.dtype, codec.encode([]).shape) == (np.int16, (0, max_word_length))
 
 
 @pytest.mark.parametrize("case", GOLDEN_CASES)
@@ -137,29 +102,15 @@ def test_decoding_gives_back_words_that_were_not_cut(max_word_length: int) -> No
     assert [codec.decode(row) for row in codec.encode(short)] == short
 
 
-@pytest.mark.parametrize(
-    ("word", "decoded"),
-    [
-        pytest.param("猫" * 3, "猫猫猫", id="nine_bytes_whole"),
-        pytest.param("x" * 12, "x" * 9, id="ascii_just_shorter"),
-        pytest.param("x" * 8 + "é", "x" * 8 + "\ufffd", id="one_of_two_bytes"),
-        pytest.param("x" * 7 + "猫", "x" * 7 + "\ufffd", id="two_of_three_bytes"),
-        pytest.param("x" * 6 + "🙂y", "x" * 6 + "\ufffd", id="three_of_four_bytes"),
-        pytest.param("lone\ud800r", "loner", id="surrogate_vanished"),
-    ],
-)
-def test_decoding_a_cut_word_marks_the_incomplete_character(word: str, decoded: str) -> None:
+def test_decoding_marks_the_incomplete_character_of_a_cut_word_and_tells_the_empty_word_from_padding() -> None:
+    words = {"猫" * 3: "猫猫猫", "x" * 12: "x" * 9, "x" * 8 + "é": "x" * 8 + "\ufffd", "lone\ud800r": "loner", "": ""}
+    words |= {
+        "x" * 7 + "猫": "x" * 7 + "\ufffd",
+        "x" * 6 + "🙂y": "x" * 6 + "\ufffd",
+    }  # two of three bytes, three of four
     codec = CharacterCodec(11)
-    assert codec.decode(codec.encode([word])[0]) == decoded
-
-
-def test_decoding_a_row_of_zeros_gives_the_padding_word() -> None:
-    assert CharacterCodec(11).decode(np.zeros(11, dtype=np.int64)) == "<pad>"
-
-
-def test_decoding_tells_the_empty_word_from_padding() -> None:
-    codec = CharacterCodec(11)
-    assert codec.decode(codec.encode([""])[0]) == ""
+    assert [codec.decode(row) for row in codec.encode([*words])] == [*words.values()]
+    assert codec.decode(np.zeros(11, dtype=np.int64)) == "<pad>"
 
 
 def test_each_single_id_has_one_name() -> None:
@@ -170,68 +121,34 @@ def test_each_single_id_has_one_name() -> None:
     assert {name: symbols[name] for name in names} == names
 
 
-VOCABULARY = {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "the": 4, "cat": 5}
-
-
-def test_words_have_their_number_in_the_vocabulary() -> None:
-    ids = VocabularyCodec(VOCABULARY).encode(["<S>", "cat", "the", "cat", "</S>"])
-    assert ids.dtype == np.int64
-    assert ids.tolist() == [1, 5, 4, 5, 2]
-
-
-@pytest.mark.parametrize("word", ["dog", "The", "", " cat", "<s>", "\ud800", "<UNK>", "<pad>"])
-def test_a_word_outside_the_vocabulary_is_unknown(word: str) -> None:
-    assert VocabularyCodec(VOCABULARY).encode(["the", word]).tolist() == [4, 3]
-
-
-def test_no_words_give_no_numbers() -> None:
-    ids = VocabularyCodec(VOCABULARY).encode([])
-    assert ids.shape == (0,)
-    assert ids.dtype == np.int64
-
-
-def test_a_number_decodes_to_its_word() -> None:
-    codec = VocabularyCodec(VOCABULARY)
-    assert [codec.decode(word_id) for word_id in np.arange(6)] == ["<pad>", "<S>", "</S>", "<UNK>", "the", "cat"]
-
-
-def test_a_vocabulary_without_the_needed_words_names_them() -> None:
-    with pytest.raises(ValueError, match=r"`vocab` lacks </S>, <UNK>; every vocabulary of an ELMo needs them\."):
-        VocabularyCodec({"<pad>": 0, "<S>": 1, "the": 2})
-    with pytest.raises(ValueError, match=r"`vocab` lacks <pad>;"):
-        VocabularyCodec({word: number for word, number in VOCABULARY.items() if word != "<pad>"})
-
-
-def test_vocabulary_lines_are_numbered_from_one() -> None:
-    vocabulary = read_vocabulary(["<S>\n", "</S>\n", "  <UNK> \r\n", "the\n", "New York\n", "cat"])
-    assert vocabulary == {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "the": 4, "New York": 5, "cat": 6}
-
-
-def test_of_a_word_on_two_lines_the_later_counts_and_both_keep_their_number() -> None:
-    assert read_vocabulary(["the", "cat", "the", "sat"]) == {"<pad>": 0, "cat": 2, "the": 3, "sat": 4}
-
-
-def test_a_maxtermid_line_is_no_word_and_takes_no_number() -> None:
-    assert read_vocabulary(["the", "!!!MAXTERMID", "cat"]) == {"<pad>": 0, "the": 1, "cat": 2}
-
-
-def test_a_padding_line_takes_a_number_but_stays_unreachable() -> None:
-    vocabulary = read_vocabulary(["<S>", "</S>", "<UNK>", "<pad>", "cat"])
-    assert vocabulary == {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "cat": 5}
-    assert VocabularyCodec(vocabulary).encode(["<pad>", "cat"]).tolist() == [3, 5]
-
-
-def test_padding_and_boundaries_of_a_vocabulary_are_special() -> None:
+def test_words_have_their_number_in_the_vocabulary_and_others_are_unknown() -> None:
     codec = VocabularyCodec({"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "the": 4, "cat": 5})
+    ids = codec.encode(["<S>", "cat", "the", "cat", "</S>"])
+    assert (ids.tolist(), ids.dtype, codec.encode([]).shape) == ([1, 5, 4, 5, 2], np.int64, (0,))
+    others = ["dog", "The", "", " cat", "<s>", "\ud800", "<UNK>", "<pad>"]
+    assert codec.encode(others).tolist() == [3] * len(others)
+    assert [codec.decode(word_id) for word_id in np.arange(6)] == ["<pad>", "<S>", "</S>", "<UNK>", "the", "cat"]
     assert codec.is_special(np.arange(6)).tolist() == [True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("lines", "ids"),
+    [
+        (
+            ["<S>\n", "  <UNK> \r\n", "the\n", "New York\n", "cat"],
+            {"<S>": 1, "<UNK>": 2, "the": 3, "New York": 4, "cat": 5},
+        ),
+        (["the", "cat", "the", "sat"], {"cat": 2, "the": 3, "sat": 4}),  # a repeated word keeps its last number
+        (["the", "!!!MAXTERMID", "cat"], {"the": 1, "cat": 2}),
+        (["the", "<pad>", "cat"], {"the": 1, "cat": 3}),  # the line takes a number that no word has
+    ],
+)
+def test_lines_of_a_vocabulary_are_numbered_from_one(lines: list[str], ids: dict[str, int], tmp_path: Path) -> None:
+    assert read_vocabulary(lines) == {"<pad>": 0} | ids
+    (tmp_path / "words.txt").write_text("\ufeff" + "\n".join(map(str.strip, lines)), encoding="utf-8")
+    assert read_vocabulary_file(str(tmp_path / "words.txt")) == {"<pad>": 0} | ids
 
 
 def test_the_number_of_an_earlier_duplicate_line_decodes_to_unknown() -> None:
     codec = VocabularyCodec(read_vocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "the"]))
     assert [codec.decode(np.int64(word_id)) for word_id in (4, 5, 6)] == ["<UNK>", "cat", "the"]
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("\ufeff<S>\n</S>\n<UNK>\nferry\n", encoding="utf-8")
-    symbols = read_vocabulary_file(str(tmp_path / "words.txt"))
-    assert [symbols[word] for word in ("<S>", "</S>", "<UNK>", "ferry")] == [1, 2, 3, 4]

@@ -1,12 +1,23 @@
-"""Raw text to words: a table of shapes, offsets that cover the text, and agreement with a gold treebank."""
+"""Raw text to words: by a table of shapes, compared with a gold treebank, and by a function of the user's own."""
 
+import copy
 import functools
+import logging
+import pickle
 import random
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from checkpoints import shared
+from transformers import AutoTokenizer
+from vectors import embed_file
 from word_splitting import measure, spans
 
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding.window_vectors import Selection
 from elmo_hf.tokenizer.word_splitter import make_word_splitter
 
 # Text and its words; words are joined by blanks here, for none of them holds one.
@@ -63,14 +74,6 @@ PTB_WORDS = {
     "nul": ("a\0b", "a \0 b"),
 }
 
-WHITESPACE_WORDS = {
-    "nothing": ("", ""),
-    "only_blanks": (" \t\n\u00a0\u3000", ""),
-    "punctuation_stays": ("Hello, world. Don't  cannot!", "Hello, world. Don't cannot!"),
-    "white_space": (" a\tb\n\nc\u00a0d\u3000e\r\nf ", "a b c d e f"),
-    "emoji": ("😀😀 a👍", "😀😀 a👍"),
-}
-
 cached_splitter = functools.cache(make_word_splitter)
 
 FRAGMENTS = [" ", "  ", "\n", "\u00a0", "\u3000", "\u2028", "\t", ".", "..", ",", "'", "’", "n't", "'s", "-", "--", "/"]
@@ -97,16 +100,10 @@ def test_ptb_splits_as_the_treebank_does(text: str, words: str) -> None:
     assert words_of("ptb", text) == words.split()
 
 
-@pytest.mark.parametrize(("text", "words"), WHITESPACE_WORDS.values(), ids=WHITESPACE_WORDS.keys())
-def test_whitespace_splits_on_white_space_alone(text: str, words: str) -> None:
-    assert words_of("whitespace", text) == words.split()
-
-
-def test_whitespace_splits_where_python_does() -> None:
-    # U+001C to U+001F are white space to Python and not to Unicode.
-    texts = [text for text in random_texts(1000, seed=7) if not any("\x1c" <= letter <= "\x1f" for letter in text)]
-    assert len(texts) > 1000
-    assert [words_of("whitespace", text) for text in texts] == [text.split() for text in texts]
+def test_whitespace_splits_on_white_space_alone() -> None:
+    assert words_of("whitespace", " \t\n\u00a0\u3000") == []
+    text = " Hello, world.\tb\n\nc\u00a0d\u3000e\r\n😀😀 don't! "
+    assert words_of("whitespace", text) == ["Hello,", "world.", "b", "c", "d", "e", "😀😀", "don't!"]
 
 
 @pytest.mark.parametrize("name", ["ptb", "whitespace"])
@@ -144,11 +141,6 @@ def test_ptb_agrees_with_the_english_web_treebank(part: str, num_words: int) -> 
     assert agreement.f1 >= 0.97, agreement
 
 
-def test_an_unknown_name_is_refused_with_the_legal_ones() -> None:
-    with pytest.raises(ValueError, match=r"`word_splitter` must be one of 'ptb', 'whitespace', found 'spacy'\."):
-        make_word_splitter("spacy")
-
-
 @pytest.mark.parametrize("unit", ["aa.", "a@", "a-", "'t", "1,"])
 def test_long_text_without_blanks_is_split_by_rules_that_do_not_look_further_the_longer_it_is(unit: str) -> None:
     """Unbounded repetition would take half a minute for one of these."""
@@ -156,6 +148,62 @@ def test_long_text_without_blanks_is_split_by_rules_that_do_not_look_further_the
     assert "".join(word for word, _ in words) == unit * 20_000
 
 
-def test_a_long_wrong_name_is_shown_in_part() -> None:
-    with pytest.raises(ValueError, match=r"found 'x{199}\.$"):
-        make_word_splitter("x" * 10_000)
+TEXT = "我们坐在河岸上。 We sat."
+
+
+def split(text: str) -> list[str]:
+    """Chinese by characters, the rest at blanks; keeps the blanks, as jieba does."""
+    return [part for piece in text.split(" ") for part in (*(piece if ord(piece[0]) > 255 else [piece]), " ")][:-1]
+
+
+def test_a_function_gives_the_words_and_their_offsets() -> None:
+    tokenizer = ElmoTokenizer(word_splitter=split)
+    words = [*"我们坐在河岸上。", "We", "sat."]
+    assert tokenizer.tokenize(TEXT) == words
+    encoded = tokenizer(TEXT, return_offsets_mapping=True, return_tensors="pt")
+    assert [TEXT[start:end] for start, end in encoded["offset_mapping"][0, 1:-1].tolist()] == words
+    given = tokenizer([words], is_split_into_words=True, return_tensors="pt")
+    assert encoded["input_ids"].equal(given["input_ids"])
+    assert encoded.char_to_token(3) == 4
+
+
+def test_a_run_does_not_go_on_with_another_function(tiny_folder: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder)
+    splitters: list[Any] = [split, str.split, "whitespace"]
+    tokenizers = [ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=each) for each in splitters]
+    jobs = [Selection().job(model, tokenizer) for tokenizer in tokenizers]
+    assert len({job["tokenizer"] for job in jobs}) == 3
+
+
+def test_a_corpus_is_embedded_by_the_words_of_the_function(tiny_folder: Path, tmp_path: Path) -> None:
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=split)
+    (tmp_path / "text.txt").write_text(f"{TEXT}\n", encoding="utf-8")
+    model = ElmoModel.from_pretrained(tiny_folder).eval()
+    embed_file(model, tokenizer, tmp_path / "text.txt", tmp_path / "v.npz", layers="mix")
+    inputs = tokenizer([tokenizer.tokenize(TEXT)], is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**inputs).last_hidden_state[0, 1:-1].numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "v.npz")["0"], expected, rtol=0, atol=1e-6)
+
+
+def test_repeated_words_have_offsets_of_their_own() -> None:
+    tokenizer = ElmoTokenizer(word_splitter=list)
+    assert tokenizer("看看", return_offsets_mapping=True)["offset_mapping"] == [(0, 0), (0, 1), (1, 2), (0, 0)]
+
+
+def test_copies_keep_the_function_and_saved_folders_split_at_white_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = ElmoTokenizer(word_splitter=split)
+    for each in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
+        assert each.tokenize(TEXT) == tokenizer.tokenize(TEXT)
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    tokenizer.save_pretrained(tmp_path)
+    logger.removeHandler(caplog.handler)
+    assert "`word_splitter` is a function, which is not saved; loaded, this splits at white space." in caplog.text
+    for loader in (ElmoTokenizer, AutoTokenizer):
+        loaded = loader.from_pretrained(tmp_path)
+        assert loaded.word_splitter == "whitespace"
+        assert loaded.tokenize(TEXT) == ["我们坐在河岸上。", "We", "sat."]
+        assert loader.from_pretrained(tmp_path, word_splitter=split).tokenize(TEXT) == tokenizer.tokenize(TEXT)
