@@ -31,7 +31,7 @@ from .code_point_codec import CodePointCodec
 from .encoded_texts import WordEncoding, as_batch, is_batch, to_words, truncate
 from .padding import PADDING_VALUES, as_integers, convert, lengths_with_padding, nesting, pad_each, tensor_type_of
 from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec, is_list, read_vocabulary_file
-from .word_splitter import make_word_splitter, split_by
+from .word_splitter import WORD_SPLITTERS, make_word_splitter, split_by
 
 logger = logging.get_logger(__name__)
 
@@ -57,8 +57,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
-        KeyError: if there is no `token_encoder`, `alphabet` or `word_splitter` of the name.
-        ValueError: if the vocabulary is missing or incomplete.
+        ValueError: if an argument has no legal value, or the vocabulary is missing or incomplete.
     """
 
     vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
@@ -81,8 +80,17 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> None:
         """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
         tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
-        is_characters = {"char_cnn": True, "word_embedding": False}[token_encoder]
-        is_code_points = {"bytes": False, "code_points": True}[alphabet]
+        self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
+        self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
+        require(
+            token_encoder in ("char_cnn", "word_embedding"),
+            "token_encoder",
+            "char_cnn or word_embedding",
+            token_encoder,
+        )
+        require(alphabet in ("bytes", "code_points"), "alphabet", "bytes or code_points", alphabet)
+        require(word_splitter in WORD_SPLITTERS, "word_splitter", "ptb, whitespace or a function", word_splitter)
+        is_characters, is_code_points = token_encoder == "char_cnn", alphabet == "code_points"
         if tokenizer_file is not None and (is_code_points or not is_characters):
             with open(tokenizer_file, encoding="utf-8") as file:
                 vocabulary = json.load(file)["model"]["vocab"]
@@ -101,8 +109,6 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
-        self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
-        self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
         self.add_boundaries = add_boundaries
         begin, end = self._codec.boundaries
         special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}

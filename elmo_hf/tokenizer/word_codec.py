@@ -142,9 +142,12 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
 
 
 def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file."""
-    with open(path, encoding="utf-8-sig") as lines:
-        return read_vocabulary(lines)
+    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8."""
+    try:
+        with open(path, encoding="utf-8-sig") as lines:
+            return read_vocabulary(lines)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
 
 
 def require_names(vocabulary: Mapping[str, int], needed: Iterable[str]) -> None:

@@ -141,7 +141,6 @@ TOKENIZER: list[tuple[str, Any]] = [
     ("init_inputs", ["char_cnn", 11, "ptb", "/etc/passwd"]),
     ("word_splitter", 3),
     ("bos_token", ["<S>"]),
-    ("do_lower_case", True),
 ]
 OUTSIDE = ("../x.safetensors", "/tmp/x.safetensors", "C:x.safetensors", "a\\x.safetensors", "x.bin", "", 3, ["x"])
 TENSORS = {f"t{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(60_000)}

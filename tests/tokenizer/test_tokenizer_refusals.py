@@ -10,7 +10,6 @@ from rows import SPLIT, C, rows
 from elmo_hf import ElmoTokenizer
 from elmo_hf.tokenizer.code_point_codec import CodePointCodec
 from elmo_hf.tokenizer.word_codec import VocabularyCodec
-from elmo_hf.tokenizer.word_splitter import make_word_splitter
 
 MARKS = dict.fromkeys(("<bos>", "<eos>", "c:<oov>", "c:<pad>", "c:<bow>", "c:<eow>"), 1)
 CUT = {"truncation": True, "return_overflowing_tokens": True}
@@ -44,9 +43,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "labels",
     ),
-    "encoder": (make("cnn"), KeyError, "cnn"),
-    "alphabet": (make(alphabet="letters"), KeyError, "letters"),
-    "splitter": (lambda: make_word_splitter("spacy"), KeyError, "spacy"),
+    "encoder": (make("cnn"), ValueError, "token_encoder"),
+    "alphabet": (make(alphabet="letters"), ValueError, "alphabet"),
+    "splitter": (make(word_splitter="spacy"), ValueError, "word_splitter"),
     "words changed by a function": (lambda: ElmoTokenizer(word_splitter=str.lower)("We"), ValueError, "word_splitter"),
     "words out of order": (
         lambda: ElmoTokenizer(word_splitter=lambda text: text.split()[::-1])("We sat"),
