@@ -78,34 +78,22 @@ assert Path("comparison/results.jsonl").read_text() == lines and len(lines.split
 """
 
 
-@pytest.fixture(scope="module")
-def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    work = tmp_path_factory.mktemp("recipes")
-    return work, run_python(SCRIPT, work, EXAMPLES, tiny_folder)
-
-
-@pytest.mark.parametrize("task", ["trec", "sst2", "sick", "wnut17", "ewt", "xquad"])
-def test_a_recipe_ends_in_a_table_plots_and_a_model(task: str, printed: tuple[Path, str]) -> None:
-    work, text = printed
-    assert re.search(rf"^\| {task} \| \d+ \| [01]\.\d{{4}} \| [01]\.\d{{4}} \|$", text, re.MULTILINE)
-    plots = {"learning_curves.png", "mix_weights.png"} | ({"confusions.png"} if task != "xquad" else set())
-    assert {path.name for path in (work / task).glob("*.png")} == plots
-    assert (work / task / "model.safetensors").exists()
-
-
-def test_the_pretraining_recipe_compares_mixes_and_inputs(printed: tuple[Path, str]) -> None:
-    rows = re.findall(
-        r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| ([\d. ]+|a matrix) \| \d+\.\d\d \|$", printed[1], re.M
-    )
+def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, tmp_path: Path) -> None:
+    text, work = run_python(SCRIPT, tmp_path, EXAMPLES, tiny_folder), tmp_path
+    for task in ("trec", "sst2", "sick", "wnut17", "ewt", "xquad"):
+        assert re.search(rf"^\| {task} \| \d+ \| [01]\.\d{{4}} \| [01]\.\d{{4}} \|$", text, re.MULTILINE)
+        plots = {"learning_curves.png", "mix_weights.png"} | ({"confusions.png"} if task != "xquad" else set())
+        assert {path.name for path in (work / task).glob("*.png")} == plots
+        assert (work / task / "model.safetensors").exists()
+    # Mixes and inputs of the pretraining recipe, twice each.
+    row = r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| ([\d. ]+|a matrix) \| \d+\.\d\d \|$"
     mixes = ["learned weights", "random weights", "learned function", "not pretrained"]
-    assert [row[:2] for row in rows] == [(reads, mix) for reads in ("words", "characters") for mix in mixes]
-
-
-def test_the_comparison_has_every_task_and_every_kind_of_features(printed: tuple[Path, str]) -> None:
+    found = [each[:2] for each in re.findall(row, text, re.MULTILINE)]
+    assert found == [(reads, mix) for reads in ("words", "characters") for mix in mixes]
     for task, score in (("trec", "accuracy"), ("sst2", "accuracy"), ("wnut17", "entity_f1"), ("ewt", "accuracy")):
         cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
         # ELMo by itself and beside words, and all of it twice, the second time from the results.
-        assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", printed[1], re.MULTILINE)) == 4
+        assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", text, re.MULTILINE)) == 4
 
 
 @pytest.mark.parametrize(
@@ -126,10 +114,3 @@ def test_the_real_data_is_read(task: str, sizes: tuple[int, ...], first: dict[st
     data = task_data.load(task)
     assert tuple(len(data[name]) for name in ("train", "validation", "test")) == sizes
     assert {key: data["test"][0][key] for key in first} == first
-
-
-def test_a_slice_is_drawn_with_a_fixed_seed() -> None:
-    shared("data")
-    slices = [task_data.load("trec", rows=5)["train"]["text"][:] for _ in range(2)]
-    assert slices[0] == slices[1]
-    assert len(slices[0]) == 5

@@ -9,13 +9,12 @@ import random
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from .jobs import JOBS, content, make_inputs
+from .jobs import JOBS, Job, prepare
 from .runs import Outcome, Run, run
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -30,70 +29,36 @@ def main() -> int:
     given = parser.parse_args()
     generator, counts = random.Random(given.seed), {name: Counter[str]() for name in JOBS}
     with tempfile.TemporaryDirectory() as root:
-        inputs = Path(root) / "inputs"
-        inputs.mkdir()
-        make_inputs(inputs)
-        expected = {name: undisturbed(name, inputs, Path(root)) for name in JOBS}
-        for number in range(given.kills):
-            name = list(JOBS)[number % len(JOBS)]
-            verdict = kill(name, inputs, Path(root) / f"kill-{number}", *expected[name], generator)
+        jobs = {name: prepare(Path(root), name) for name in JOBS}
+        for number in range(given.kills + given.races * len(JOBS)):
+            name, folder = list(JOBS)[number % len(JOBS)], Path(root, str(number))
+            folder.mkdir()
+            verdict, outcomes = (
+                kill(jobs[name], folder, generator) if number < given.kills else race(jobs[name], folder)
+            )
+            is_right = all(outcome.code == 0 or outcome.is_refused for outcome in outcomes)
+            if not (is_right and jobs[name].is_whole(folder)):
+                left = sorted(path.name for path in folder.iterdir())
+                print(f"{name}: left {left}", *(each.output for each in outcomes), sep="\n")  # noqa: T201
+                verdict = f"WRONG ({verdict})"
             counts[name][verdict] += 1
-        for number in range(given.races * len(JOBS)):
-            name = list(JOBS)[number % len(JOBS)]
-            counts[name][race(name, inputs, Path(root) / f"race-{number}", expected[name][0])] += 1
     for name, count in counts.items():
         print(f"{name:18}", "  ".join(f"{verdict}: {times}" for verdict, times in sorted(count.items())))  # noqa: T201
     return int(any(verdict.startswith("WRONG") for count in counts.values() for verdict in count))
 
 
-def undisturbed(name: str, inputs: Path, root: Path) -> tuple[dict[str, str], float]:
-    """The result of a command, and how many seconds it takes."""
-    folder = root / f"undisturbed {name}"
-    folder.mkdir()
-    begin = time.monotonic()
-    outcome = run(JOBS[name].command(inputs), folder)
-    assert outcome.code == 0, outcome.output
-    return content(folder / JOBS[name].result), time.monotonic() - begin
-
-
-def kill(
-    name: str, inputs: Path, folder: Path, expected: dict[str, str], seconds: float, generator: random.Random
-) -> str:
+def kill(job: Job, folder: Path, generator: random.Random) -> tuple[str, list[Outcome]]:
     """Ends a command at a random moment and gives it again; returns what came of it."""
-    folder.mkdir()
     what = generator.choice(SIGNALS)
-    killed = Run(JOBS[name].command(inputs), folder).finish(generator.uniform(0, seconds), what)
-    again = run(JOBS[name].command(inputs), folder)
-    kind = "had ended before the kill" if killed.code == 0 else "killed, then right"
-    return verdict(name, folder, expected, [again], kind, may_all_be_refused=True)
+    killed = Run(job.command, folder).finish(generator.uniform(0, job.seconds), what)
+    return "had ended before the kill" if killed.code == 0 else "killed, then right", [run(job.command, folder)]
 
 
-def race(name: str, inputs: Path, folder: Path, expected: dict[str, str]) -> str:
+def race(job: Job, folder: Path) -> tuple[str, list[Outcome]]:
     """Runs a command twice at once; returns what came of it."""
-    folder.mkdir()
-    runs = [Run(JOBS[name].command(inputs), folder) for _ in range(2)]
+    runs = [Run(job.command, folder) for _ in range(2)]
     outcomes = [each.finish() for each in runs]
-    kind = "race: both right" if all(outcome.code == 0 for outcome in outcomes) else "race: one refused"
-    return verdict(name, folder, expected, outcomes, kind)
-
-
-def verdict(
-    name: str,
-    folder: Path,
-    expected: dict[str, str],
-    outcomes: list[Outcome],
-    kind: str,
-    may_all_be_refused: bool = False,
-) -> str:
-    """`kind`, or what is wrong; prints the output of what is wrong."""
-    result = folder / JOBS[name].result
-    is_right = all(outcome.code == 0 or outcome.is_refused for outcome in outcomes)
-    is_right &= may_all_be_refused or any(outcome.code == 0 for outcome in outcomes)
-    is_right &= [path.name for path in folder.iterdir()] == [result.name] and content(result) == expected
-    if not is_right:
-        left = sorted(path.name for path in folder.iterdir())
-        print(f"{name} in {folder.name}: left {left}", *(each.output for each in outcomes), sep="\n")  # noqa: T201
-    return kind if is_right else f"WRONG ({kind})"
+    return "race: both right" if all(outcome.code == 0 for outcome in outcomes) else "race: one refused", outcomes
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import time
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from checkpoints import BASE
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
@@ -12,47 +13,75 @@ from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.folder.loading import TINY_FOLDER
 
+from .runs import count_changes_into, run
+
 # Files that hold times of day, or belong to no result.
 PASSING = ("runs/", "checkpoint-", "README.md", "log.json", "curve.png", "training_args.bin")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One command, run in a folder of its own.
-
-    Attributes:
-        result: the file or folder that it writes there.
-        arguments: of `elmo-hf`; `@` stands for the folder of the inputs.
-    """
-
-    result: str
-    arguments: str
-
-    def command(self, inputs: Path) -> list[str]:
-        """The arguments, with the folder of the inputs filled in."""
-        return self.arguments.replace("@", str(inputs)).split()
-
-
 PRETRAIN = "--rows 2 --unroll-steps 3 --max-steps 5 --checkpoint-steps 2 --logging-steps 3 --seed 3"
+# The file or folder that a command writes, and its arguments, where `@` stands for the folder of the inputs.
 JOBS = {
-    "embed hdf5": Job("out.hdf5", "embed @/model @/corpus.txt -o out.hdf5"),
-    "embed safetensors": Job("out.safetensors", "embed @/model @/corpus.txt -o out.safetensors --layers mix"),
-    "embed npz": Job("out.npz", "embed @/model @/corpus.txt -o out.npz --layers top"),
-    "embed parquet": Job("out.parquet", "embed @/model @/corpus.txt -o out.parquet --layers pooled"),
-    "embed shards": Job("out", "embed @/model @/corpus.txt -o out/ --layers top"),
-    "vectors": Job("out.txt", "vectors @/model @/words.txt -o out.txt"),
-    "convert": Job("out", f"convert {BASE} out"),
-    "convert zip": Job("out", "convert @/source.zip out"),
-    "convert back": Job("out", "convert @/model out --to allennlp"),
-    "vocab": Job("out.txt", "vocab @/corpus.txt -o out.txt"),
-    "score": Job("out.tsv", f"score {TINY_FOLDER} @/corpus.txt --per-word out.tsv"),
-    "export": Job("out.pt2", "export @/model out.pt2"),
-    "pretrain": Job("out", f"pretrain @/corpus.txt -o out --vocabulary @/words.txt --config @/config.json {PRETRAIN}"),
+    "embed hdf5": ("out.hdf5", "embed @/model @/corpus.txt -o out.hdf5"),
+    "embed safetensors": ("out.safetensors", "embed @/model @/corpus.txt -o out.safetensors --layers mix"),
+    "embed npz": ("out.npz", "embed @/model @/corpus.txt -o out.npz --layers top"),
+    "embed parquet": ("out.parquet", "embed @/model @/corpus.txt -o out.parquet --layers pooled"),
+    "embed shards": ("out", "embed @/model @/corpus.txt -o out/ --layers top"),
+    "vectors": ("out.txt", "vectors @/model @/words.txt -o out.txt"),
+    "convert": ("out", f"convert {BASE} out"),
+    "convert zip": ("out", "convert @/source.zip out"),
+    "convert back": ("out", "convert @/model out --to allennlp"),
+    "vocab": ("out.txt", "vocab @/corpus.txt -o out.txt"),
+    "score": ("out.tsv", f"score {TINY_FOLDER} @/corpus.txt --per-word out.tsv"),
+    "pretrain": ("out", f"pretrain @/corpus.txt -o out --vocabulary @/words.txt --config @/config.json {PRETRAIN}"),
+    "export": ("out.pt2", "export @/model out.pt2"),  # takes seconds
 }
 
 
-def make_inputs(folder: Path) -> Path:
+class Job(NamedTuple):
+    """A command, and what it does when nothing goes wrong.
+
+    Attributes:
+        result: the file or folder that it writes.
+        command: its arguments.
+        content: of the result.
+        changes: how many changes it makes to its folder.
+        largest: bytes of the largest file.
+        seconds: that it takes.
+    """
+
+    result: str
+    command: list[str]
+    content: dict[str, str]
+    changes: int
+    largest: int
+    seconds: float
+
+    def is_whole(self, folder: Path) -> bool:
+        """Whether a folder holds the result and nothing else."""
+        return [path.name for path in folder.iterdir()] == [self.result] and content(
+            folder / self.result
+        ) == self.content
+
+
+def prepare(root: Path, name: str) -> Job:
+    """Makes the inputs, unless they are there, and runs a command undisturbed."""
+    inputs, folder = root / "inputs", root / f"undisturbed {name}"
+    if not inputs.exists():
+        make_inputs(inputs)
+    folder.mkdir()
+    count = root / f"{name} count"
+    result, command = JOBS[name][0], JOBS[name][1].replace("@", str(inputs)).split()
+    begin = time.monotonic()
+    outcome = run(command, folder, count_changes_into(count))
+    seconds = time.monotonic() - begin
+    assert outcome.code == 0, outcome.output[-3000:]
+    assert [path.name for path in folder.iterdir()] == [result]
+    largest = max(path.stat().st_size for path in folder.rglob("*"))
+    return Job(result, command, content(folder / result), count.stat().st_size, largest, seconds)
+
+
+def make_inputs(folder: Path) -> None:
     """Writes what the commands read."""
+    folder.mkdir()
     allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder / "model", source_name="tiny")
     write_text(folder / "corpus.txt", make_sentences(12))
     with zipfile.ZipFile(folder / "source.zip", "w") as archive:
@@ -60,15 +89,13 @@ def make_inputs(folder: Path) -> Path:
             archive.write(path, path.name)
     (folder / "words.txt").write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
-    return folder
 
 
 def content(path: Path) -> dict[str, str]:
     """The digest of each file of a result by its name, without files that differ from run to run."""
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    names = {file: file.relative_to(path).as_posix() if file != path else path.name for file in files}
+    files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
     return {
         name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file, name in names.items()
-        if not name.startswith(PASSING)
+        for name, file in (files or {path.name: path}).items()
+        if not name.startswith(PASSING) and file.is_file()
     }

@@ -51,10 +51,6 @@ class Outcome:
         return self.code == 1 and len(errors) == 1 and "Traceback" not in self.output
 
 
-def nothing() -> None:
-    """No fault."""
-
-
 def at_change(action: Callable[[str], None]) -> None:
     """Calls a function, with the path, before every change of this process to its folder."""
     folder = os.getcwd()
@@ -104,7 +100,7 @@ def limit_files(size: int) -> Callable[[], None]:
 class Run:
     """A command in a forked process that works in `folder`; starts at once."""
 
-    def __init__(self, arguments: list[str], folder: Path, arrange: Callable[[], None] = nothing) -> None:
+    def __init__(self, arguments: list[str], folder: Path, arrange: Callable[[], object] = lambda: None) -> None:
         """`arrange` is called in the new process before the command."""
         # A pipe has no size that a limit of files could forbid.
         self._output, end = os.pipe()
@@ -134,12 +130,12 @@ class Run:
             time.sleep(0.002)
 
 
-def run(arguments: list[str], folder: Path, arrange: Callable[[], None] = nothing) -> Outcome:
+def run(arguments: list[str], folder: Path, arrange: Callable[[], object] = lambda: None) -> Outcome:
     """Runs a command in a forked process that works in `folder`."""
     return Run(arguments, folder, arrange).finish()
 
 
-def _become(arguments: list[str], folder: Path, arrange: Callable[[], None], output: int) -> None:
+def _become(arguments: list[str], folder: Path, arrange: Callable[[], object], output: int) -> None:
     """What a forked process does: it becomes one that runs the command alone."""
     code = 70
     try:

@@ -2,71 +2,71 @@
 
 import random
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from .conftest import Undisturbed, assert_is_result
-from .jobs import JOBS, content
-from .runs import Run, deny_changes, die_at_change, limit_files, run
+from .jobs import JOBS, Job, content, prepare
+from .runs import Outcome, Run, deny_changes, die_at_change, limit_files, run
 
 SEED = 2018
 MOMENTS = 3
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_after_a_kill_the_same_command_gives_the_same_result(
-    name: str, inputs: Path, undisturbed: dict[str, Undisturbed], tmp_path: Path
-) -> None:
-    job, expected = JOBS[name], undisturbed[name].content
-    for moment in random.Random(SEED).sample(range(1, undisturbed[name].changes + 1), MOMENTS):
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(params=[name for name in JOBS if name != "export"])
+def job(request: pytest.FixtureRequest, root: Path) -> Job:
+    return prepared(root, request.param)
+
+
+prepared = cache(prepare)
+
+
+def assert_whole(job: Job, folder: Path, outcome: Outcome) -> None:
+    assert job.is_whole(folder), (sorted(path.name for path in folder.iterdir()), outcome.output[-3000:])
+
+
+def test_after_a_kill_the_same_command_gives_the_same_result(job: Job, tmp_path: Path) -> None:
+    for moment in random.Random(SEED).sample(range(1, job.changes + 1), MOMENTS):
         folder = tmp_path / str(moment)
         folder.mkdir()
-        killed = run(job.command(inputs), folder, die_at_change(moment))
+        killed = run(job.command, folder, die_at_change(moment))
         assert killed.code == -signal.SIGKILL, killed.output[-3000:]
-        was_complete = (folder / job.result).exists() and content(folder / job.result) == expected
-        again = run(job.command(inputs), folder)
+        was_complete = content(folder / job.result) == job.content
+        again = run(job.command, folder)
         assert again.code == 0 or (was_complete and again.is_refused), (moment, again.output[-3000:])
-        assert_is_result(folder, job.result, expected, again)
+        assert_whole(job, folder, again)
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_without_room_a_command_says_so_and_later_gives_the_same_result(
-    name: str, inputs: Path, undisturbed: dict[str, Undisturbed], tmp_path: Path
-) -> None:
-    job, expected = JOBS[name], undisturbed[name]
-    for limit in (1, expected.largest // 2):
+def test_without_room_a_command_says_so_and_later_gives_the_same_result(job: Job, tmp_path: Path) -> None:
+    for limit in (1, job.largest // 2):
         folder = tmp_path / str(limit)
         folder.mkdir()
-        outcome = run(job.command(inputs), folder, limit_files(limit))
+        outcome = run(job.command, folder, limit_files(limit))
         assert outcome.is_refused, outcome.output[-3000:]
-        assert f"Error: there is no room to write {folder}/" in outcome.output.replace(
-            "write out", f"write {folder}/out"
-        )
+        printed = outcome.output.replace("write out", f"write {folder}/out")
+        assert f"Error: there is no room to write {folder}/" in printed
         assert not (folder / job.result).is_file()
-        again = run(job.command(inputs), folder)
+        again = run(job.command, folder)
         assert again.code == 0, again.output[-3000:]
-        assert_is_result(folder, job.result, expected.content, again)
+        assert_whole(job, folder, again)
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_of_two_equal_commands_at_once_one_writes(
-    name: str, inputs: Path, undisturbed: dict[str, Undisturbed], tmp_path: Path
-) -> None:
-    job, folder = JOBS[name], tmp_path / "both"
-    folder.mkdir()
-    runs = [Run(job.command(inputs), folder) for _ in range(2)]
+def test_of_two_equal_commands_at_once_one_writes(job: Job, tmp_path: Path) -> None:
+    runs = [Run(job.command, tmp_path) for _ in range(2)]
     outcomes = [each.finish() for each in runs]
     assert all(outcome.code == 0 or outcome.is_refused for outcome in outcomes), outcomes
     assert any(outcome.code == 0 for outcome in outcomes), outcomes
-    assert_is_result(folder, job.result, undisturbed[name].content, outcomes[0])
+    assert_whole(job, tmp_path, outcomes[0])
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_where_nothing_may_be_written_a_command_says_so(name: str, inputs: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "closed"
-    folder.mkdir()
-    outcome = run(JOBS[name].command(inputs), folder, deny_changes)
+def test_where_nothing_may_be_written_a_command_says_so(job: Job, tmp_path: Path) -> None:
+    outcome = run(job.command, tmp_path, deny_changes)
     assert outcome.is_refused, outcome.output[-3000:]
     assert "Permission denied" in outcome.output
-    assert list(folder.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []

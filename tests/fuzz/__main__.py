@@ -1,87 +1,105 @@
 """`python -m tests.fuzz`: runs the fuzzer, from the root of the repository."""
 
 import argparse
-import contextlib
-import os
 import sys
+import tempfile
 import time
 import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from .inputs import DEFECT, EXACT, INPUT, REFUSED, Outcome, Target, changed_input, run_all, run_input, write_files
+from .targets import TARGETS
 
 
 def main() -> int:
     """Runs inputs and prints a report; 1 if there was a defect."""
-    arguments = parsed()
-    warnings.simplefilter("ignore")
-    os.environ["TQDM_DISABLE"] = "1"
-    # Heavy, so after the arguments are known to be legal.
-    from .campaign import chosen, deal, prepared, run_batches
-    from .outcomes import BROKEN, DEFECT
-    from .report import report_lines
-
-    name, _, number = (arguments.only or "").partition(":")
-    try:
-        names, index = chosen([name] if name else arguments.targets), int(number or 0)
-    except ValueError as error:
-        sys.exit(f"Error: {error}")
-    with prepared(names) as (targets, outcomes):
-        if arguments.only:
-            return show(targets[names[0]], arguments.seed, index, arguments.save)
-        batches = deal(names, arguments.count)
-        total, began = sum(len(indices) for _, indices in batches), time.monotonic()
-        with contextlib.suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
-            for outcome in run_batches(targets, batches, arguments.seed, arguments.jobs):
-                outcomes.append(outcome)
-                if outcome.kind in (DEFECT, BROKEN):
-                    sys.stderr.write(f"\r{outcome.target}:{outcome.index}: {outcome.kind}, {outcome.where}\n")
-                if len(outcomes) % 50 == 0 or len(outcomes) == total:
-                    bad = sum(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes)
-                    sys.stderr.write(f"\r{len(outcomes):,} of {total:,} inputs, {bad:,} defects")
-    seconds = time.monotonic() - began
-    sys.stderr.write("\n")
-    for line in report_lines(outcomes, arguments.seed):
-        tell(line)
-    done = len(outcomes)
-    tell(f"{done:,} inputs in {seconds:,.0f} s: {60 * done / seconds:,.0f} a minute; seed {arguments.seed}")
-    return int(any(outcome.kind in (DEFECT, BROKEN) for outcome in outcomes))
-
-
-def tell(line: str) -> None:
-    """Prints a line."""
-    sys.stdout.write(f"{line}\n")
-
-
-def parsed() -> argparse.Namespace:
-    """The arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=sys.modules[__package__].__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--count", type=int, default=1000, help="how many inputs in all")
     parser.add_argument("--seed", default="0", help="decides all inputs")
-    parser.add_argument("--targets", nargs="+", default=[], metavar="TARGET", help="names or patterns; default: all")
-    parser.add_argument("--jobs", type=int, default=2, help="workers at once")
-    parser.add_argument("--only", metavar="TARGET:NUMBER", help="one input, in this process, with its traceback")
-    parser.add_argument("--save", type=Path, metavar="FOLDER", help="with --only: a new folder for the changed input")
-    return parser.parse_args()
+    parser.add_argument("--targets", nargs="+", default=["*"], metavar="TARGET", help="names or patterns; default: all")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once")
+    parser.add_argument("--only", metavar="TARGET:NUMBER", help="one input, in this process; its folder stays")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    disable_progress_bar()
+    only, _, number = (given.only or "").partition(":")
+    names = [name for name in TARGETS if any(fnmatch(name, each) for each in ([only] if only else given.targets))]
+    if not names:
+        parser.error(f"there is no such target; there are {', '.join(TARGETS)}")
+    with prepared(names) as targets:
+        if only:
+            folder = Path(tempfile.mkdtemp(prefix="elmo-fuzz-"), "work")
+            notes = changed_input(targets[only], only, given.seed, int(number))[1].notes
+            print(f"{folder}: {', '.join(notes)}", flush=True)  # noqa: T201  what follows may end this process
+            outcome = run_input(targets[only], only, given.seed, int(number), folder, whole=True)
+            print(f"{outcome.kind} {outcome.where}\n{outcome.detail}")  # noqa: T201
+            return int(outcome.kind == DEFECT)
+        inputs, outcomes, began = deal(names, given.count), list[Outcome](), time.monotonic()
+        with suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
+            for outcome in run_all(targets, inputs, given.seed, given.jobs):
+                outcomes.append(outcome)
+                if outcome.kind == DEFECT or len(outcomes) % 100 == 0:
+                    sys.stderr.write(f"{len(outcomes):,} of {len(inputs):,}; {outcome.target} {outcome.where}\n")
+    minutes = (time.monotonic() - began) / 60
+    print(*defects(outcomes, given.seed), "", *table(outcomes), sep="\n")  # noqa: T201
+    print(f"{len(outcomes):,} inputs, {len(outcomes) / minutes:,.0f} a minute; seed {given.seed}")  # noqa: T201
+    return int(any(outcome.kind == DEFECT for outcome in outcomes))
 
 
-def show(target: object, seed: str, index: int, save: Path | None) -> int:
-    """Runs one input in this process, and prints what came of it."""
-    import tempfile
+def deal(names: Sequence[str], count: int) -> list[tuple[str, int]]:
+    """Deals about `count` inputs to targets; a run that is broken off has seen each."""
+    return [(name, index) for index in range(max(1, count // len(names))) for name in names]
 
-    from .outcomes import BROKEN, DEFECT
-    from .target import Target, changed_input, run_input, write_files
 
-    assert isinstance(target, Target)
-    files, dice = changed_input(target, seed, index)
-    tell(f"changed: {': '.join(dice.notes)}")
-    sys.stdout.flush()  # what follows may end this process
-    if save is not None:
-        write_files(save, files)
-    with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as folder:
-        outcome = run_input(target, seed, index, Path(folder), is_explained=True)
-    tell(f"{target.name}:{index} with seed {seed}: {outcome.kind} {outcome.where}\n{outcome.detail}")
-    tell(f"{outcome.seconds:.1f} s, {outcome.bytes >> 20:,} MiB")
-    return int(outcome.kind in (DEFECT, BROKEN))
+@contextmanager
+def prepared(names: Sequence[str]) -> Iterator[dict[str, Target]]:
+    """Makes targets, and opens each one's valid input, which teaches it what to expect."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as root:
+        targets = {}
+        for name in names:
+            work = Path(root, name)
+            work.mkdir()
+            targets[name] = TARGETS[name](work)
+            write_files(work / "valid" / INPUT, targets[name].files)
+            targets[name].run(work / "valid", targets[name].files)
+        yield targets
+
+
+def defects(outcomes: Sequence[Outcome], seed: str) -> list[str]:
+    """Each class of defects with its first example, and the command that repeats it."""
+    classes: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.kind == DEFECT:
+            classes.setdefault(outcome.where, []).append(outcome)
+    return [
+        f"{where} ({len(found)} in {', '.join(sorted({each.target for each in found}))})\n    {found[0].detail}\n"
+        f"    {found[0].notes}\n    python -m tests.fuzz --seed {seed} --only {found[0].target}:{found[0].index}"
+        for where, found in sorted(classes.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """Targets by outcomes, and the most that an input of each took."""
+    kinds = (REFUSED, EXACT, DEFECT)
+    lines = [
+        f"{'target':20}" + "".join(f"{kind:>9}" for kind in kinds) + f"{'ms each':>9}{'most s':>9}{'most MiB':>10}"
+    ]
+    for name in [*sorted({outcome.target for outcome in outcomes}), "all"]:
+        members = [outcome for outcome in outcomes if name in (outcome.target, "all")]
+        counts, seconds = Counter(each.kind for each in members), [each.seconds for each in members]
+        line = f"{name:20}" + "".join(f"{counts[kind]:9}" for kind in kinds)
+        line += f"{1000 * sum(seconds) / len(members):9.0f}{max(seconds):9.1f}"
+        lines.append(line + f"{max(each.bytes for each in members) >> 20:10}")
+    return lines
 
 
 if __name__ == "__main__":

@@ -1,16 +1,444 @@
-"""A target is a way to open one kind of input, with a valid input to change; `TARGETS` has all by name."""
+"""The kinds of input: for each a valid one, how it is opened, and what the result must be.
 
+convert   a foreign checkpoint      the model holds the numbers that a plain reader finds, in their places
+open      a saved model folder      tensors and fields are those of its files; it runs, with its tokenizer
+read      a text                    each sentence has its vectors, or all words are listed
+go on     interrupted work          the result is that of an undisturbed run
+"""
+
+import gzip
+import io
+import json
+import re
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from . import conversions, folders, runs, texts
-from .target import Target
+import archives
+import h5py
+import numpy as np
+import safetensors.torch
+import torch
+from checkpoints import Arrays, random_checkpoint, write_datasets
+from commands import run as command
+from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
+from task_models import LSTM, make_task_model
+from tensor_bundles import DTYPE_NUMBERS, header_message, index_file, masked_crc, tensor_message, write_bundle
+from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
+
+from elmo_hf import (
+    ElmoConfig,
+    ElmoForPreTraining,
+    ElmoForTokenClassification,
+    ElmoModel,
+    ElmoPreTrainedModel,
+    ElmoTokenizer,
+)
+from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.convert import convert_source
+from elmo_hf.folder.loading import load_complete, load_tokenizer
+
+from .containers import Evil, Files, change_array, mutate, saved
+from .inputs import INPUT, Refusal, Target, Wrong, read_files
+from .plainly import (
+    Places,
+    Reader,
+    compare_fields,
+    distinct,
+    options_of,
+    read_hdf5,
+    read_safetensors,
+    read_torch,
+    sentences_of,
+    unpacked,
+)
+from .values import Dice
+
+# --- convert ---------------------------------------------------------------------------------------------------------
+
+OPTIONS: dict[str, Any] = {
+    "lstm": {
+        "projection_dim": 5,
+        "dim": 7,
+        "n_layers": 2,
+        "cell_clip": 3,
+        "proj_clip": 2.5,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 3},
+        "filters": [[1, 2], [3, 4]],
+        "n_highway": 1,
+        "activation": "relu",
+        "max_characters_per_token": 13,
+        "n_characters": 262,
+    },
+}
+SIZE = OPTIONS["lstm"]["projection_dim"]
+
+
+def fields_in(lstm: str, characters: str, **more: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Where options of two sections say what a field of the config must be."""
+    names = {"projection_size": "projection_dim", "cell_size": "dim", "num_hidden_layers": "n_layers"}
+    names |= {"cell_clip": "cell_clip", "projection_clip": "proj_clip"}
+    read = {"char_filters": "filters", "num_highway_layers": "n_highway", "char_activation": "activation"}
+    read |= {"max_word_length": "max_characters_per_token"}
+    return (
+        {field: (lstm, key) for field, key in names.items()}
+        | {field: (characters, key) for field, key in read.items()}
+        | more
+    )
+
+
+LSTM_FIELDS = fields_in(
+    "lstm",
+    "char_cnn",
+    use_skip_connections=("lstm", "use_skip_connections"),
+    char_embedding_size=("char_cnn", "embedding", "dim"),
+)
+MANYLANGS_FIELDS = fields_in("encoder", "token_embedder")
+
+
+def conversion(files: Files, read: Reader, fields: dict[str, tuple[str, ...]] = LSTM_FIELDS, **options: Any) -> Target:
+    """A target that converts its input: the folder, or the file `alone`, with other files `given` by name."""
+    alone, given, rewrite = options.get("alone", ""), options.get("given", {}), options.get("rewrite")
+    learned: list[Places] = []
+
+    def run(folder: Path, changed: Files) -> None:
+        source, config = folder / INPUT, options_of(changed, fields)
+        is_checked = config != options_of(files, fields) and not given and "embedding" not in changed
+        others = {key: source / name for key, name in given.items()}
+        convert_source(source / alone, folder / "out", Given(**others), check=is_checked)
+        tensors = read_safetensors(read_files(folder / "out"))
+        try:
+            arrays = read(changed)
+        except Exception as error:  # of any library
+            raise Wrong(f"read although a plain reader cannot: {type(error).__name__} {error}") from error
+        if not learned:
+            learned.append(Places(arrays, tensors))
+        learned[0].compare(arrays, tensors)
+        compare_fields(config, json.loads((folder / "out" / "config.json").read_text()))
+        ElmoTokenizer.from_pretrained(folder / "out")
+
+    return Target(files, run, rewrite=rewrite)
+
+
+def character_arrays() -> Arrays:
+    """A small biLM that reads characters."""
+    return distinct(random_checkpoint(OPTIONS, 1, cell_projection=True, char_projection=True))
+
+
+def softmax_arrays() -> Arrays:
+    """Its softmax."""
+    return distinct({"softmax/W": (len(WORDS), SIZE), "softmax/b": (len(WORDS),)}, seed=2)
+
+
+def hdf5_bytes(work: Path, arrays: Arrays) -> bytes:
+    """An hdf5 file."""
+    return write_datasets(work / "arrays.hdf5", arrays).read_bytes()
+
+
+OPTIONS_FILE = json.dumps(OPTIONS).encode()
+LANGUAGE_MODEL_FILES: Files = {
+    "options.json": json.dumps(OPTIONS | LANGUAGE_MODEL_OPTIONS).encode(),
+    "vocab.txt": "".join(f"{word}\n" for word in WORDS).encode(),
+}
+
+
+def allennlp(work: Path) -> Target:
+    """`options.json` and hdf5 files, with a softmax and its vocabulary."""
+    arrays = {"weights.hdf5": character_arrays(), "softmax.hdf5": softmax_arrays()}
+    return conversion(LANGUAGE_MODEL_FILES | {name: hdf5_bytes(work, each) for name, each in arrays.items()}, read_hdf5)
+
+
+def words(work: Path) -> Target:
+    """A biLM that reads words."""
+    arrays = {name: array.shape for name, array in character_arrays().items() if name.startswith("RNN")}
+    weights = distinct(arrays | {"embedding": (len(WORDS), SIZE)}, seed=3)
+    files = LANGUAGE_MODEL_FILES | {"options.json": json.dumps({"lstm": OPTIONS["lstm"]}).encode()}
+    return conversion(files | {"weights.hdf5": hdf5_bytes(work, weights)}, read_hdf5)
+
+
+def dump(work: Path) -> Target:
+    """A biLM that reads characters, and bilm-tf's dump of token vectors in their place."""
+    files = {"options.json": OPTIONS_FILE, "words.txt": LANGUAGE_MODEL_FILES["vocab.txt"]}
+    files |= {"weights.hdf5": hdf5_bytes(work, character_arrays())}
+    files |= {"tokens.dump": hdf5_bytes(work, distinct({"embedding": (len(WORDS), SIZE)}, seed=4))}
+    fields = {field: path for field, path in LSTM_FIELDS.items() if path[0] == "lstm"}
+    return conversion(files, read_hdf5, fields, given={"token_embeddings": "tokens.dump", "vocabulary": "words.txt"})
+
+
+def bundle(work: Path) -> Target:
+    """bilm-tf's save directory: a TensorFlow checkpoint, whose checksums cover everything."""
+    cells = {"W_P_0": "projection/kernel", "W_0": "kernel", "B": "bias"}
+    arrays: Arrays = {}
+    for name, array in (character_arrays() | softmax_arrays()).items():
+        head, _, last = name.rpartition("/")
+        if name.startswith("RNN"):
+            layer = head.partition("Cell/Cell")[2][0]
+            name = f"{name[:5]}/rnn/multi_rnn_cell/cell_{layer}/lstm_cell/{cells[last]}"
+        arrays[f"lm/{name}"] = array
+    (work / "bundle").mkdir()
+    write_bundle(work / "bundle" / "model.ckpt-7", arrays)
+    files = LANGUAGE_MODEL_FILES | read_files(work / "bundle")
+    files |= {"checkpoint": b'model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: "model.ckpt-7"\n'}
+    return conversion(files, lambda files: arrays, rewrite=partial(rewrite_bundle, arrays=arrays))
+
+
+def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
+    """Writes the checkpoint anew with one entry changed and every checksum right."""
+    changed, odd = dict(arrays), dice.choice(list(arrays))
+    kind = dice.choose("array", "missing", "renamed", "extra", "entry", "entry", "header")
+    if kind == "array":
+        array = change_array(arrays[odd], dice)
+        is_other = array.shape != arrays[odd].shape and array.dtype.name in DTYPE_NUMBERS
+        changed[odd] = array if is_other else arrays[odd].astype(np.float64)
+    elif kind == "missing":
+        del changed[odd]
+    elif kind in ("renamed", "extra"):
+        array = changed.pop(odd) if kind == "renamed" else arrays[odd]
+        changed[dice.choose("lm/unknown", "", "x" * 1000, "lm/é", "global_step", f"{odd}/Adagrad", odd[3:])] = array
+    header = dice.choice([(1, 0), (2, 0), (0, 0), (1, 1), (10**6, 0)]) if kind == "header" else ()
+    data, messages = b"", {"": header_message(*header)}
+    for name, array in changed.items():
+        facts: dict[str, Any] = {"dtype": DTYPE_NUMBERS[str(array.dtype)], "shape": array.shape, "offset": len(data)}
+        facts |= {"size": array.nbytes, "checksum": masked_crc(array.tobytes())}
+        if kind == "entry" and name == odd:
+            field = dice.choose(*facts, "shard")
+            number = dice.choice([0, 1, 2**31] if field == "checksum" else [0, 1, 2**31, 2**62])
+            facts[field] = dice.choice([(), (0,), (2**40,), (1, 1, 1)]) if field == "shape" else number
+        messages[name] = tensor_message(**facts)
+        data += array.tobytes()
+    return files | {"model.ckpt-7.data-00000-of-00001": data, "model.ckpt-7.index": index_file(messages)}
+
+
+def trained_files() -> dict[str, bytes]:
+    """A trained AllenNLP model with two scalar mixes and its options."""
+    state = archives.allennlp_state(character_arrays(), [([2.1, 2.2, 2.3], 1.7), ([2.4, 2.5, 2.6], 1.8)])
+    return {
+        "config.json": archives.config_json(dropout=0.25, do_layer_norm=False),
+        "weights.th": archives.state_bytes(state),
+        "vocabulary/labels.txt": b"O\nI-PER\n",
+        f"fta/{archives.OPTIONS_KEY}": OPTIONS_FILE,
+    }
+
+
+def state_dict(work: Path) -> Target:
+    """A `.th` file alone, in torch's newer form, with `--options`."""
+    state = torch.load(io.BytesIO(trained_files()["weights.th"]), weights_only=True)
+    files: Files = {"model.th": archives.state_bytes(state, as_zip=True), "options.json": OPTIONS_FILE}
+    return conversion(files, read_torch, alone="model.th", given={"options": "options.json"})
+
+
+def manylangs_files() -> dict[str, bytes]:
+    """ELMoForManyLangs' folder, its weights all different."""
+    files = {name: content for name, content in archives.manylangs_files().items() if name != "sentences.json"}
+    for seed, name in enumerate(("encoder.pkl", "token_embedder.pkl"), start=5):
+        state = {key: value.numpy() for key, value in torch.load(io.BytesIO(files[name]), weights_only=True).items()}
+        tensors = {key: torch.from_numpy(array) for key, array in distinct(state, seed).items()}
+        files[name] = archives.state_bytes(tensors)
+    return files
+
+
+def zipped(work: Path) -> Target:
+    """AllenNLP's files as the NLPL repository packs them."""
+    files = {"model.hdf5": hdf5_bytes(work, character_arrays()), "options.json": OPTIONS_FILE}
+    content = archives.write_zip(work / "model.zip", files | {"meta.json": b'{"corpus": ["none"]}'}).read_bytes()
+    return conversion({"model.zip": content}, unpacked(read_hdf5), alone="model.zip")
+
+
+def tarred(name: str, make_files: Callable[[], dict[str, bytes]], fields: Any, work: Path) -> Target:
+    """Files in an archive."""
+    content = archives.write_tar(work / name, make_files(), name.rpartition(".")[2]).read_bytes()
+    return conversion({name: content}, unpacked(read_torch), fields, alone=name)
+
+
+# --- open ------------------------------------------------------------------------------------------------------------
+
+SENTENCES = ["the ferry left", "naïve 日本語 extraordinarily unseen"]
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "words.txt")
+INDEX = "model.safetensors.index.json"
+# Fields of the config that loading resolves: they may differ from what the file says.
+RESOLVED = {"scalar_mix_weights", "hidden_size", "char_projection", "cell_projection", "bos_token_id", "eos_token_id"}
+
+
+def folder_files(work: Path, model: ElmoPreTrainedModel, **saving: Any) -> Files:
+    """What a saved folder holds, without code."""
+    is_task = isinstance(model, ElmoForTokenClassification)
+    tokenizer = ElmoTokenizer(max_word_length=11) if is_task else tiny_tokenizer_of(model, work)  # type: ignore[arg-type]
+    for part in (model, tokenizer):
+        part.save_pretrained(work / "saved", **saving)
+    return {name: each for name, each in read_files(work / "saved").items() if not name.endswith((".py", ".md"))}
+
+
+def opening(make: Callable[[], ElmoPreTrainedModel], model_class: type[ElmoPreTrainedModel], work: Path) -> Target:
+    """A target that loads a folder and its tokenizer by the package's one door, and embeds."""
+    files = folder_files(work, make(), max_shard_size="4KB" if model_class is ElmoForPreTraining else "1GB")
+    learned: list[tuple[list, np.ndarray]] = []
+
+    def run(folder: Path, changed: Files) -> None:
+        tokenizer = load_tokenizer(folder / INPUT)
+        inputs = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+        tokenizer.decode(inputs["input_ids"][0])
+        if tokenizer.num_word_classes is not None:
+            tokenizer.class_words(tokenizer.word_classes(["the", "<S>", "unseen"]).tolist())
+        ids = inputs["input_ids"].tolist()
+        if learned and ids != learned[0][0] and all(changed.get(key) == files.get(key) for key in TOKENIZER_FILES):
+            raise Wrong("other ids although the tokenizer's files are the same")
+        model = load_complete(folder / INPUT, model_class)
+        compare_tensors(model, changed)
+        said = {key: each for key, each in json.loads(changed["config.json"] or b"").items() if key not in RESOLVED}
+        compare_fields({key: said[key] for key in said.keys() & ElmoConfig.__annotations__.keys()}, model.config)
+        with torch.no_grad():
+            result = model(**inputs, **({"output_logits": True} if model_class is ElmoForPreTraining else {}))
+        top = next(value for value in result.to_tuple() if isinstance(value, torch.Tensor)).numpy()
+        learned.append((ids, top))
+        if changed == files and not np.array_equal(top, learned[0][1]):
+            raise Wrong("other vectors of the same files")
+
+    return Target(files, run, rewrite=rewrite_weights)
+
+
+def compare_tensors(model: ElmoPreTrainedModel, files: Files) -> None:
+    """Raises `Wrong` if a tensor is not, bit by bit, what the folder's files hold under its name."""
+    if "model.safetensors" not in files and files.get(INDEX):
+        for name in json.loads(files[INDEX] or b"")["weight_map"].values():
+            if not re.fullmatch(r"[^/\\]+\.safetensors", name):
+                raise Wrong(f"loaded weights from {name!r}, which is no name of a safetensors file")
+    candidates: dict[str, list[torch.Tensor]] = {}
+    for name, content in files.items():
+        if name.endswith(".safetensors") and content is not None:
+            try:
+                tensors = safetensors.torch.load(content)
+            except safetensors.SafetensorError:
+                continue  # a shard that the index does not name
+            for key, tensor in tensors.items():
+                candidates.setdefault(key.removeprefix("elmo."), []).append(tensor)
+    for name, tensor in model.state_dict().items():
+        found = candidates.get(name.removeprefix("elmo."), [])
+        same = (each.shape == tensor.shape and bits(each.to(tensor.dtype)).equal(bits(tensor)) for each in found)
+        if not any(same) and (found or "scalar_mixes." not in name):
+            raise Wrong(f"tensor {name} is not what the folder's files hold")
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's bytes."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def rewrite_weights(files: Files, dice: Dice) -> Files:
+    """Puts weights where they should not be: pickles, names that lead outside, an index that lies."""
+    weights = sorted(name for name in files if name.endswith(".safetensors"))
+    kind = dice.choose("pickle", "evil pickle", "pickle beside", "pickle shard", "outside", "index of one")
+    tensors = {key: each for name in weights for key, each in safetensors.torch.load(files[name] or b"").items()}
+    if kind in ("pickle", "evil pickle", "pickle beside"):
+        for name in [*weights, INDEX] if kind != "pickle beside" else []:
+            files.pop(name, None)
+        content = saved(tensors | ({"evil": Evil()} if kind == "evil pickle" else {}), dice)
+        files[dice.choose("pytorch_model.bin", "model.pt", "tf_model.h5", "flax_model.msgpack")] = content
+        return mutate(files, dice) if kind == "pickle beside" else files
+    shard = dice.choose("part.bin", "part.pt", "part.safetensors.bin") if kind == "pickle shard" else weights[0]
+    if kind == "outside":
+        shard = dice.choose(
+            "../input/x.safetensors", "/etc/passwd", "./x.safetensors", "a/x.safetensors", "..", "", "\0"
+        )
+        files["x.safetensors"] = files["a/x.safetensors"] = files[weights[0]]
+    elif kind == "pickle shard":
+        files[shard] = saved(tensors, dice)
+    if kind != "index of one":
+        del files[weights[0]]
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(tensors, shard)}
+    return files | {INDEX: json.dumps(index).encode()}
+
+
+# --- read ------------------------------------------------------------------------------------------------------------
+
+TEXT = """the ferry left at dawn .
+
+Yes
+ten naïve unseen 日本語 Übung , late extraordinarily
+the harbour .
+"""
+JSONL = """{"text": "the ferry left at dawn ."}
+{"text": ""}
+{"words": ["Yes", ",", "ten"]}
+{"words": ["naïve", "日本語"]}
+"""
+CONLLU = "# sent_id = 1\n" + "".join(
+    f"{number}\t{word}" + "\t_" * 8 + "\n"
+    for number, word in (("1-2", "dámelo"), (1, "the"), (2, "ferry"), (3, "left"))
+)
+CONLLU += "\n" + "1\tnaïve" + "\t_" * 8 + "\n1.1\tgone" + "\t_" * 8 + "\n2\t日本語" + "\t_" * 8 + "\n\n"
+CONTENTS = {"txt": TEXT, "jsonl": JSONL, "conllu": CONLLU}
+
+
+def call(*arguments: object) -> None:
+    """Runs a command in this process; its `Error: ...` becomes a `Refusal`, any other error is raised as it is."""
+    result = command(*arguments)
+    if result.exit_code == 0:
+        return
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    raise Refusal(result.stderr.rpartition("Error: ")[2].strip())
+
+
+def reading(kind: str, work: Path) -> Target:
+    """A target that embeds a text and lists its words."""
+    content = CONTENTS[kind.removesuffix(".gz")].encode()
+    file = f"x.{kind}"
+    files: Files = {file: gzip.compress(content) if kind.endswith(".gz") else content}
+    folder_files(work, tiny_lm())
+    known: dict[tuple[str, ...], np.ndarray] = {}
+
+    def run(folder: Path, changed: Files) -> None:
+        out, text = folder / "out.hdf5", folder / INPUT / file
+        call("embed", work / "saved", text, "-o", out, "--split-into-words", "--layers", "average")
+        sentences, is_first = sentences_of(kind, changed[file] or b""), not known
+        lists = [each.split() if isinstance(each, str) else each for each in sentences]
+        with h5py.File(out) as found:
+            if len(found) - 1 != len(lists):
+                raise Wrong(f"{len(found) - 1} vectors of {len(lists)} sentences")
+            for index, words in enumerate(lists):
+                vectors, key = found[str(index)][()], tuple(words)
+                is_other = key in known and not np.allclose(vectors, known[key], rtol=0, atol=1e-5)
+                if len(vectors) != len(words) or not np.isfinite(vectors).all() or is_other:
+                    raise Wrong(f"other vectors of sentence {index}")
+                if is_first:
+                    known[key] = vectors
+        out.unlink()
+        call("vocab", text, "-o", folder / "out.txt")
+        counts = Counter(word for words in lists for word in words if is_line(word))
+        special = ["<S>", "</S>", "<UNK>"]
+        listed = [word for _, word in sorted((-count, word) for word, count in counts.items())]
+        lines = (folder / "out.txt").read_bytes().decode().split("\n")[:-1]
+        if lines != [*special, *(word for word in listed if word not in (*special, "<pad>", "!!!MAXTERMID"))]:
+            raise Wrong("other words than the file's")
+
+    return Target(files, run)
+
+
+def is_line(word: str) -> bool:
+    """Whether a vocabulary file can hold the word."""
+    is_text = word == word.encode("utf-8", "replace").decode()
+    return is_text and word != "" and word.strip() == word and not set(word) & set("\r\n")
+
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
-    **conversions.TARGETS,
-    **folders.TARGETS,
-    **texts.TARGETS,
-    **runs.TARGETS,
+    "allennlp": allennlp,
+    "words": words,
+    "dump": dump,
+    "bundle": bundle,
+    "trained": lambda work: conversion(dict(trained_files()), read_torch),
+    "state-dict": state_dict,
+    "manylangs": lambda work: conversion(dict(manylangs_files()), read_torch, MANYLANGS_FIELDS),
+    "zip": zipped,
+    "tar-gz": partial(tarred, "model.tar.gz", trained_files, LSTM_FIELDS),
+    "tar-bz2": partial(tarred, "many.tar.bz2", manylangs_files, MANYLANGS_FIELDS),
+    "char-model": partial(opening, lambda: tiny_lm().elmo, ElmoModel),
+    "word-model": partial(opening, lambda: tiny_word_lm().elmo, ElmoModel),
+    "language-model": partial(opening, tiny_lm, ElmoForPreTraining),
+    "task-model": partial(opening, lambda: make_task_model("crf", **LSTM), ElmoForTokenClassification),
+    **{f"text-{kind}": partial(reading, kind) for kind in ("txt", "jsonl", "conllu", "txt.gz", "jsonl.gz")},
 }
-# How often a target is drawn, if not once: those that take seconds are seldom.
-SHARES = {"pretrain": 0.05, "partial": 0.5}

@@ -1,0 +1,59 @@
+"""Benchmarks that need neither AllenNLP nor a GPU run on a tiny model, and compare the values of all contestants."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from checkpoints import BASE, run_python
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+FAST = "--small --rounds 1"
+# The arguments of each, and how many rows its tables have.
+RUNS = {
+    "speed": (f"sentences.jsonl {FAST} --threads 1 --only frozen --only fine-tuning --only pretraining", 7),
+    "scaling": (f"sentences.jsonl {FAST} --threads 1 -o scaling.png", 5),
+    "gpu": (f"sentences.jsonl {FAST} --device cpu --batch-size 3", 12),
+    "frozen_bilm": ("--projection-size 4 --cell-size 8 --sentences 16 --rounds 1", 6),
+    "similarity": ("tiny pairs.txt pairs.txt --seeds 1", 25),
+    "kneser_ney": ("tiny text.txt text.txt", 1),
+    "cloze": ("text.conllu.gz --sentences 2", 4),
+    "word_splitting": ("text.conllu.gz", 1),
+    "tokenizer": ("text.txt --rounds 1", 3),
+    "parity": (str(BASE), 1),
+}
+# One process for all, because each would start by importing transformers.
+PROGRAM = """
+import json, runpy, sys
+
+sys.path.insert(0, sys.argv[1])
+for name, (arguments, _) in json.loads(sys.argv[2]).items():
+    print(f"== {name}", flush=True)
+    sys.argv = [name, *arguments.split()]
+    try:
+        runpy.run_path(f"{sys.path[0]}/{name}.py", run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, (name, end)
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("benchmarks")
+    texts = [[f"word{(number * place) % 17}" for place in range(1, 2 + number % 5)] for number in range(450)]
+    (folder / "sentences.jsonl").write_text("".join(f"{json.dumps(words)}\n" for words in texts))
+    (folder / "text.txt").write_text("The ferry left at noon .\nShe sat on the left .\n" * 3)
+    pairs = "A dog runs\tThe dog runs fast\t4.5\nTwo men eat\tA storm came\t1.2\nA man sings\tA man sang\t4.1\n"
+    (folder / "pairs.txt").write_text(f"sentence_A\tsentence_B\trelatedness_score\n{pairs}")
+    words = "The ferry left the old harbour at noon and came back late .".split()
+    lines = "".join(f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in enumerate(words, start=1))
+    (folder / "text.conllu.gz").write_bytes(gzip.compress(f"# text = {' '.join(words)}\n{lines}\n".encode() * 3))
+    output = run_python(PROGRAM, folder, BENCHMARKS, json.dumps(RUNS))
+    return dict(part.partition("\n")[::2] for part in output.split("== ")[1:])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_benchmark_prints_its_rows(name: str, printed: dict[str, str]) -> None:
+    text = re.sub(r"^\|.*\n\|[-|:]+\|$", "", printed[name], flags=re.MULTILINE)  # heads of tables
+    assert len(re.findall(r"^\| .*\|$", text, re.MULTILINE)) == RUNS[name][1], printed[name]
