@@ -66,17 +66,16 @@ def ending(files: Files, *ends: str) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if name.endswith(ends) and content is not None}
 
 
-def unpacked(read: Reader) -> Reader:
-    """Reads the files in an archive, the only file of the input, by the last parts of their names."""
+def unpacked(read: Reader, name: str) -> Reader:
+    """Reads the files in the archive `name`, by the last parts of their names."""
 
     def read_members(files: Files) -> Arrays:
-        (content,) = files.values()
-        inside: Files = {}
-        if (content or b"").startswith(b"PK"):
-            with zipfile.ZipFile(io.BytesIO(content or b"")) as archive:
+        content, inside = files[name] or b"", dict[str, bytes | None]()
+        if content.startswith(b"PK"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 inside |= {member: archive.read(member) for member in archive.namelist()}
         else:
-            with tarfile.open(fileobj=io.BytesIO(content or b"")) as tar:
+            with tarfile.open(fileobj=io.BytesIO(content)) as tar:
                 for member in tar:
                     file = tar.extractfile(member)
                     inside[member.name] = file.read() if file else None

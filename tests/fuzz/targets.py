@@ -246,13 +246,13 @@ def zipped(work: Path) -> Target:
     """AllenNLP's files as the NLPL repository packs them."""
     files = {"model.hdf5": hdf5_bytes(work, character_arrays()), "options.json": OPTIONS_FILE}
     content = archives.write_zip(work / "model.zip", files | {"meta.json": b'{"corpus": ["none"]}'}).read_bytes()
-    return conversion({"model.zip": content}, unpacked(read_hdf5), alone="model.zip")
+    return conversion({"model.zip": content}, unpacked(read_hdf5, "model.zip"), alone="model.zip")
 
 
 def tarred(name: str, make_files: Callable[[], dict[str, bytes]], fields: Any, work: Path) -> Target:
     """Files in an archive."""
     content = archives.write_tar(work / name, make_files(), name.rpartition(".")[2]).read_bytes()
-    return conversion({name: content}, unpacked(read_torch), fields, alone=name)
+    return conversion({name: content}, unpacked(read_torch, name), fields, alone=name)
 
 
 # --- open ------------------------------------------------------------------------------------------------------------
