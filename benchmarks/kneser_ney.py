@@ -23,8 +23,8 @@ from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.language_model.corpus import BEGIN_INDEX, END_INDEX, Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.scoring import score_carried, score_from_zero
+from elmo_hf.text.sentences import read_sentences
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
-from elmo_hf.training.corpora import read_corpora
 
 
 def grams(corpus: Corpus, order: int, is_backward: bool) -> np.ndarray:
@@ -99,7 +99,8 @@ def main() -> None:
     num_words = tokenizer.num_word_classes
     assert num_words is not None
     train, *tests = (
-        Corpus.from_sentences(read_corpora([str(path)]), tokenizer) for path in (arguments.train, *arguments.test)
+        Corpus.from_sentences(filter(None, read_sentences(path, split_into_words=True)), tokenizer)
+        for path in (arguments.train, *arguments.test)
     )
     losses = np.zeros((2, len(tests)))
     for row, order in enumerate((2, 3)):

@@ -21,7 +21,7 @@ import torch
 from transformers import TrainerCallback, set_seed
 
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.training.corpora import read_corpora
+from elmo_hf.text.sentences import read_sentences
 from elmo_hf.training.run import new_language_model
 from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments
 
@@ -66,7 +66,7 @@ def main() -> None:
         set_seed(seed)
         model, tokenizer = new_language_model(arguments.data / "vocab_full.txt", **CONFIG, softmax=arguments.softmax)
         train, held_out = (
-            Corpus.from_sentences(read_corpora([str(arguments.data / name)]), tokenizer)
+            Corpus.from_sentences(filter(None, read_sentences(arguments.data / name, split_into_words=True)), tokenizer)
             for name in ("train.txt", "heldout.txt")
         )
         times = StepTimes()

@@ -22,7 +22,9 @@ Glossary: P `--projection-size`, H `--cell-size`, filters `width:count`.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +39,7 @@ from transformers import pipeline
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.text.sentences import read_sentences
-from elmo_hf.training.corpora import count_words, make_vocabulary
+from elmo_hf.training.corpora import make_vocabulary
 from elmo_hf.training.run import new_language_model, pretrain
 from elmo_hf.training.trainer import PretrainingArguments
 
@@ -62,7 +64,7 @@ def pretrain_on(
     sentences = {name: [split(text) for text in data[name]["text"]] for name in ("train", "validation")}
     sentences["train"] += own_sentences(text)
     vocabulary = folder.with_name("words.txt")
-    words = make_vocabulary(count_words(sentences["train"]), max_size=20_000, min_count=2)
+    words = make_vocabulary(Counter(chain.from_iterable(sentences["train"])), max_size=20_000, min_count=2)
     vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     torch.manual_seed(seed)
     language_model, tokenizer = new_language_model(vocabulary, **fields)

@@ -4,6 +4,7 @@ Modules of commands import nothing heavy, and a command imports what it runs, so
 once.
 """
 
+import logging
 import os
 import platform
 import sys
@@ -14,7 +15,7 @@ import typer
 
 from .conversion import convert, models
 from .embedding import embed
-from .errors import Command, quiet_imports, say
+from .errors import Command, say
 from .gaps import fill
 from .language_models import pretrain, score, vocab
 from .sharing import card, env, export, info, push
@@ -35,12 +36,11 @@ app = typer.Typer(
 )
 
 
-def _show_version(is_asked: bool) -> None:
+def _show_version(context: typer.Context, is_asked: bool) -> None:
     if is_asked:
-        packages = ("elmo-hf", "torch", "transformers")
-        versions = [f"{package} {metadata.version(package)}" for package in packages]
+        versions = [f"{package} {metadata.version(package)}" for package in ("elmo-hf", "torch", "transformers")]
         say(", ".join([*versions, f"Python {platform.python_version()}"]))
-        raise typer.Exit
+        context.exit()
 
 
 @app.callback()
@@ -53,65 +53,39 @@ def start(
 
     Where a command takes a MODEL, that is a folder, a Hub name, or `tiny`, the small English model in the package.
     """
-    quiet_imports()
+    for name in ("torchao", "torch.utils._pytree"):  # they log when transformers imports torchao, needed or not
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
-for command, summary, examples in (
-    (convert, "Convert a checkpoint to a Hub folder, or a Hub folder back.", CONVERSION),
-    (models, "List the published models.", ("elmo-hf models",)),
-    (
-        embed,
-        "Embed sentences: a file, or a corpus into shards.",
-        (TEXT, "elmo-hf embed tiny text.txt -o vectors.hdf5 --layers average"),
-    ),
+for command, *examples in (
+    (convert, *CONVERSION),
+    (models, "elmo-hf models"),
+    (embed, TEXT, "elmo-hf embed tiny text.txt -o vectors.hdf5 --layers average"),
     (
         vectors,
-        "Vectors of single words, and nearest words.",
-        (
-            TEXT,
-            "elmo-hf vocab text.txt -o words.txt",
-            "elmo-hf vectors tiny words.txt -o vectors.txt",
-            "elmo-hf vectors tiny words.txt --nearest river",
-        ),
+        TEXT,
+        "elmo-hf vocab text.txt -o words.txt",
+        "elmo-hf vectors tiny words.txt -o vectors.txt",
+        "elmo-hf vectors tiny words.txt --nearest river",
     ),
-    (export, "Write a model as an ONNX graph, or for torch alone.", ("elmo-hf export tiny elmo.pt2",)),
-    (push, "Share a folder on the Hub.", (*CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private")),
-    (
-        vocab,
-        "Make the vocabulary of a language model.",
-        (TEXT, "elmo-hf vocab text.txt -o words.txt --size 50000"),
-    ),
+    (export, "elmo-hf export tiny elmo.pt2"),
+    (push, *CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private"),
+    (vocab, TEXT, "elmo-hf vocab text.txt -o words.txt --size 50000"),
     (
         pretrain,
-        "Pretrain or adapt an ELMo.",
-        (
-            TEXT,
-            "elmo-hf pretrain text.txt -o my-elmo --model tiny --epochs 1 --rows 1 --unroll-steps 3",
-            "elmo-hf vocab text.txt -o words.txt",
-            """echo '{"cell_size": 64, "projection_size": 16}' > config.json""",
-            "elmo-hf pretrain text.txt -o new --vocabulary words.txt --config config.json --rows 1 --unroll-steps 3",
-        ),
+        TEXT,
+        "elmo-hf pretrain text.txt -o my-elmo --model tiny --epochs 1 --rows 1 --unroll-steps 3",
+        "elmo-hf vocab text.txt -o words.txt",
+        """echo '{"cell_size": 64, "projection_size": 16}' > config.json""",
+        "elmo-hf pretrain text.txt -o new --vocabulary words.txt --config config.json --rows 1 --unroll-steps 3",
     ),
-    (
-        score,
-        "Perplexity and surprisal of a text.",
-        (TEXT, "elmo-hf score tiny text.txt --per-word surprisal.tsv"),
-    ),
-    (
-        fill,
-        "Print the words that fit a gap.",
-        ('elmo-hf fill tiny "The old ___ told us a story ."',),
-    ),
-    (info, "Say what a model is and what it can do.", ("elmo-hf info tiny",)),
-    (env, "Say what decides how fast this machine computes.", ("elmo-hf env",)),
-    (
-        card,
-        "Write or change the model card of a folder.",
-        (*CONVERSION, "elmo-hf card my-elmo --license apache-2.0 --language en"),
-    ),
+    (score, TEXT, "elmo-hf score tiny text.txt --per-word surprisal.tsv"),
+    (fill, 'elmo-hf fill tiny "The old ___ told us a story ."'),
+    (info, "elmo-hf info tiny"),
+    (env, "elmo-hf env"),
+    (card, *CONVERSION, "elmo-hf card my-elmo --license apache-2.0 --language en"),
 ):
-    epilog = "\n".join(["\b", "Example:", *(f"  {line}" for line in examples)])
-    app.command(cls=Command, epilog=epilog, short_help=summary)(command)
+    app.command(cls=Command, epilog="\n".join(["\b", "Example:", *(f"  {line}" for line in examples)]))(command)
 
 
 def limit_memory() -> None:

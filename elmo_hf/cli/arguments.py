@@ -1,13 +1,20 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and where they compute."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..language_model.pretraining import ElmoForPreTraining
+    from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.")]
+Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")]
 Licence = Annotated[
     str | None, typer.Option("--license", metavar="NAME", help="Licence of the weights for the card, such as mit.")
 ]
@@ -18,3 +25,28 @@ SourceOfWeights = Annotated[
     str | None,
     typer.Option("--source", metavar="ADDRESS", help="For the card: where the weights come from, or a Hub name."),
 ]
+
+
+def usable_device(device: "str | torch.device | None") -> "torch.device":
+    """A device that torch can compute on; None: a GPU if there is one, else the CPU.
+
+    Raises:
+        ValueError: with torch's reason, if torch has no such device or cannot compute on it.
+    """
+    import torch
+
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=place).item()
+    except (AssertionError, ImportError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        raise ValueError(f"torch cannot compute on the device {device}: {reason}.") from error
+    return place
+
+
+def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    """Loads language models and their tokenizer, the models on the GPU if there is one."""
+    from elmo_hf.folder.loading import load_language_models
+
+    language_model, tokenizer = load_language_models(model)
+    return language_model.to(usable_device(None)), tokenizer

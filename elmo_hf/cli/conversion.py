@@ -8,7 +8,7 @@ import typer
 
 from ..disk.whole_files import refuse_existing
 from .arguments import Language, Licence, SourceOfWeights, Splitter
-from .errors import say
+from .errors import check_usage, say
 
 # What `convert` writes.
 Format = Literal["hf", "allennlp"]
@@ -62,7 +62,7 @@ def convert(
     language: Language = None,
     source_of_weights: SourceOfWeights = None,
 ) -> None:
-    """Convert a checkpoint.
+    """Convert a checkpoint to a Hub folder, or a Hub folder back.
 
     SOURCE is a folder, a file with its options beside it, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf
     (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, a TF-Hub module of an ELMo, or a trained AllenNLP
@@ -72,14 +72,17 @@ def convert(
     it was made from.
     """
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
-    if source is None and (weights is None) != (options is None):
-        raise typer.BadParameter("--options and --weights go together.")
-    if (source is not None) + (weights is not None) + (model is not None) != 1 or len(paths) > 2:
-        raise typer.BadParameter("give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.")
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
+    origins = [source is not None, weights is not None, model is not None]
+    check_usage(
+        len(paths) < 3 and sum(origins) == 1 and (source is not None or (weights is None) == (options is None)),
+        "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.",
+    )
     others = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
-    if to == "allennlp" and (source is None or any(others)):
-        raise typer.BadParameter("--to allennlp takes SOURCE and DEST and no other option.")
+    check_usage(
+        to == "hf" or (source is not None and not any(others)),
+        "--to allennlp takes SOURCE and DEST and no other option.",
+    )
     from elmo_hf.conversion import convert as conversion
     from elmo_hf.conversion import published
     from elmo_hf.conversion.contract import Given
@@ -114,10 +117,11 @@ def convert(
 
 
 def models() -> None:
-    """Print the published models that `elmo-hf convert --model NAME` downloads, as a table.
+    """List the published models.
 
-    The size is that of the LSTM cells and of the projection in each direction; a word gets two projections. `-`: not
-    known. `by hand`: fetch the file from the source, then convert it. Licences are those that the authors name.
+    `elmo-hf convert --model NAME` downloads one. The size is that of the LSTM cells and of the projection in each
+    direction; a word gets two projections. `-`: not known. `by hand`: fetch the file from the source, then convert it.
+    Licences are those that the authors name.
     """
     from elmo_hf.conversion.published import PUBLISHED
 

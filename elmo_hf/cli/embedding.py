@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from .arguments import Encoding, Model
-from .devices import usable_device
-from .errors import counted, say, when_stopped
+from .arguments import Device, Encoding, Model, usable_device
+from .errors import counted, refuse_alone, say
 from .split_notes import say_split
 
 # What `embed` keeps of a sentence.
@@ -20,7 +19,6 @@ Format = Literal["parquet", "safetensors", "npz", "hdf5"]
 Engine = Literal["ray"]
 
 
-@when_stopped("Stopped. The same command goes on from the last window that was finished.")
 def embed(
     model: Model,
     sources: Annotated[
@@ -62,20 +60,16 @@ def embed(
     batch_words: Annotated[
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = 2048,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
+    device: Device = None,
     engine: Annotated[Engine | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")] = None,
 ) -> None:
-    """Embed every sentence of INPUT, one a line, into one file, or into a folder of shards.
+    """Embed sentences: a file, or a corpus into shards.
 
     The n-th line (of CoNLL-U, sentence) is entry n, from 0, blank lines included. Give the same command again to
     continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
     processes share the work; machines must share a file system, or a store.
     """
-    if split is not None and column is None:
-        raise typer.BadParameter("--split needs --column.")
-    if sources == ["-"] and sys.stdin is None:
-        raise ValueError("there is no standard input to read.")
-    stream = sys.stdin.buffer if sources == ["-"] else None
+    refuse_alone("--column NAME", column is not None, split=split)
     import pyarrow
 
     from elmo_hf.embedding.chosen_words import ChosenWords
@@ -86,8 +80,8 @@ def embed(
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-    if shard_format is not None and not is_folder(output):
-        raise typer.BadParameter("--format is for shards; that of one file is its suffix.")
+    refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
+    stream = sys.stdin.buffer if sources == ["-"] else None
     reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
     documents = Documents.find(sources, output, split=split or "train", stream=stream, **reading)
     chosen = None if words is None else ChosenWords(words)

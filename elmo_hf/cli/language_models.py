@@ -1,26 +1,24 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
-import math
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.sentences import check_encoding
-from .arguments import Encoding, Model, Splitter
-from .devices import load_on_gpu
-from .errors import counted, refuse_alone, say, when_stopped
+from .arguments import Encoding, Model, Splitter, load_on_gpu
+from .errors import check_usage, counted, refuse_alone, say
 from .split_notes import say_split
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
-    from ..language_model.pretraining import ElmoForPreTraining
-    from ..language_model.scoring import Scores
+    from ..language_model.surprisal_table import PlacedSentence
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
     from ..training.trainer import ElmoPretrainer
-
 
 # The unit of a table's surprisals.
 SurprisalUnit = Literal["bits", "nats"]
@@ -28,18 +26,12 @@ Corpora = Annotated[
     list[str],
     typer.Argument(metavar="CORPUS...", help="Text, .jsonl or .conllu, .gz too: files, patterns, or Hub datasets."),
 ]
-
-
 # How training computes the loss over all words.
 SoftmaxKind = Literal["full", "sampled"]
 # What turns gradients into steps.
 Optimizer = Literal["adagrad", "adamw"]
-# More epochs, or steps, than any run has.
-MOST = 10**9
 # Of each optimiser, its name in the Trainer and the default of the learning rate.
 OPTIMIZERS = {"adagrad": ("adagrad", 0.2), "adamw": ("adamw_torch_fused", 0.002)}
-
-
 # How the learning rate changes from the first step to the last.
 Schedule = Literal["constant", "linear"]
 ResetProbability = Annotated[
@@ -47,7 +39,6 @@ ResetProbability = Annotated[
 ]
 
 
-@when_stopped("Stopped. Nothing was written.")
 def vocab(
     corpora: Corpora,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="The vocabulary file to write.")],
@@ -56,20 +47,21 @@ def vocab(
     words: Annotated[Splitter, typer.Option(help="How sentences are split into words.")] = "whitespace",
     encoding: Encoding = "utf-8",
 ) -> None:
-    """Count the words of CORPUS and write the most frequent ones, one a line, <S> </S> <UNK> first.
+    """Make the vocabulary of a language model.
 
-    The file is the vocabulary of the softmax, in bilm-tf's form.
+    The most frequent words of CORPUS, one a line, <S> </S> <UNK> first: the words of the softmax, in bilm-tf's form.
     """
-    _check_corpora(corpora, encoding)
     check_new_file(output)
     from tqdm import tqdm
 
+    from elmo_hf.language_model.surprisal_table import place_sentences
     from elmo_hf.text.sentences import beginning_of
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
-    from elmo_hf.training.corpora import count_words, make_vocabulary, read_sources, split_sentences
+    from elmo_hf.training.corpora import make_vocabulary, read_sources
 
-    texts, sentences = beginning_of(read_sources(corpora, encoding=encoding))
-    counts = count_words(tqdm(split_sentences(sentences, words), unit=" sentences"))
+    texts, read = beginning_of(read_sources(corpora, encoding=encoding))
+    sentences = place_sentences(read, words)
+    counts = Counter(chain.from_iterable(each.words for each in tqdm(sentences, unit=" sentences")))
     vocabulary = make_vocabulary(counts, size, min_count)
     with new_file(output) as file:
         file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
@@ -82,7 +74,6 @@ def vocab(
     )
 
 
-@when_stopped("Stopped at once. The same command goes on from the last checkpoint, if there is one.")
 def pretrain(
     corpora: Corpora,
     output: Annotated[
@@ -100,15 +91,19 @@ def pretrain(
     ] = None,
     encoding: Encoding = "utf-8",
     softmax: Annotated[SoftmaxKind | None, typer.Option(help="In place of the config's.")] = None,
-    samples: Annotated[int | None, typer.Option(help="Words drawn for a sampled softmax.", min=1)] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Words drawn for a sampled softmax, which this chooses too.", min=1)
+    ] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the corpus.")] = 10,
-    max_steps: Annotated[int, typer.Option(help="Steps, in place of --epochs.")] = -1,
+    max_steps: Annotated[int | None, typer.Option(help="Steps, in place of --epochs.", min=1)] = None,
     rows: Annotated[int, typer.Option(help="Rows of a batch (bilm-tf's batch_size), for each process.", min=1)] = 128,
     unroll_steps: Annotated[int, typer.Option(help="Words of a row in one step.", min=1)] = 20,
     optimizer: Annotated[
         Optimizer, typer.Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
     ] = "adagrad",
-    learning_rate: Annotated[float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.", min=0)
+    ] = None,
     schedule: Annotated[
         Schedule, typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
     ] = "constant",
@@ -129,40 +124,34 @@ def pretrain(
     stopped or killed; on a CPU the result is the same bit for bit. Under `accelerate launch` or `torchrun` each process
     trains rows of its own.
     """
+    check_usage(
+        vocabulary is not None if model is None else config is None,
+        "give --vocabulary (and --config) for a new model, or --model to adapt one.",
+    )
+    check_usage(epochs > 0, "--epochs must be above 0.")
+    check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
     require("train", "accelerate", "matplotlib", "tensorboard")
-    if (model is None and vocabulary is None) or (model is not None and config is not None):
-        raise typer.BadParameter("give --vocabulary (and --config) for a new model, or --model to adapt one.")
-    optim, default_rate = OPTIMIZERS[optimizer]
-    rate = default_rate if learning_rate is None else learning_rate
-    for name, number, is_legal in (
-        ("--epochs", epochs, 0 < epochs <= MOST),
-        ("--max-steps", max_steps, max_steps == -1 or 0 < max_steps <= MOST),
-        ("--learning-rate", rate, 0 <= rate < math.inf),
-    ):
-        if not is_legal:
-            raise typer.BadParameter(f"{name} must be a positive number, found {number:g}.")
-    _check_corpora([*corpora, *(held_out or [])], encoding)
     import torch
     from transformers import set_seed
 
     from elmo_hf.folder.loading import load_for_pretraining
     from elmo_hf.folder.saved_json import read_json
-    from elmo_hf.training.run import new_language_model, refuse_finished
+    from elmo_hf.training.run import new_language_model
     from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
 
-    given = {"softmax": softmax, "num_softmax_samples": samples}
-    fields = {} if config is None else read_json(config)
+    given = {"softmax": softmax if samples is None else "sampled", "num_softmax_samples": samples}
+    fields: dict[str, Any] = {} if config is None else read_json(config)
     fields |= {name: value for name, value in given.items() if value is not None}
-    refuse_finished(output)
+    optim, default_rate = OPTIMIZERS[optimizer]
     args = PretrainingArguments(
         str(output),
         # By default the Trainer allows bfloat16 on GPUs only.
         use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
         num_train_epochs=epochs,
-        max_steps=max_steps,
+        max_steps=max_steps or -1,
         optim=optim,
-        learning_rate=rate,
+        learning_rate=default_rate if learning_rate is None else learning_rate,
         lr_scheduler_type="constant_with_warmup" if schedule == "constant" and warmup_steps > 0 else schedule,
         warmup_steps=warmup_steps,
         per_device_train_batch_size=rows,
@@ -189,18 +178,16 @@ def pretrain(
     else:
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
-    if samples is not None and lm.config.softmax != "sampled":
-        raise ValueError("--samples needs --softmax sampled.")
-    is_quiet = args.process_index > 0
-    train = _read_corpus("training text", corpora, encoding, tokenizer, is_quiet)
-    scored = _read_corpus("held-out text", held_out, encoding, tokenizer, is_quiet) if held_out else None
+    has_bar = args.process_index == 0
+    # A mistake in the shorter text is found before the longer one is read.
+    scored = _read_corpus("held-out text", held_out, encoding, tokenizer, has_bar) if held_out else None
+    train = _read_corpus("training text", corpora, encoding, tokenizer, has_bar)
     trainer = run(lm, tokenizer, train, scored, args, started_from=model)
     if trainer.is_world_process_zero():
         _print_best(trainer)
         say(f"Wrote {output}.")
 
 
-@when_stopped("Stopped. Nothing was written.")
 def score(
     model: Model,
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="Text, .jsonl or .conllu, plain or .gz.")],
@@ -230,16 +217,19 @@ def score(
         typer.Option("--regions", help="With --per-word: one row for what stands between blanks, such as `river.`"),
     ] = False,
 ) -> None:
-    """Perplexity of INPUT, one sentence a line: forward, backward and their geometric mean, by the exact softmax.
+    """Measure the perplexity of INPUT and the surprisal of its words.
 
+    INPUT has one sentence a line. Perplexities are forward, backward and their geometric mean, by the exact softmax.
     From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     says whether it has one.
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
+    from tqdm import tqdm
+
     from elmo_hf.folder.loading import scoring_splitter
-    from elmo_hf.language_model.corpus import Corpus
+    from elmo_hf.language_model.scoring import score_carried, score_from_zero
     from elmo_hf.language_model.surprisal_table import place_sentences, write_table
     from elmo_hf.text.sentences import beginning_of, read_sentences
 
@@ -249,14 +239,15 @@ def score(
     splitter = words or scoring_splitter(language_model.config, tokenizer)
     texts, read = beginning_of(read_sentences(source, encoding=encoding))
     sentences = list(place_sentences(read, splitter))
-    corpus = Corpus.from_sentences([each.words for each in sentences], tokenizer)
-    if len(corpus) == 0:
-        raise ValueError(f"{source} has no sentences.")
+    corpus = _corpus(str(source), sentences, tokenizer)
     say_split(str(source), texts, splitter, _share_unknown(corpus, tokenizer))
-    numbers = [each.document for each in sentences] if documents else None
-    zero, carried = _score_twice(language_model, corpus, rows, numbers)
-    wanted = carried if carry_state or documents else zero
+    with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
+        zero = score_from_zero(language_model, corpus, bar.update)
+        numbers = [each.document for each in sentences] if documents else None
+        carried = score_carried(language_model, corpus, rows, bar.update, numbers)
+        bar.total = bar.n  # carried scoring leaves out what is unfinished when the first row ends
     if per_word is not None:
+        wanted = carried if carry_state or documents else zero
         write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
     say(_summary(corpus, tokenizer))
     for state, scores in (("from zero state", zero), ("state carried", carried)):
@@ -267,28 +258,29 @@ def score(
         say(f"Wrote {per_word}.")
 
 
-def _check_corpora(sources: list[str], encoding: str) -> None:
-    check_encoding(encoding)
-    from elmo_hf.training.corpora import corpus_files
-
-    has_datasets = not all([corpus_files(source) for source in sources])
-    if has_datasets:
-        require("train", "datasets")
-
-
-def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoTokenizer", is_quiet: bool) -> "Corpus":
+def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
     from tqdm import tqdm
 
-    from elmo_hf.language_model.corpus import Corpus
+    from elmo_hf.language_model.surprisal_table import place_sentences
     from elmo_hf.text.sentences import beginning_of
-    from elmo_hf.training.corpora import read_sources, split_sentences
+    from elmo_hf.training.corpora import read_sources
 
     texts, read = beginning_of(read_sources(sources, encoding=encoding))
-    sentences = split_sentences(read, tokenizer.word_splitter)
-    corpus = Corpus.from_sentences(tqdm(sentences, desc=name, unit=" sentences", disable=is_quiet), tokenizer)
-    if not is_quiet:
+    sentences = place_sentences(read, tokenizer.word_splitter)
+    bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
+    corpus = _corpus(f"the {name}", bar, tokenizer)
+    if has_bar:
         say_split(f"the {name}", texts, tokenizer.word_splitter, _share_unknown(corpus, tokenizer))
         say(f"{name}: {_summary(corpus, tokenizer)}")
+    return corpus
+
+
+def _corpus(name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer") -> "Corpus":
+    from elmo_hf.language_model.corpus import Corpus
+
+    corpus = Corpus.from_sentences((each.words for each in sentences), tokenizer)
+    if len(corpus) == 0:
+        raise ValueError(f"{name} has no sentences.")
     return corpus
 
 
@@ -299,29 +291,6 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
         say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
-
-
-def _score_twice(
-    model: "ElmoForPreTraining", corpus: "Corpus", rows: int, documents: list[int] | None
-) -> tuple["Scores", "Scores"]:
-    """Scores from the zero state, and with the state carried along rows or, if they are given, through documents."""
-    from tqdm import tqdm
-
-    from elmo_hf.language_model.scoring import score_carried, score_from_zero
-
-    num_carried = _num_carried(corpus, rows) if documents is None else corpus.num_predictions
-    with tqdm(total=corpus.num_predictions + num_carried, unit=" words") as bar:
-        zero = score_from_zero(model, corpus, bar.update)
-        return zero, score_carried(model, corpus, rows, bar.update, documents)
-
-
-def _num_carried(corpus: "Corpus", rows: int) -> int:
-    """How many predictions are scored with the state carried: those of the steps that all rows have."""
-    from elmo_hf.language_model.streams import Stream
-
-    stream = Stream(corpus, min(rows, len(corpus)), is_backward=False)
-    stream.skip(corpus.num_predictions)
-    return min(rows, len(corpus)) * stream.step
 
 
 def _share_unknown(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> float:

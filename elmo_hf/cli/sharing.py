@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .arguments import Language, Licence, Model, SourceOfWeights
-from .errors import say, when_stopped
+from .errors import say
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
 
@@ -44,13 +44,10 @@ def card(
     its text; the options change its metadata and its section about licence, language and source. To have the whole
     card written anew, delete README.md first.
     """
-    from elmo_hf.folder.loading import TINY, open_folder
+    from elmo_hf.folder.loading import open_folder
     from elmo_hf.share.model_info import new_card
     from elmo_hf.share.saved_card import CARD, card_labels, label_card, read_card, write_card
 
-    if not folder.is_dir():
-        hint = f" `{TINY}` is in the package; save it first: tiny_model().save_pretrained('my-{TINY}')."
-        raise FileNotFoundError(f"there is no folder {folder}.{hint if str(folder) == TINY else ''}")
     open_folder(folder)
     labels = card_labels(licence, language or [], source)
     path = folder / CARD
@@ -66,16 +63,16 @@ def card(
         say(f"The Hub asks for more: give {' and '.join(missing)}.")
 
 
-@when_stopped("Stopped. Nothing was written.")
 def export(
     model: Model,
     output: Annotated[Path, typer.Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],
     state: Annotated[bool, typer.Option("--state", help="Let the LSTMs' state go in and out.")] = False,
 ) -> None:
-    """Write MODEL as one file that runs without this package, for any number of texts and words.
+    """Write MODEL as an ONNX graph, or for torch alone.
 
-    A model for a task is written with its head, any other one as its biLM. Inputs and outputs have names. Before the
-    file gets its name, it is run and its outputs are compared with the model's.
+    The file runs without this package, for any number of texts and words. A model for a task is written with its head,
+    any other one as its biLM. Inputs and outputs have names. Before the file gets its name, it is run and its outputs
+    are compared with the model's.
     """
     from elmo_hf.share.export import check_output, export_model, load_for_export
 
@@ -93,7 +90,7 @@ def push(
     name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
     private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
 ) -> None:
-    """Make the content of FOLDER one commit of a Hub repository.
+    """Share FOLDER on the Hub: its content becomes one commit.
 
     Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has
     everything that loading it elsewhere needs. The card's snippet, in FOLDER too, then names the repository. If an

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..disk.whole_files import check_new_file
-from .arguments import Encoding, Model
-from .devices import usable_device
-from .errors import refuse_alone, say, when_stopped
+from .arguments import Device, Encoding, Model, usable_device
+from .errors import check_usage, refuse_alone, say
 
 if TYPE_CHECKING:
     from ..embedding.static_vectors import WordList
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 TextFormat = Literal["word2vec", "glove"]
 
 
-@when_stopped("Stopped. Nothing was written; the same command starts anew.")
 def vectors(
     model: Model,
     words: Annotated[Path, typer.Argument(metavar="WORDS", help="One word a line; or .jsonl or .conllu; or .gz.")],
@@ -36,14 +34,14 @@ def vectors(
     ] = None,
     count: Annotated[int | None, typer.Option(help="With --nearest: how many words; default: 10.", min=1)] = None,
     encoding: Encoding = "utf-8",
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")] = None,
+    device: Device = None,
 ) -> None:
-    """Write a vector for every word of WORDS, without context, as text that gensim reads; or print nearest words.
+    """Write vectors of single words, or print nearest words.
 
-    A word that is repeated is written once; blank lines are left out. A word with a blank inside is not written.
+    Every word of WORDS gets a vector, without context, in a text that gensim reads. A word that is repeated is written
+    once; blank lines are left out. A word with a blank inside is not written.
     """
-    if output is None and not nearest:
-        raise typer.BadParameter("give --output OUT, or --nearest WORD, or both.")
+    check_usage(output is not None or bool(nearest), "give --output OUT, or --nearest WORD, or both.")
     refuse_alone("--output OUT", output is not None, format=text_format)
     refuse_alone("--nearest WORD", bool(nearest), count=count)
     queries = nearest or []

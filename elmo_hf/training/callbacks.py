@@ -1,13 +1,15 @@
-"""What happens besides training: an honest progress bar, and the end after a signal."""
+"""What happens besides training: an honest progress bar, and the end after Ctrl-C or SIGTERM."""
 
+import os
+import signal
+import threading
+from types import FrameType
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from .interruption import StopSignals
-
+NOTICE = b"\nStopping after this step, with a checkpoint. Ctrl-C again stops at once.\n"
 # How often several processes ask each other whether one of them was told to stop.
 STEPS_BETWEEN_QUESTIONS = 10
 
@@ -26,20 +28,52 @@ class HonestProgress(ProgressCallback):
             bar.initial = bar.n = bar.last_print_n = state.global_step
             bar.refresh()
 
+    def close(self) -> None:
+        """Ends the line of the bar, which the Trainer leaves open when training fails."""
+        if self.training_bar is not None:
+            self.training_bar.close()
 
-class StopCallback(TrainerCallback):
-    """Ends training with a checkpoint after the step in which a signal came."""
 
-    def __init__(self, signals: StopSignals, accelerator: Accelerator) -> None:
-        """Takes the signals of this process, and the way to the others."""
-        self._signals, self._accelerator = signals, accelerator
+class StopSignals(TrainerCallback):
+    """Ends training with a checkpoint after the step in which Ctrl-C or SIGTERM came; a second Ctrl-C ends it at once.
+
+    Signals are caught inside a `with` block of the main thread; elsewhere nothing happens.
+
+    Attributes:
+        number: the first signal that came, or 0. SIGTERMs after it, such as a launcher sends, change nothing.
+    """
+
+    def __init__(self, is_first_process: bool) -> None:
+        """Only the first process prints."""
+        self.number = 0
+        self._prints = is_first_process
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._catch)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT or not self.number:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not self.number:
+            self.number = number
+            if self._prints:
+                os.write(2, NOTICE)  # `print` may not be called while another one is running
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """All processes stop after the same step, because they write the checkpoint together."""
-        if self._accelerator.num_processes > 1:
+        if args.world_size > 1:
             if state.global_step % STEPS_BETWEEN_QUESTIONS:
                 return
-            number = torch.tensor([self._signals.number], device=self._accelerator.device)
-            self._signals.number = int(self._accelerator.gather(number).max())
-        if self._signals.number and state.global_step < state.max_steps:
+            number = torch.tensor(self.number, device=args.device)
+            torch.distributed.all_reduce(number, torch.distributed.ReduceOp.MAX)
+            self.number = int(number)
+        if self.number and state.global_step < state.max_steps:
             control.should_save = control.should_training_stop = True

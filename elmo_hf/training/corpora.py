@@ -1,36 +1,46 @@
 """Corpora out of files and datasets, sentence by sentence, and vocabularies out of corpora.
 
-Every sentence is a list of words. A sentence that is a string is split on white space, because text for language models
-comes tokenised (bilm-tf's form: one sentence per line), or by a word splitter. Blank lines are skipped. Files are read
-by `sentences.py`; only folders and Hub datasets need the `datasets` library.
+Files are read by `sentences.py`; only folders and Hub datasets need the `datasets` library. Text for language models
+comes tokenised (bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
 from io import StringIO
 from pathlib import Path
 
 from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, sentence_of
-from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
-from ..tokenizer.word_splitter import make_word_splitter
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # JSON's escapes can name half a character, which no file of text can hold.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def corpus_files(source: str) -> list[str]:
-    """The files of a corpus: the file itself, or those that match a pattern; empty for a dataset.
+def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Sentence]:
+    """Streams the sentences of one corpus after the other, as they are.
 
     Args:
-        source: a file, a pattern, a folder with a dataset, or the name of a Hub dataset.
+        sources: files that `read_sentences` reads, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or
+            names of Hub datasets. Of a dataset the split `train` is read; it has strings or lists of words in a column
+            `words`, `tokens`, `text` or `sentence`, the first of them that has a value.
+        encoding: of the files.
 
     Raises:
-        ValueError: if a pattern matches nothing, or `source` is neither a file nor a dataset's name.
+        ValueError: if a source is neither a file nor a dataset's name, which is found before anything is read; or if it
+            has none of these columns or cannot be read.
     """
+    for source, files in [(source, _files(source)) for source in sources]:
+        for file in files:
+            yield from read_sentences(Path(file), encoding=encoding)
+        if not files:
+            yield from read_dataset(source, "train", sentence_of)
+
+
+def _files(source: str) -> list[str]:
+    """The file itself, or the files that match a pattern; empty for a dataset."""
     paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
     if paths and Path(paths[0]).is_file():
         return paths
@@ -38,62 +48,6 @@ def corpus_files(source: str) -> list[str]:
     if not is_name and not Path(source).is_dir():
         raise ValueError(f"there is no file {source}.")
     return []
-
-
-def read_corpora(
-    sources: Sequence[str], *, word_splitter: str = "whitespace", split: str = "train", encoding: str = "utf-8"
-) -> Iterator[list[str]]:
-    """Streams the words of the sentences of one corpus after the other, without blank ones.
-
-    Arguments and errors are those of `read_sources` and `split_sentences`.
-    """
-    return split_sentences(read_sources(sources, split=split, encoding=encoding), word_splitter)
-
-
-def read_sources(sources: Sequence[str], *, split: str = "train", encoding: str = "utf-8") -> Iterator[Sentence]:
-    """Streams the sentences of one corpus after the other, as they are.
-
-    Args:
-        sources: files that `read_sentences` reads, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or
-            names of Hub datasets. A dataset has strings or lists of words in a column `words`, `tokens`, `text` or
-            `sentence`; the first of them that has a value is read.
-        split: the split to read of datasets.
-        encoding: of the files.
-
-    Raises:
-        ValueError: if a pattern matches nothing, or a source has none of these columns or cannot be read.
-    """
-    for source in sources:
-        files = corpus_files(source)
-        if not files:
-            yield from read_dataset(source, split, sentence_of)
-        for file in files:
-            yield from read_sentences(Path(file), encoding=encoding)
-
-
-def split_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[list[str]]:
-    """Splits the sentences that are strings into words, and leaves out blank ones.
-
-    `word_splitter` is `"whitespace"` or `"ptb"`.
-
-    Raises:
-        ValueError: if the splitter is unknown.
-    """
-    splitter = make_word_splitter(word_splitter)
-    for sentence in sentences:
-        if isinstance(sentence, str):
-            is_split = word_splitter == "whitespace"
-            sentence = sentence.split() if is_split else to_words(sentence, False, splitter.pre_tokenize_str).words
-        if sentence:
-            yield sentence
-
-
-def count_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """Counts how often each word occurs."""
-    counts: Counter[str] = Counter()
-    for words in sentences:
-        counts.update(words)
-    return counts
 
 
 def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count: int = 1) -> list[str]:
@@ -111,13 +65,9 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
         ValueError: if no word is left.
     """
     frequent = [(-count, word) for word, count in counts.items() if count >= min_count and _is_line(word)]
-    words = [word for _, word in sorted(frequent)]
-    vocabulary = [*SPECIAL_WORDS, *words][:max_size]
+    vocabulary = [*SPECIAL_WORDS, *(word for _, word in sorted(frequent))][:max_size]
     if len(vocabulary) <= len(SPECIAL_WORDS):
-        raise ValueError(
-            f"no word is left for the vocabulary: {len(counts)} distinct words, `min_count` {min_count}, "
-            f"`max_size` {max_size}."
-        )
+        raise ValueError(f"no word is left of {len(counts)}, with `min_count` {min_count} and `max_size` {max_size}.")
     return vocabulary
 
 

@@ -13,22 +13,25 @@ A run that was stopped and resumed writes the same weights and tokenizer as an u
 import dataclasses
 import hashlib
 import json
-from contextlib import nullcontext
+import logging
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+from transformers import ProgressCallback, TrainerCallback
+
+from ..disk.checksums import SUMS, sums_agree
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
 from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
-from ..text.escapes import printable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .callbacks import StopCallback
-from .interruption import Interrupted, StopSignals
-from .newest_checkpoint import newest_checkpoint
+from .callbacks import HonestProgress, StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
+logger = logging.getLogger(__name__)
 # Settings that change the result of a run; others say how often to log, or where.
 DECISIVE = (
     "seed",
@@ -84,20 +87,17 @@ def new_language_model(
             f"a new model cannot have {', '.join(f'`{name}`' for name in wrong)}: it has the fields of `ElmoConfig`, "
             f"with {', '.join(f'`{name}` {value!r}' for name, value in FIXED.items())}."
         )
-    # What the tokenizer decides, as a saved config.json has it.
-    fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
-    is_characters = fields.get("token_encoder", "char_cnn") == "char_cnn"
-    if is_characters:
-        tokenizer = ElmoTokenizer(
-            max_word_length=fields.get("max_word_length", 50), word_splitter=word_splitter, words_file=str(vocabulary)
-        )
+    encoder = fields.get("token_encoder", "char_cnn")
+    if encoder == "char_cnn":
+        settings = {"max_word_length": fields.get("max_word_length", 50), "words_file": str(vocabulary)}
     else:
-        tokenizer = ElmoTokenizer(fields["token_encoder"], word_splitter=word_splitter, vocab_file=str(vocabulary))
+        settings = {"vocab_file": str(vocabulary)}
+    tokenizer = ElmoTokenizer(encoder, word_splitter=word_splitter, **settings)
+    # A saved config.json has what the tokenizer decides.
+    fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
     num_words = len(tokenizer.predicted_words or [])
-    fields["num_softmax_words"] = num_words
-    if not is_characters:
-        fields["vocab_size"] = num_words + 1
-    return ElmoForPreTraining(ElmoConfig(**fields)), tokenizer
+    sizes = {"num_softmax_words": num_words} | ({} if encoder == "char_cnn" else {"vocab_size": num_words + 1})
+    return ElmoForPreTraining(ElmoConfig(**fields | sizes)), tokenizer
 
 
 def pretrain(
@@ -107,6 +107,7 @@ def pretrain(
     held_out: Corpus | None,
     args: PretrainingArguments,
     started_from: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> ElmoPretrainer:
     """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
 
@@ -119,6 +120,7 @@ def pretrain(
         held_out: text scored at each checkpoint to choose the best one. None keeps the last checkpoint.
         args: settings.
         started_from: for the card, the model whose weights `model` has: a folder, a Hub name, or `"tiny"`.
+        callbacks: of the Trainer, besides its own.
 
     Returns:
         the trainer, whose `state.log_history` has every loss and perplexity.
@@ -127,7 +129,8 @@ def pretrain(
         BlockingIOError: if another run works in the folder.
         NoRoomError: if there is no room on the disk.
         ValueError: if the folder holds a finished model, a run with other settings or corpora, or a damaged checkpoint.
-        Interrupted: a `KeyboardInterrupt`, after a signal.
+        KeyboardInterrupt: after a signal, with a sentence for the user, which is empty in all processes but the first,
+            and the exit code, 128 and the number of the signal.
     """
     output = Path(args.output_dir)
     if tokenizer.num_word_classes != model.config.num_softmax_words:
@@ -135,14 +138,14 @@ def pretrain(
             f"the vocabulary has {tokenizer.num_word_classes} words and the model's softmax "
             f"{model.config.num_softmax_words}; the numbers must be equal."
         )
-    if held_out is not None and len(held_out) == 0:
-        raise ValueError("the held-out text has no sentences.")
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
     with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
-        refuse_finished(output)
+        if (output / "config.json").exists():
+            raise ValueError(f"{output} holds a finished model; choose another folder.")
         description = _description(model, train, held_out, args)
-        trainer = ElmoPretrainer(model, args, train_dataset=train, eval_dataset=held_out, processing_class=tokenizer)
+        data = {"train_dataset": train, "eval_dataset": held_out, "processing_class": tokenizer}
+        trainer = ElmoPretrainer(model, args, callbacks=[*callbacks], **data)
         trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
         checkpoint = newest_checkpoint(output)
         if checkpoint is not None:
@@ -159,34 +162,40 @@ def pretrain(
         return trainer
 
 
-def refuse_finished(folder: Path) -> None:
-    """Raises ValueError if a folder holds a finished model, or is a file."""
-    found = "is a file" if folder.is_file() else "holds a finished model" if (folder / "config.json").exists() else None
-    if found is not None:
-        raise ValueError(f"{folder} {found}; choose another folder.")
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run that is as it was written; None if none was ever completed.
+
+    The last file of a checkpoint lists the others with their checksums. A checkpoint without that list is incomplete,
+    and one that does not agree with it is damaged; both are skipped.
+
+    Raises:
+        ValueError: if all complete checkpoints are damaged.
+    """
+    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name[11:].isdecimal()]
+    for path in sorted(checkpoints, key=lambda path: int(path.name[11:]), reverse=True):
+        if sums_agree(path):
+            return path
+        logger.warning("%s is incomplete or damaged, so it is skipped.", path)
+    if any((path / SUMS).exists() for path in checkpoints):
+        raise ValueError(f"all checkpoints in {folder} are damaged; remove them to start anew.")
+    return None
 
 
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
-    """Trains until the end.
-
-    Raises:
-        Interrupted: if a signal came before.
-    """
-    with StopSignals(trainer.is_world_process_zero()) as signals:
-        trainer.add_callback(StopCallback(signals, trainer.accelerator))
-        try:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        except BaseException:
-            trainer.close_progress()
-            raise
-    if not signals.number or trainer.state.global_step >= trainer.state.max_steps:
-        return
-    sentence = None
-    if trainer.is_world_process_zero():
-        _write_log(trainer, output)
-        place = f"step {trainer.state.global_step} of {trainer.state.max_steps}"
+    """Trains until the end; raises KeyboardInterrupt if a signal came before."""
+    is_first = trainer.is_world_process_zero()
+    with StopSignals(is_first) as signals, closing(HonestProgress()) as progress:
+        trainer.add_callback(signals)
+        if trainer.pop_callback(ProgressCallback) is not None:
+            trainer.add_callback(progress)
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    state = trainer.state
+    if signals.number and state.global_step < state.max_steps:
+        place = f"step {state.global_step} of {state.max_steps}"
         sentence = f"Stopped after {place}, with a checkpoint in {output}. The same command goes on from there."
-    raise Interrupted(sentence, signals.number)
+        if is_first:
+            _write_log(trainer, output)
+        raise KeyboardInterrupt(sentence if is_first else "", 128 + signals.number)
 
 
 def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
@@ -254,8 +263,8 @@ def _compare(output: Path, description: dict[str, str]) -> None:
     ]
     if differences:
         raise ValueError(
-            f"{output} holds a run that was started with different settings ({printable('; '.join(differences))[:1000]}"
-            "). Give the same settings to resume it, or choose another folder."
+            f"{output} holds a run that was started with different settings. Give the same to resume it, or choose "
+            f"another folder: {'; '.join(differences)}."
         )
 
 

@@ -35,14 +35,7 @@ from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
-from transformers import (
-    ProgressCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import rotate_checkpoints
 
 from ..disk.checksums import sums_agree, write_sums
@@ -53,15 +46,7 @@ from ..language_model.sentence_model import DIRECTIONS
 from ..language_model.streams import Stream, window_arguments
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
-from .callbacks import HonestProgress
 
-# Settings, with their least and largest values.
-RANGES = (
-    ("unroll_steps", 1, math.inf),
-    ("frozen_steps", 0, math.inf),
-    ("adagrad_start", 0, math.inf),
-    ("reset_probability", 0, 1),
-)
 LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
 
 
@@ -95,17 +80,6 @@ class PretrainingArguments(TrainingArguments):
     # The scalar mixes do not affect the loss.
     ddp_find_unused_parameters: bool | None = True
 
-    def __post_init__(self) -> None:
-        """Validates the settings.
-
-        Raises:
-            ValueError: with the setting, the legal values and the value found.
-        """
-        for name, least, most in RANGES:
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"`{name}` must be in [{least}, {most}], found {getattr(self, name)}.")
-        super().__post_init__()
-
     @property
     def device(self) -> torch.device:
         """The device of this process. Accelerate gives a CPU an index, which torch cannot load to."""
@@ -132,25 +106,24 @@ class Windows(Dataset):
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """The window at `index`; moving forward is cheap, moving back restarts the streams."""
-        step = index * self._args.unroll_steps
+        args, step = self._args, index * self._args.unroll_steps
         if not self._streams or step < self._streams[0].step:
-            self._streams = self._start()
+            seed = args.seed if args.data_seed is None else args.data_seed
+            self._streams = [
+                Stream(
+                    self._corpus,
+                    self._num_rows,
+                    is_backward=is_backward,
+                    seed=seed,
+                    reset_probability=args.reset_probability,
+                )
+                for is_backward in (False, True)[: self._num_directions]
+            ]
         for stream in self._streams:
             stream.skip(step - stream.step)
-        windows = [stream.take(self._args.unroll_steps, self._own_rows) for stream in self._streams]
-        return window_arguments(self._corpus, *windows)
-
-    def _start(self) -> list[Stream]:
-        return [
-            Stream(
-                self._corpus,
-                self._num_rows,
-                is_backward=index == 1,
-                seed=self._args.seed if self._args.data_seed is None else self._args.data_seed,
-                reset_probability=self._args.reset_probability,
-            )
-            for index in range(self._num_directions)
-        ]
+        return window_arguments(
+            self._corpus, *(stream.take(args.unroll_steps, self._own_rows) for stream in self._streams)
+        )
 
 
 class WindowIndices(Sampler):
@@ -188,14 +161,6 @@ class ElmoPretrainer(ElmoTrainer):
         # The losses of the windows since the last log, by direction.
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
         self.add_callback(_StartCallback(self))
-        self._progress = HonestProgress()
-        if self.pop_callback(ProgressCallback) is not None:
-            self.add_callback(self._progress)
-
-    def close_progress(self) -> None:
-        """Ends the line of the progress bar, which the Trainer leaves open when training fails."""
-        if self._progress.training_bar is not None:
-            self._progress.training_bar.close()
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
@@ -235,6 +200,11 @@ class ElmoPretrainer(ElmoTrainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """Trains on one window; returns its loss in nats per prediction, without the factor T."""
+        if self.args.frozen_steps:
+            model = self.accelerator.unwrap_model(self.model)
+            is_frozen = self.state.global_step < self.args.frozen_steps
+            model.elmo.token_encoder.requires_grad_(not is_frozen)
+            model.elmo.bilm.requires_grad_(not is_frozen)
         return super().training_step(*args, **kwargs) / self._loss_scale
 
     @property
@@ -254,17 +224,15 @@ class ElmoPretrainer(ElmoTrainer):
     ) -> dict[str, float]:
         """Scores held-out text; the names of the metrics contain direction and state."""
         corpus = self.eval_dataset if eval_dataset is None else eval_dataset
-        metrics = [self._scores(corpus, metric_key_prefix) if self.accelerator.is_main_process else None]
-        broadcast_object_list(metrics)
-        assert metrics[0] is not None
-        self.log(metrics[0])
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics[0])
-        return metrics[0]
-
-    def _scores(self, corpus: Corpus, prefix: str) -> dict[str, float]:
-        model = self.accelerator.unwrap_model(self.model)
-        with evaluating(model):
-            return {f"{prefix}_{name}": value for name, value in held_out_metrics(model, corpus).items()}
+        metrics: dict[str, float] = {}
+        if self.accelerator.is_main_process:
+            model = self.accelerator.unwrap_model(self.model)
+            with evaluating(model):
+                metrics = _held_out_metrics(model, corpus, metric_key_prefix)
+        (metrics,) = broadcast_object_list([metrics])
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Removes older checkpoints only when the new one is complete and on the disk."""
@@ -299,7 +267,7 @@ class ElmoPretrainer(ElmoTrainer):
 
 
 class _StartCallback(TrainerCallback):
-    """Acts at the start of training and of each step."""
+    """Acts at the start of training, where a checkpoint is loaded already."""
 
     def __init__(self, trainer: ElmoPretrainer) -> None:
         self._trainer = trainer
@@ -321,23 +289,14 @@ class _StartCallback(TrainerCallback):
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
 
-    def on_step_begin(
-        self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if args.frozen_steps:
-            model = self._trainer.accelerator.unwrap_model(self._trainer.model)
-            is_frozen = state.global_step < args.frozen_steps
-            model.elmo.token_encoder.requires_grad_(not is_frozen)
-            model.elmo.bilm.requires_grad_(not is_frozen)
 
-
-def held_out_metrics(model: ElmoForPreTraining, corpus: Corpus) -> dict[str, float]:
-    """Perplexities of a text from the zero state and, with prefix `carried_`, with the state carried along."""
+def _held_out_metrics(model: ElmoForPreTraining, corpus: Corpus, prefix: str) -> dict[str, float]:
+    """Perplexities of a text from the zero state and, with `carried_` in their names, with the state carried along."""
     zero, carried = score_from_zero(model, corpus), score_carried(model, corpus)
-    metrics = {}
     names = [f"{direction}_perplexity" for direction in DIRECTIONS[: model.config.num_directions]]
-    for prefix, scores in (("", zero), ("carried_", carried)):
-        for name in (*names, "perplexity"):
-            metrics[prefix + name] = getattr(scores, name)
-    metrics["loss"] = math.log(zero.perplexity)
-    return metrics
+    metrics = {
+        f"{prefix}_{state}{name}": getattr(scores, name)
+        for state, scores in (("", zero), ("carried_", carried))
+        for name in (*names, "perplexity")
+    }
+    return metrics | {f"{prefix}_loss": math.log(zero.perplexity)}

@@ -1,6 +1,5 @@
 """`elmo-hf pretrain --model`: language models and converted biLMs go on with a newcomer's text and vocabulary."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,23 +51,6 @@ def test_an_adapted_model_says_what_it_started_from_and_keeps_its_splitter_unles
     card = (tmp_path / "lm" / "README.md").read_text(encoding="utf-8")
     assert "\ntrained from `tiny`, the small English model in the package `elmo-hf`, with `elmo-hf` " in card
     assert "base_model" not in card
-
-
-def test_a_card_names_the_folder_that_a_run_started_from(pretrained: Path, work: Path, tmp_path: Path) -> None:
-    assert pretrain(work, tmp_path / "next", "--model", pretrained).exit_code == 0
-    card = (tmp_path / "next" / "README.md").read_text(encoding="utf-8")
-    assert "\ntrained from the model in the folder `lm` with `elmo-hf` " in card
-
-
-def test_a_half_precision_model_is_adapted_in_single_precision(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny_folder, tmp_path / "half")
-    ElmoForPreTraining.from_pretrained(tiny_folder, num_softmax_words=5, dtype=torch.float16).elmo.save_pretrained(
-        tmp_path / "half"
-    )
-    assert {array.dtype.name for array in state_of(tmp_path / "half").values()} == {"float16"}
-    result = pretrain(work, tmp_path / "lm", "--model", tmp_path / "half", "--vocabulary", work / "words.txt")
-    assert result.exit_code == 0, result.output
-    assert {array.dtype.name for array in state_of(tmp_path / "lm").values()} == {"float32"}
 
 
 def test_a_half_precision_language_model_is_adapted_in_single_precision(

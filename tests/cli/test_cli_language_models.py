@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 from checkpoints import run_python
 from commands import assert_fails, read_hdf5, run
-from language_models import state_of, words_file
+from language_models import state_of
 from newcomer import pretrain
 from pretraining_runs import FIELDS, VOCABULARY, write_text
 from typer.testing import Result
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.hub_code import TABLE
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.run import new_language_model
 
 
-def save_word_model(folder: Path, vocabulary: Path) -> None:
-    model, tokenizer = new_language_model(vocabulary, token_encoder="word_embedding", projection_size=7, cell_size=8)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+def files(work: Path) -> tuple[object, ...]:
+    return "--vocabulary", work / "words.txt", "--config", work / "config.json"
 
 
 def perplexities(output: str, state: str) -> list[float]:
@@ -63,19 +63,6 @@ def test_a_new_model_reads_what_its_tokenizer_makes(name: str, value: object, tm
     assert model.elmo.boundaries(inputs).tolist() == [[True, False, False, True]]
 
 
-def test_vocab_splits_raw_text_when_asked(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("It isn't.\n")
-    assert run("vocab", tmp_path / "a.txt", "-o", tmp_path / "words", "--words", "ptb").exit_code == 0
-    assert (tmp_path / "words").read_text().split()[3:] == [".", "It", "is", "n't"]
-
-
-def test_vocab_says_what_is_wrong(work: Path) -> None:
-    vocab = ("vocab", work / "corpus.txt", "-o", work / "w")
-    assert_fails(run(*vocab, "--size", 3), 2, "'--size'")
-    assert_fails(run(*vocab, "--min-count", 99), 1, "no word is left for the vocabulary: 18 distinct words")
-    assert not (work / "w").exists()
-
-
 def test_pretrain_writes_a_whole_folder(pretrained: tuple[Path, Result]) -> None:
     folder, result = pretrained
     names = {path.name for path in folder.iterdir()}
@@ -100,33 +87,23 @@ def test_the_log_has_losses_and_perplexities_by_step(pretrained: tuple[Path, Res
 @pytest.mark.parametrize(
     ("options", "kind", "rates"),
     [
-        ((), torch.optim.Adagrad, [0.2, 0.2, 0.2]),
-        (("--optimizer", "adamw"), torch.optim.AdamW, [0.002, 0.002, 0.002]),
-        (("--optimizer", "adamw", "--schedule", "linear"), torch.optim.AdamW, [0.002, 0.002 * 2 / 3, 0.002 / 3]),
-        (("--schedule", "linear", "--learning-rate", 0.6), torch.optim.Adagrad, [0.6, 0.4, 0.2]),
-        (("--schedule", "linear", "--warmup-steps", 2), torch.optim.Adagrad, [0, 0.1, 0.2]),
-        (("--warmup-steps", 2), torch.optim.Adagrad, [0, 0.1, 0.2]),
+        ((), "Adagrad", [0.2, 0.2, 0.2]),
+        (("--optimizer", "adamw"), "AdamW", [0.002, 0.002, 0.002]),
+        (("--optimizer", "adamw", "--schedule", "linear"), "AdamW", [0.002, 0.002 * 2 / 3, 0.002 / 3]),
+        (("--schedule", "linear", "--learning-rate", 0.6), "Adagrad", [0.6, 0.4, 0.2]),
+        (("--schedule", "linear", "--warmup-steps", 2), "Adagrad", [0, 0.1, 0.2]),
+        (("--warmup-steps", 2), "Adagrad", [0, 0.1, 0.2]),
     ],
 )
 def test_pretrain_takes_the_optimiser_and_its_schedule(
-    options: tuple[object, ...],
-    kind: type[torch.optim.Optimizer],
-    rates: list[float],
-    work: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[object, ...], kind: str, rates: list[float], work: Path, tmp_path: Path
 ) -> None:
-    used = []
-    step = kind.step
-
-    def record(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        used.append(optimizer.param_groups[0]["lr"])
-        return step(optimizer, *args, **kwargs)
-
-    monkeypatch.setattr(kind, "step", record)
-    files = ("--vocabulary", work / "words.txt", "--config", work / "config.json")
-    assert pretrain(work, tmp_path / "lm", *files, "--max-steps", 3, *options).exit_code == 0
-    assert used == pytest.approx(rates)
+    steps = ("--max-steps", 3, "--logging-steps", 1, "--checkpoint-steps", 3)
+    assert pretrain(work, tmp_path / "lm", *files(work), *steps, *options).exit_code == 0
+    log = json.loads((tmp_path / "lm" / "log.json").read_text())
+    assert [entry["learning_rate"] for entry in log if "learning_rate" in entry] == pytest.approx(rates)
+    state = torch.load(tmp_path / "lm" / "checkpoint-3" / "optimizer.pt", weights_only=True)["state"]
+    assert {*state[len(state) - 1]} == {"step", *(("sum",) if kind == "Adagrad" else ("exp_avg", "exp_avg_sq"))}
 
 
 def test_pretrain_ends_with_the_perplexities_of_the_model_that_it_wrote(
@@ -161,19 +138,13 @@ print(tuple(biLM(**inputs).last_hidden_state.shape), tuple(output.backward_logit
     assert printed == f"(1, 5, 14) (1, 5, {len(VOCABULARY)}) False\n"
 
 
-def test_a_pretrained_folder_embeds(pretrained: tuple[Path, Result], work: Path, tmp_path: Path) -> None:
-    result = run("embed", pretrained[0], work / "held-out.txt", "-o", tmp_path / "v.hdf5", "--split-into-words")
-    assert result.exit_code == 0, result.output
-    assert [vectors.shape for vectors in read_hdf5(tmp_path / "v.hdf5")][-3:] == [(3, 0, 14), (3, 4, 14), (3, 0, 14)]
-
-
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        ({}, ("--softmax", "sampled", "--samples", 5)),
+        ({}, ("--samples", 5)),
         ({"num_hidden_layers": 1, "use_skip_connections": False, "cell_size": 7}, ("--accumulate", 2)),
         ({}, ("--bf16",)),
-        ({}, ("--epochs", 0.5, "--max-steps", -1, "--reset-probability", 1)),
+        ({}, ("--reset-probability", 1)),
     ],
     ids=str,
 )
@@ -231,81 +202,99 @@ def test_raw_text_is_split_as_in_training_ever_after(
     assert f'(`word_splitter="{splitter}"`)' in (model / "README.md").read_text(encoding="utf-8")
 
 
-def test_pretrain_starts_from_the_seed(work: Path, tmp_path: Path) -> None:
-    options = ("--vocabulary", work / "words.txt", "--config", work / "config.json")
-    for name, seed in (("a", 4), ("b", 4), ("c", 5)):
-        assert pretrain(work, tmp_path / name, *options, "--seed", seed).exit_code == 0
-    states = [state_of(tmp_path / name)["softmax.weight"] for name in ("a", "b", "c")]
-    assert np.array_equal(states[0], states[1])
-    assert not np.array_equal(states[0], states[2])
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (("--vocabulary", "no-unk.txt"), "<UNK>"),
-        (("--vocabulary", "latin.txt"), "latin.txt"),
-        (("--vocabulary", "words.txt", "--config", "nested.json"), "nested.json"),
-        (("--vocabulary", "words.txt", "--config", "list.json"), "list.json"),
-        (("--vocabulary", "words.txt", "--config", "typo.json"), "`cell_sise`, `layers`"),
-        (("--vocabulary", "words.txt", "--config", "wrong.json"), "cell_size"),
-        (("--vocabulary", "words.txt", "--softmax", "sampled"), "`num_softmax_samples`"),
-        (("--model", "word-model", "--vocabulary", "words.txt"), "reads words by its own vocabulary"),
-    ],
-    ids=str,
-)
-def test_pretrain_says_what_is_wrong_and_writes_nothing(
-    options: tuple[str, ...], named: str, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(work)
-    words_file(work, ["<S>", "</S>", "a"], "no-unk.txt")
-    (work / "latin.txt").write_bytes("<S>\n</S>\n<UNK>\né\n".encode("latin-1"))
-    (work / "list.json").write_text("[1]")
-    (work / "nested.json").write_text("[" * 100_000)
-    (work / "typo.json").write_text('{"cell_sise": 3, "layers": 2, "cell_size": 4}')
-    (work / "wrong.json").write_text('{"cell_size": 0}')
-    save_word_model(work / "word-model", work / "words.txt")
-    assert_fails(pretrain(Path(), Path("out"), *options), 1, named)
-    assert not (work / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("corpus", "held_out", "message"),
-    [
-        (["a b"], ["a"], "3 predictions, fewer than the 3 x 5"),
-        ([], ["a"], "0 predictions, fewer than the 3 x 5"),
-        (["a b"] * 9, ["", " "], "the held-out text has no sentences."),
-    ],
-)
-def test_a_text_that_is_too_small_is_refused_and_blocks_no_other_try(
-    corpus: list[str], held_out: list[str], message: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("small.txt").write_text("\n".join(corpus))
-    Path("other.txt").write_text("\n".join(held_out))
-    options = ("--vocabulary", work / "words.txt", "--config", work / "config.json", "--max-steps", 1, "-o", "out")
-    refused = run("pretrain", "small.txt", "--held-out", "other.txt", *options, "--rows", 3, "--unroll-steps", 5)
-    assert_fails(refused, 1, message)
-    Path("small.txt").write_text("a b")
-    result = run("pretrain", "small.txt", *options, "--rows", 1, "--unroll-steps", 2)
-    assert result.exit_code == 0, result.output
-
-
-@pytest.mark.parametrize(
-    ("verb", "source", "package"),
-    [
-        ("vocab", "org/corpus", "datasets"),
-        ("pretrain", "org/corpus", "datasets"),
-        *(("pretrain", "corpus.txt", name) for name in ("accelerate", "matplotlib", "tensorboard")),
-    ],
-)
+@pytest.mark.parametrize("package", ["accelerate", "matplotlib", "tensorboard"])
 def test_a_missing_package_is_named_with_what_installs_it(
-    verb: str, source: str, package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(work)
     monkeypatch.setitem(sys.modules, package, None)
-    options = ("--vocabulary", "words.txt") if verb == "pretrain" else ()
-    result = run(verb, source, "-o", tmp_path / "out", *options)
+    result = run("pretrain", work / "corpus.txt", "-o", tmp_path / "out", "--model", "tiny")
     hint = f"pip install {package}, or in a clone of elmo-hf the whole extra: pip install '.[train]'"
     assert_fails(result, 1, f"this needs {package}, not installed here: {hint}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given(
+    pretrained: tuple[Path, Result], work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.txt").write_bytes("fine\nÜbung é\n".encode("latin-1") * 9)
+    message = "Error: latin.txt, line 2: not UTF-8 (byte 0xdc). Give the file's encoding, such as `--encoding latin-1`"
+    options = (*files(work), "--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
+    for command in (
+        ("vocab", "latin.txt", "-o", "words"),
+        ("score", pretrained[0], "latin.txt"),
+        ("pretrain", "latin.txt", "-o", "lm", *options),
+        ("pretrain", work / "corpus.txt", "--held-out", "latin.txt", "-o", "lm2", *options),
+    ):
+        before = [*tmp_path.iterdir()]
+        assert_fails(run(*command), 1, message)
+        assert [*tmp_path.iterdir()] == before
+        result = run(*command, "--encoding", "latin-1")
+        assert result.exit_code == 0, result.output
+    assert Path("words").read_text(encoding="utf-8").split()[3:] == ["fine", "Übung", "é"]
+
+
+def as_conllu(text: Path, path: Path) -> Path:
+    """The sentences of a text as CoNLL-U."""
+    sentences = [line.split() for line in text.read_text().splitlines() if line]
+    rows = [[f"{k}\t{word}" + "\t_" * 8 for k, word in enumerate(words, start=1)] for words in sentences]
+    path.write_text("".join("\n".join(lines) + "\n\n" for lines in rows))
+    return path
+
+
+def test_all_commands_read_conllu_as_the_text_that_it_is(
+    pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+) -> None:
+    texts = {name: as_conllu(work / f"{name}.txt", tmp_path / f"{name}.conllu") for name in ("corpus", "held-out")}
+    for name, path in (("text", work / "corpus.txt"), ("conllu", texts["corpus"])):
+        assert run("vocab", path, "-o", tmp_path / name).exit_code == 0
+        options = (*files(work), "--max-steps", 1, "--rows", 3, "--unroll-steps", 5)
+        assert run("pretrain", path, "-o", tmp_path / f"of-{name}", *options).exit_code == 0
+    assert (tmp_path / "text").read_bytes() == (tmp_path / "conllu").read_bytes()
+    assert (tmp_path / "of-text" / "run.json").read_bytes() == (tmp_path / "of-conllu" / "run.json").read_bytes()
+    scores = [run("score", pretrained[0], path).stdout for path in (work / "held-out.txt", texts["held-out"])]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("carries_state", [False, True])
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_score_writes_the_surprisal_of_each_word(
+    suffix: str, carries_state: bool, pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / f"table{suffix}"
+    options = ("--carry-state", "--rows", 2) if carries_state else ()
+    result = run("score", pretrained[0], work / "held-out.txt", "--per-word", path, *options)
+    assert result.exit_code == 0, result.output
+    assert f"Wrote {path}.\n" in result.stdout
+    if suffix == ".tsv":
+        with path.open(encoding="utf-8", newline="") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter="\t"))
+    else:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    assert list(rows[0])[:6] == ["sentence", "position", "word", "is_unknown", "forward_bits", "backward_bits"]
+    lines = (work / "held-out.txt").read_text().splitlines()
+    words = [(n, k, w) for n, line in enumerate(lines) if line for k, w in enumerate(["<S>", *line.split(), "</S>"])]
+    assert [(int(row["sentence"]), int(row["position"]), row["word"]) for row in rows] == words
+    assert [str(row["is_unknown"]).lower() == "true" for row in rows] == [
+        w not in VOCABULARY or w == "<UNK>" for *_, w in words
+    ]
+    model = ElmoForPreTraining.from_pretrained(pretrained[0]).eval()
+    sentences = [line.split() for line in lines if line]
+    tokenizer = ElmoTokenizer.from_pretrained(pretrained[0])
+    scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=2)
+    for index, (name, places) in enumerate((("forward", slice(1, None)), ("backward", slice(0, -1)))):
+        for number, line in enumerate(line for line in lines if line):
+            cells = [row[f"{name}_bits"] for row in rows if lines[int(row["sentence"])] == line]
+            bits = np.array([np.nan if cell in (None, "") else float(cell) for cell in cells])
+            np.testing.assert_allclose(bits[places], scores.surprisals(number)[index], rtol=1e-5)
+            assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
+
+
+@pytest.mark.parametrize("options", [("--rows", 3), ("--rows", 1000), ("--documents",)], ids=str)
+def test_the_bar_of_score_ends_where_it_should(
+    options: tuple[object, ...], pretrained: tuple[Path, Result], work: Path
+) -> None:
+    result = run("score", pretrained[0], work / "corpus.txt", *options)
+    count, total = re.findall(r"(\d+)/(\d+) \[", result.stderr)[-1]
+    scored = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) of [\d,]+ predictions", result.stdout)]
+    assert int(count) == int(total) == sum(scored)

@@ -1,185 +1,226 @@
-"""Help and errors of usage come without torch and transformers; wrong names, paths and values are one line."""
+"""How commands start and end: help and errors of usage come without torch; what is wrong is one line."""
 
-import json
-import os
 import platform
+import shlex
 import subprocess
 import sys
 from importlib import metadata
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from commands import assert_fails, run
+from typer.testing import CliRunner
 
-# Runs the commands of two JSON lists, the first in a process that refuses heavy imports; prints what each gave.
-PROGRAM = """
-import contextlib, io, json, runpy, sys
-from importlib.machinery import ModuleSpec
+from elmo_hf.cli.errors import Command, line_of
 
-class Refuse:
-    heavy = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "h5py", "pyarrow", "datasets", "accelerate"}
-
-    def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self) if name in self.heavy else None
-
-    def create_module(self, spec):
-        raise AssertionError(f"{spec.name} was imported")
-
-refuse, results = Refuse(), []
-sys.meta_path.insert(0, refuse)
-light, others = map(json.loads, sys.argv[1:])
-for number, arguments in enumerate([*light, *others]):
-    if number == len(light):
-        sys.meta_path.remove(refuse)
-    sys.argv = ["elmo-hf", *arguments]
-    code, outputs = None, (io.StringIO(), io.StringIO())
-    with contextlib.redirect_stdout(outputs[0]), contextlib.redirect_stderr(outputs[1]):
-        try:
-            runpy.run_module("elmo_hf.cli", run_name="__main__", alter_sys=True)
-        except SystemExit as end:
-            code = end.code
-        except AssertionError as error:
-            print(error, file=sys.stderr)
-    results.append([code, *(" ".join(output.getvalue().split()) for output in outputs)])
-print(json.dumps(results))
-"""
-HELP = {
-    "": "Commands:",
-    "convert": "Usage: elmo-hf convert [SOURCE] DEST [OPTIONS]",
-    "embed": "Usage: elmo-hf embed MODEL INPUT... -o OUT [OPTIONS]",
-    "vectors": "Usage: elmo-hf vectors MODEL WORDS [OPTIONS]",
-    "export": "Usage: elmo-hf export MODEL OUT [OPTIONS]",
-    "push": "Usage: elmo-hf push FOLDER ORG/NAME [OPTIONS]",
-    "models": "Usage: elmo-hf models [OPTIONS]",
-    "vocab": "Usage: elmo-hf vocab CORPUS... -o OUT [OPTIONS]",
-    "pretrain": "Usage: elmo-hf pretrain CORPUS... -o OUT [OPTIONS]",
-    "score": "Usage: elmo-hf score MODEL INPUT [OPTIONS]",
-    "fill": "Usage: elmo-hf fill MODEL TEXT [OPTIONS]",
-    "info": "Usage: elmo-hf info MODEL [OPTIONS]",
-    "env": "Usage: elmo-hf env [OPTIONS]",
-    "card": "Usage: elmo-hf card FOLDER [OPTIONS]",
-}
+VERBS = "convert models embed vectors export push vocab pretrain score fill info env card".split()
 LONG = "x" * 300  # characters, more than a file's name may have
-# What is refused: by the code 2 before anything heavy is imported, by 1 later; and what the line names.
-REFUSALS: dict[str, tuple[int, str]] = {
-    "train": (2, "'train'"),
-    "embed tiny file.txt --output=": (2, "is empty or not UTF-8"),
-    "embed tiny gr\udcf6.txt -o v/": (2, "is empty or not UTF-8"),
-    # convert
-    "convert folder": (2, "give SOURCE and DEST"),
-    "convert folder there": (1, "there exists already"),
-    "convert nowhere new": (1, "nowhere"),
-    "convert --model large new": (1, "--model must be one of small, medium, original, 5.5B, pt, "),
-    "convert --model embeddia-hr new": (1, "https://www.clarin.si/repository/xmlui/handle/11356/1277"),
-    "convert --options file.txt --weights none new": (1, "there is no file or folder none."),
-    "convert folder new --license M!T": (
-        1,
-        "a licence is the Hub's name of it, such as mit or apache-2.0, found 'M!T'.",
-    ),
-    "convert folder new --source here": (1, "found 'here'."),
-    "convert folder new --to allennlp --license mit": (2, "--to allennlp takes SOURCE and DEST and no other option."),
-    "convert --to allennlp bert new": (1, "'bert'"),
-    # models
-    "embed bert file.txt -o v.npz": (1, "bert holds a model of `model_type` 'bert'; this is not an ELMo."),
-    "export files elmo.pt2": (1, "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW`"),
-    "score files/weights.hdf5 file.txt": (1, "files/weights.hdf5 is not converted yet"),
-    **{
-        f"{verb} {rest}": (1, "there is no folder nowhere, and a Hub name looks like org/name.")
-        for verb, rest in {
-            "info": "nowhere",
-            "embed": "nowhere file.txt -o v.npz",
-            "vectors": "nowhere file.txt -o v.txt",
-            "export": "nowhere elmo.pt2",
-            "pretrain": "file.txt -o lm --model nowhere",
-            "score": "nowhere file.txt",
-            "fill": "nowhere ___",
-        }.items()
-    },
-    "info ../nowhere": (1, "../nowhere"),
-    "info file.txt": (1, "file.txt"),
-    f"info {LONG}": (1, "File name too long"),
-    f"vocab file.txt -o {LONG}": (1, "File name too long"),
-    # share
-    "card nowhere": (1, "there is no folder nowhere."),
-    "card tiny": (1, "tiny_model().save_pretrained('my-tiny')"),
-    "card folder --language English": (1, "a language is a code of ISO 639, such as en or eu, found 'English'."),
-    "export tiny elmo.pt": (1, "'elmo.pt'"),
-    "export tiny none/elmo.pt2": (1, "there is no folder none to write elmo.pt2 in."),
-    "export tiny there.pt2": (1, "there.pt2 exists already"),
-    "push folder org/--elmo": (1, "'org/--elmo'"),
-    "push folder org/elmo": (1, "config.json"),
-    # embed
-    "embed tiny file.txt": (2, "'--output' / '-o'"),
-    "embed tiny file.txt -o v.npz --layers second": (2, "'--layers'"),
-    "embed tiny file.txt -o v.csv": (1, "found v.csv"),
-    "embed tiny file.txt -o v.npz --split test": (2, "--split needs --column."),
-    "embed tiny file.txt -o none/v.npz": (1, "there is no folder none to write v.npz in."),
-    "embed tiny file.txt -o there.npz": (1, "there.npz exists already"),
-    "embed tiny none.txt -o v.npz": (1, "none.txt"),
-    "embed tiny none.txt -o v/": (1, "there is no file none.txt"),
-    "embed tiny file.txt -o files": (1, "files holds other files, such as weights.hdf5"),
-    "embed tiny file.txt -o v/ --words (": (1, "'('"),
-    # vectors
-    "vectors tiny file.txt": (2, "give --output OUT, or --nearest WORD, or both."),
-    "vectors tiny file.txt --nearest sea --format glove": (2, "--format needs --output OUT."),
-    "vectors tiny file.txt -o v.txt --count 3": (2, "--count needs --nearest WORD."),
-    "vectors tiny none.txt -o v.txt": (1, "none.txt"),
-    "vectors tiny file.txt -o v.txt --layer top": (1, "found 'top'"),
-    "vectors tiny file.txt -o v.txt --encoding utf-9": (1, "'utf-9'"),
-    "vectors tiny blanks.txt -o v.txt": (1, "'New York'"),
-    "vectors tiny empty.txt -o v.txt": (1, "empty.txt has no words"),
-    # language models
-    "vocab none-*.txt -o words": (1, "there is no file none-*.txt."),
-    "vocab file.txt -o file.txt": (1, "file.txt exists already"),
-    "pretrain file.txt -o lm": (2, "give --vocabulary (and --config) for a new model, or --model to adapt one."),
-    "pretrain none.txt -o lm --model tiny": (1, "there is no file none.txt."),
-    "pretrain file.txt -o lm --model tiny --epochs 0": (2, "--epochs"),
-    "pretrain file.txt -o lm --model tiny --epochs nan": (2, "--epochs"),
-    "pretrain file.txt -o lm --model tiny --learning-rate -1": (2, "--learning-rate"),
-    "pretrain file.txt -o lm --model tiny --max-steps 0": (2, "--max-steps"),
-    "pretrain file.txt -o lm --model tiny --softmax full --samples 9": (1, "--samples needs --softmax sampled."),
-    "pretrain file.txt -o blanks.txt --model tiny": (1, "blanks.txt is a file"),
-    "pretrain file.txt -o bert --model tiny": (1, "bert holds a finished model"),
-    "pretrain file.txt -o lm --vocabulary none": (1, "'none'"),
-    "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": (1, "file.txt is damaged"),
-    "fill tiny none.txt": (1, "'none.txt' has no gap ___ and is no file."),
-    "score tiny empty.txt": (1, "empty.txt has no sentences."),
-    "score tiny there": (1, "Is a directory: 'there'"),
-    "score tiny file.txt --regions": (2, "--regions needs --per-word OUT."),
-    "score tiny file.txt --per-word there.tsv": (1, "there.tsv exists already"),
+FILES = "--options files/o.json --weights files/weights.hdf5"
+FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."
+NO_MODEL = "there is no folder nowhere, and a Hub name looks like org/name."
+# What a command refuses, and what the line names: wrong usage, by the code 2, without importing anything heavy.
+USAGE = {
+    "train": "'train'",
+    "convert": "Missing argument",
+    "convert folder": FORMS,
+    "convert folder new more": FORMS,
+    "convert new --options files/o.json": FORMS,
+    "convert new --weights files/weights.hdf5": FORMS,
+    f"convert {FILES} folder new": FORMS,
+    "convert --model small folder new": FORMS,
+    f"convert --model small {FILES} new": FORMS,
+    "convert folder new --to allennlp --license mit": BACK,
+    "convert folder new --to allennlp --softmax softmax.hdf5": BACK,
+    f"convert {FILES} new --to allennlp": BACK,
+    "convert folder new --to onnx": "'--to'",
+    "convert folder new --fast": "--fast",
+    "embed tiny file.txt": "'--output' / '-o'",
+    "embed tiny file.txt -o v.npz --layers second": "'--layers'",
+    "embed tiny file.txt -o v.npz --dtype int4": "'--dtype'",
+    "embed tiny file.txt -o v.npz --batch-words 0": "'--batch-words'",
+    "embed tiny file.txt -o v.npz --split test": "--split needs --column",
+    "vectors tiny file.txt": "give --output OUT, or --nearest WORD, or both.",
+    "vectors tiny file.txt --nearest sea --format glove": "--format needs --output OUT.",
+    "vectors tiny file.txt -o v.txt --count 3": "--count needs --nearest WORD.",
+    "vocab file.txt -o words --size 3": "'--size'",
+    "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",
+    "pretrain file.txt -o lm --model tiny --config file.txt": "give --vocabulary (and --config) for a new model",
+    "pretrain file.txt -o lm --model tiny --epochs 0": "--epochs",
+    "pretrain file.txt -o lm --model tiny --epochs nan": "--epochs",
+    "pretrain file.txt -o lm --model tiny --learning-rate -1": "--learning-rate",
+    "pretrain file.txt -o lm --model tiny --max-steps 0": "--max-steps",
+    "pretrain file.txt -o lm --model tiny --softmax full --samples 9": "--samples is for a sampled softmax.",
+    "score tiny file.txt --regions": "--regions needs --per-word OUT.",
+}
+# And what is wrong in the work, by the code 1.
+WRONG = {
+    "convert folder there": "there exists already",
+    "convert nowhere new": "nowhere",
+    "convert --model large new": "--model must be one of small, medium, original, 5.5B, pt, ",
+    "convert --model embeddia-hr new": "https://www.clarin.si/repository/xmlui/handle/11356/1277",
+    "convert --options file.txt --weights none new": "there is no file or folder none.",
+    "convert folder new --license M!T": "'M!T'",
+    "convert folder new --source here": "'here'",
+    "convert --to allennlp bert new": "'bert'",
+    "embed bert file.txt -o v.npz": "bert holds a model of `model_type` 'bert'; this is not an ELMo.",
+    "export files elmo.pt2": "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW`",
+    "score files/weights.hdf5 file.txt": "files/weights.hdf5 is not converted yet",
+    "info nowhere": NO_MODEL,
+    "card nowhere": NO_MODEL,
+    "pretrain file.txt -o lm --model nowhere": NO_MODEL,
+    "fill nowhere ___": NO_MODEL,
+    f"info {LONG}": "File name too long",
+    f"vocab file.txt -o {LONG}": "File name too long",
+    "card tiny": "there is no folder tiny to write README.md in.",
+    "card folder --language English": "'English'",
+    "export tiny elmo.pt": "'elmo.pt'",
+    "export tiny none/elmo.pt2": "there is no folder none to write elmo.pt2 in.",
+    "export tiny there.pt2": "there.pt2 exists already",
+    "push folder org/--elmo": "'org/--elmo'",
+    "push folder org/elmo": "config.json",
+    "embed tiny file.txt -o v.csv": "found v.csv",
+    "embed tiny file.txt -o none/v.npz": "there is no folder none to write v.npz in.",
+    "embed tiny file.txt -o there.npz": "there.npz exists already",
+    "embed tiny file.txt -o files": "files holds other files, such as o.json",
+    "embed tiny file.txt -o file.txt/": "file.txt",
+    "embed tiny file.txt -o loop/": "loop",
+    "embed tiny file.txt -o s3://bucket/v.npz": "found s3://bucket/v.npz",
+    "embed tiny file.txt -o nosuch://bucket/v": "nosuch://bucket/v cannot be reached: Protocol not known",
+    "embed tiny file.txt -o v.h5 --dtype bfloat16": ".h5 files hold no bfloat16",
+    "embed tiny file.txt -o v/ --words none.txt": "there is no file none.txt.",
+    "embed tiny file.txt -o v/ --words (": "'('",
+    "embed tiny file.txt -o v/ --words a --layers pooled": "`pooled` has one vector a sentence",
+    "embed tiny file.txt -o v/ --device meta": "Tensor.item() cannot be called on meta tensors",
+    "embed tiny none-*.txt -o v/": "there is no file none-*.txt",
+    "embed tiny file.txt - -o v/": "there is no file -;",
+    "embed tiny bad.jsonl -o v.npz": "bad.jsonl, line 2: must be a string",
+    "vectors tiny none.txt -o v.txt": "none.txt",
+    "vectors tiny file.txt -o v.txt --layer top": "found 'top'",
+    "vectors tiny file.txt -o v.txt --layer 3": "found '3'",
+    "vectors tiny file.txt -o v.txt --device gpu9": "gpu9",
+    "vectors tiny file.txt -o v.txt --encoding utf-9": "'utf-9'",
+    "vectors tiny blanks.txt -o v.txt": "'New York'",
+    "vectors tiny empty.txt -o v.txt": "empty.txt has no words",
+    "vocab none-*.txt -o v": "there is no file none-*.txt.",
+    "vocab file.txt -o file.txt": "file.txt exists already",
+    "vocab file.txt -o v --min-count 99": "no word is left of 1, with `min_count` 99",
+    "pretrain none.txt -o lm --model tiny": "there is no file none.txt.",
+    "pretrain file.txt -o lm --held-out empty.txt --model tiny": "the held-out text has no sentences.",
+    "pretrain empty.txt -o lm --model tiny": "the training text has no sentences.",
+    "pretrain file.txt -o lm --vocabulary none": "'none'",
+    "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": "file.txt is damaged",
+    "pretrain file.txt -o lm --vocabulary words --config list.json": "list.json",
+    "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
+    "pretrain file.txt -o lm --vocabulary words --config wrong.json": "cell_size",
+    "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
+    "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
+    "fill tiny none.txt": "there is no gap: write ___",
+    "fill tiny file.txt": "there is no gap: write ___",
+    "score tiny empty.txt": "empty.txt has no sentences.",
+    "score tiny there": "Is a directory: 'there'",
+    "score tiny file.txt --per-word there.tsv": "there.tsv exists already",
 }
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Exit code, standard output and standard error of every command."""
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("work")
     for folder in ("folder", "there", "bert", "files"):
         (work / folder).mkdir()
-    (work / "bert" / "config.json").write_text('{"model_type": "bert", "hidden_size": 5}')
-    for file in ("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv", "files/weights.hdf5"):
-        (work / file).write_text("text\n")
-    (work / "blanks.txt").write_text("river\nNew York\n")
-    (work / "empty.txt").write_text("\n")
-    before = sorted(work.rglob("*"))
-    light: list[str] = [*(f"{verb} --help".strip() for verb in HELP), "--version", "models"]
-    light += [command for command, (code, _) in REFUSALS.items() if code == 2]
-    others = [command for command in REFUSALS if command not in light]
-    completed = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            PROGRAM,
-            *(json.dumps([command.split() for command in part]) for part in (light, others)),
-        ],
-        cwd=work,
-        env=os.environ | {"HF_HOME": str(work / "home"), "HF_TOKEN": "", "HF_TOKEN_PATH": str(work / "token")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed.returncode == 0, completed.stderr[-3000:]
-    assert sorted(work.rglob("*")) == before
-    return dict(zip([*light, *others], json.loads(completed.stdout), strict=True))
+    for name, text in {
+        "bert/config.json": '{"model_type": "bert", "hidden_size": 5}',
+        "blanks.txt": "river\nNew York\n",
+        "empty.txt": "\n",
+        "bad.jsonl": '"fine"\n{"sentence": 1}\n',
+        "words": "<S>\n</S>\n<UNK>\ntext\n",
+        "list.json": "[1]",
+        "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
+        "wrong.json": '{"cell_size": 0}',
+        **dict.fromkeys(("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
+        **dict.fromkeys(("files/o.json", "files/weights.hdf5"), "text\n"),
+    }.items():
+        (work / name).write_text(text)
+    (work / "loop").symlink_to(work / "loop")
+    return work
+
+
+@pytest.mark.parametrize("command", [*USAGE, *WRONG])
+def test_what_is_wrong_is_one_line_and_nothing_is_written(
+    command: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    for name, value in {"HF_TOKEN": "", "HF_TOKEN_PATH": str(work / "token")}.items():
+        monkeypatch.setenv(name, value)
+    before = {path: path.stat().st_size for path in sorted(work.rglob("*")) if not path.is_symlink()}
+    assert_fails(run(*command.split()), 2 if command in USAGE else 1, {**USAGE, **WRONG}[command])
+    assert {path: path.stat().st_size for path in sorted(work.rglob("*")) if not path.is_symlink()} == before
+
+
+def test_help_and_errors_of_usage_import_nothing_heavy(work: Path) -> None:
+    code = """
+import shlex, sys
+from typer.testing import CliRunner
+from elmo_hf.cli import app
+for command in sys.argv[1:]:
+    result = CliRunner().invoke(app, shlex.split(command))
+    print(result.exit_code, "Usage: " in result.output or "size" in result.output)
+heavy = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "h5py", "pyarrow", "datasets", "accelerate")
+print([name for name in heavy if name in sys.modules])
+"""
+    light = ["--help", *(f"{verb} --help" for verb in VERBS), "models"]
+    arguments = [sys.executable, "-c", code, *light, *USAGE]
+    completed = subprocess.run(arguments, cwd=work, capture_output=True, text=True, check=True)
+    *lines, heavy = completed.stdout.splitlines()
+    assert lines == ["0 True"] * len(light) + ["2 True"] * len(USAGE)
+    assert heavy == "[]"
+
+
+@pytest.mark.parametrize(
+    ("verb", "written"),
+    [
+        ("convert", {"files", "my-elmo"}),
+        ("embed", {"text.txt", "vectors.hdf5"}),
+        ("vectors", {"text.txt", "words.txt", "vectors.txt"}),
+        ("export", {"elmo.pt2"}),
+        ("vocab", {"text.txt", "words.txt"}),
+        ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
+        ("score", {"text.txt", "surprisal.tsv"}),
+        ("models", set()),
+        ("fill", set()),
+        ("info", set()),
+        ("env", set()),
+        ("card", {"files", "my-elmo"}),
+    ],
+)
+def test_the_examples_of_every_help_run_in_an_empty_folder(
+    verb: str, written: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of push need a Hub."""
+    monkeypatch.chdir(tmp_path)
+    for line in run(verb, "--help").stdout.split("Example:\n")[1].splitlines():
+        program, *arguments = shlex.split(line)
+        if program == "echo":
+            text, arrow, name = arguments
+            assert arrow == ">"
+            Path(name).write_text(f"{text}\n", encoding="utf-8")
+        else:
+            assert program == "elmo-hf"
+            result = run(*arguments)
+            assert result.exit_code == 0, result.output
+    assert {path.name for path in tmp_path.iterdir()} == written
+
+
+def test_help_lists_every_verb_with_a_whole_sentence() -> None:
+    lines = [line.split(maxsplit=1) for line in run("--help").stdout.split("Commands:")[1].splitlines() if line]
+    assert [verb for verb, _ in lines] == VERBS
+    assert [verb for verb, summary in lines if not summary.endswith(".") or summary.endswith("...")] == []
+    assert "Commands:" in run().output
+
+
+def test_the_version_comes_with_those_of_torch_and_transformers() -> None:
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("elmo-hf", "torch", "transformers"))
+    assert run("--version").stdout == f"{versions}, Python {platform.python_version()}\n"
 
 
 def test_a_reader_that_has_seen_enough_gets_no_error() -> None:
@@ -189,29 +230,66 @@ def test_a_reader_that_has_seen_enough_gets_no_error() -> None:
     assert (completed.stdout, completed.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("verb", HELP, ids=lambda verb: verb or "elmo-hf")
-def test_help_imports_nothing_heavy(verb: str, results: dict[str, Any]) -> None:
-    code, output, errors = results[f"{verb} --help".strip()]
-    assert (code, errors) == (0, "")
-    assert HELP[verb] in output
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, "\nStopped. Nothing incomplete is left; the same command starts anew, or goes on "),
+        (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
+        (KeyboardInterrupt("", 143), 143, ""),
+        (ValueError("a\nb \x1b"), 1, "Error: a b \\x1b\n"),
+        (MemoryError(), 1, "Error: there is not enough memory. Give a smaller --batch-words or --rows"),
+    ],
+    ids=str,
+)
+def test_a_command_ends_with_a_line_and_a_code(error: BaseException, code: int, line: str) -> None:
+    import typer
+
+    app = typer.Typer()
+
+    @app.command(cls=Command)
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(app, [])
+    assert result.exit_code == code
+    assert result.stderr.startswith(line)
+    assert bool(result.stderr) == bool(line)
 
 
-def test_the_version_comes_with_those_of_torch_and_transformers(results: dict[str, Any]) -> None:
-    names = ("elmo-hf", "torch", "transformers")
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in names)
-    assert results["--version"] == [0, f"{versions}, Python {platform.python_version()}", ""]
+def test_mistakes_of_this_package_keep_their_traceback() -> None:
+    assert line_of(RuntimeError("a mistake")) is None
 
 
-def test_published_models_are_listed_without_heavy_imports(results: dict[str, Any]) -> None:
-    code, output, errors = results["models"]
-    assert (code, errors) == (0, "")
-    assert output.startswith("name language size licence trained on source small en 1024/128 no-restrictions ")
+HUNGRY = """
+import resource
+import sys
+from elmo_hf.cli import app, main
+from elmo_hf.cli.errors import Command
+
+@app.command(cls=Command)
+def hungry() -> None:
+    held = []
+    while True:
+        held.append(bytearray(1 << 30))  # zeros, which take no memory before they are written
+
+resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, resource.RLIM_INFINITY))
+sys.argv = ["elmo-hf", "hungry"]
+main()
+"""
 
 
-@pytest.mark.parametrize("command", REFUSALS)
-def test_wrong_arguments_are_refused(command: str, results: dict[str, Any]) -> None:
-    code, output, errors = results[command]
-    expected_code, text = REFUSALS[command]
-    assert (code, output) == (expected_code, "")
-    assert text in errors
-    assert "Error: " in errors
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no limit on a process's data")
+def test_more_data_than_the_limit_is_one_line() -> None:
+    completed = subprocess.run([sys.executable, "-c", HUNGRY], capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("Error: there is not enough memory.")
+    assert completed.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")
+def test_a_command_that_imports_torchao_says_nothing_of_it() -> None:
+    """Its libraries may not fit this machine, and torch warns of it; help and version do not import it at all."""
+    arguments = [sys.executable, "-m", "elmo_hf.cli", "info", "tiny"]
+    completed = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert completed.stderr == ""
+    assert completed.stdout.startswith("model ")

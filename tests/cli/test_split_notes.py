@@ -11,7 +11,7 @@ from newcomer import SMALL
 from typer.testing import Result
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
-from elmo_hf.cli.split_notes import split_note
+from elmo_hf.cli.split_notes import say_split
 from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
 from elmo_hf.text.sentences import looks_split
@@ -59,35 +59,37 @@ def test_a_text_looks_split_where_its_marks_stand_alone(texts: list[str], expect
     assert looks_split(texts) is expected
 
 
+EMBED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
+
+
 @pytest.mark.parametrize(
-    ("text", "splitter", "unknown", "expected"),
+    ("texts", "splitter", "unknown", "options", "expected"),
     [
-        ("Yes .", "ptb", 0.1, f"Note: the text looks split into words already; {PTB_NOTE}"),
-        ("Yes .", "whitespace", 0.0, f"Note: the text looks split into words already; {BLANKS_NOTE}"),
-        ("Yes.", "whitespace", 0.126, f"Note: the text has 13% unknown words; {BLANKS_NOTE}"),
+        (["Yes ."], "ptb", 0.1, {}, f"Note: the text looks split into words already; {PTB_NOTE}\n"),
+        (["Yes ."], "whitespace", 0.0, {}, f"Note: the text looks split into words already; {BLANKS_NOTE}\n"),
+        (["Yes."], "whitespace", 0.126, {}, f"Note: the text has 13% unknown words; {BLANKS_NOTE}\n"),
+        (["Yes."], "ptb", 0.1, {}, ""),
+        ([], "ptb", 0.9, {}, ""),
+        (["Yes ."], "whitespace", 0.0, {"options": {"whitespace": "--split-into-words"}}, ""),
         (
-            "Yes .",
+            ["Yes ."],
             "ptb",
-            0.2,
-            f"Note: the text looks split into words already and has 20% unknown words; {PTB_NOTE}",
+            0.0,
+            {"options": {"whitespace": "--split-into-words"}},
+            f"Note: the text looks split into words already; {EMBED}\n",
         ),
-        ("Yes.", "ptb", 0.1, None),
-        (None, "ptb", 0.9, None),
     ],
 )
 def test_the_note_names_the_split_that_was_used_and_the_option_for_the_other(
-    text: str | None, splitter: str, unknown: float, expected: str | None
+    texts: list[str],
+    splitter: str,
+    unknown: float,
+    options: dict[str, dict[str, str]],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert split_note("the text", [] if text is None else [text], splitter, unknown) == expected
-
-
-def test_there_is_no_note_if_no_option_chooses_the_other_split() -> None:
-    options = {"whitespace": "--split-into-words"}
-    assert split_note("the text", ["Yes ."], "whitespace", options=options) is None
-    assert split_note("the text", ["Yes ."], "ptb", options=options) == (
-        "Note: the text looks split into words already; it was split by Penn Treebank rules. "
-        "--split-into-words splits it at blanks."
-    )
+    say_split("the text", texts, splitter, unknown, **options)
+    assert capsys.readouterr() == ("", expected)
 
 
 def test_score_reads_text_at_blanks_with_a_model_from_bilm_tf(tiny_lm_folder: Path, split_text: Path) -> None:
@@ -162,8 +164,7 @@ def test_pretrain_and_vocab_print_the_note(tiny_lm_folder: Path, split_text: Pat
     adapt = ("pretrain", split_text, "--model", tiny_lm_folder, "--max-steps", 1, *SMALL)
     looks = "looks split into words already and has"
     assert notes(run(*adapt, "-o", tmp_path / "a", "--held-out", split_text, "--checkpoint-steps", 1)) == [
-        f"Note: the training text {looks} 38% unknown words; {PTB_NOTE}",
-        f"Note: the held-out text {looks} 38% unknown words; {PTB_NOTE}",
+        f"Note: the {name} text {looks} 38% unknown words; {PTB_NOTE}" for name in ("held-out", "training")
     ]
     assert notes(run(*adapt, "-o", tmp_path / "b", "--words", "whitespace")) == [
         f"Note: the training text {looks} 17% unknown words; {BLANKS_NOTE}"
@@ -174,10 +175,7 @@ def test_pretrain_and_vocab_print_the_note(tiny_lm_folder: Path, split_text: Pat
 def test_embed_prints_the_note_on_text_that_looks_split(
     output: str, tiny_folder: Path, split_text: Path, tmp_path: Path
 ) -> None:
-    note = (
-        "Note: the text looks split into words already; it was split by Penn Treebank rules. "
-        "--split-into-words splits it at blanks."
-    )
+    note = f"Note: the text looks split into words already; {EMBED}"
     assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path / 'a'}{output}")) == [note]
     assert notes(run("embed", tiny_folder, "-", "-o", f"{tmp_path / 'b'}{output}", stdin=SPLIT)) == [note]
     assert notes(run("embed", tiny_folder, "-", "-o", f"{tmp_path / 'c'}{output}", stdin=RAW)) == []

@@ -1,12 +1,14 @@
 """Runs that stop and go on, with all that could differ: dropout, sampling, resets, held-out text, two passes."""
 
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pretraining_runs import make_arguments, make_corpus, make_model, make_tokenizer
+from transformers import TrainerCallback
 
 from elmo_hf.training.run import pretrain
 from elmo_hf.training.trainer import ElmoPretrainer
@@ -26,12 +28,34 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+class At(TrainerCallback):
+    """Does something at an event of the Trainer, when so many steps are done."""
+
+    def __init__(self, step: int, event: str, action: Callable[[], object]) -> None:
+        self.step, self.action = step, action
+        setattr(self, event, self.act)
+
+    def act(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            self.action()
+
+
 class Interrupt(Exception):
     """A power cut."""
 
 
+def cut() -> None:
+    raise Interrupt
+
+
 def run(
-    folder: Path, *, num_sentences: int = 16, held_out_seed: int | None = 2, lm_dropout: float = 0.3, **settings: Any
+    folder: Path,
+    *,
+    callbacks: Sequence[TrainerCallback] = (),
+    num_sentences: int = 16,
+    held_out_seed: int | None = 2,
+    lm_dropout: float = 0.3,
+    **settings: Any,
 ) -> ElmoPretrainer:
     """Starts or resumes the run in `folder / "out"`, as a new process would."""
     folder.mkdir(exist_ok=True)
@@ -40,21 +64,11 @@ def run(
     held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
     args = make_arguments(folder / "out", **SETTINGS | settings)
     torch.manual_seed(random.randrange(1 << 30))
-    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args)
+    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args, callbacks=callbacks)
 
 
-def interrupt(folder: Path, owner: Any, name: str, call: int, **settings: Any) -> None:
-    """Runs until `owner.name` is called for the `call`-th time."""
-    function, calls = getattr(owner, name), []
-
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        if len(calls) == call:
-            raise Interrupt
-        return function(*args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, failing)
-        with pytest.raises(Interrupt):
-            run(folder, **settings)
+def interrupt(folder: Path, step: int, event: str = "on_step_begin", **settings: Any) -> None:
+    """Runs until an event when so many steps are done."""
+    with pytest.raises(Interrupt):
+        run(folder, callbacks=[At(step, event, cut)], **settings)
     assert not (folder / "out" / "config.json").exists()

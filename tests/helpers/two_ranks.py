@@ -1,13 +1,17 @@
 """What each of two processes does in `test_distributed.py`."""
 
 import shutil
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from language_models import words_file
 from pretraining_runs import VOCABULARY
+from transformers import TrainerControl, TrainerState
 
 from elmo_hf.cli import app
+from elmo_hf.training.callbacks import StopSignals
 
 STEPS = "--max-steps 8 --checkpoint-steps 4 --logging-steps 1 --unroll-steps 5 --seed 4 --reset-probability 0.4"
 # Without dropout and sampling, two processes of 2 rows do what one process of 4 rows does.
@@ -35,4 +39,12 @@ def main(folder: Path) -> None:
         shutil.copytree(folder / "random" / "checkpoint-4", folder / "resumed" / "checkpoint-4")
     torch.distributed.barrier()
     app(arguments(folder, "resumed", f"{RANDOM} --rows 2"), standalone_mode=False)
+    signals, control = StopSignals(False), TrainerControl()
+    signals.number = signal.SIGTERM * torch.distributed.get_rank()
+    stops = []
+    for step in (9, 10):
+        args = SimpleNamespace(world_size=2, device=torch.device("cpu"))
+        signals.on_step_end(args, TrainerState(global_step=step, max_steps=50), control)
+        stops.append(control.should_training_stop and control.should_save)
+    (folder / f"stops-{torch.distributed.get_rank()}").write_text(str(stops))
     torch.distributed.destroy_process_group()

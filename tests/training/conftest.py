@@ -1,14 +1,12 @@
-"""A tiny tokenizer and corpus for training, and a run that was killed."""
+"""A tiny tokenizer and corpus for training."""
 
 from pathlib import Path
 
 import pytest
 from pretraining_runs import ROWS, STEPS, make_corpus, make_tokenizer
-from resumed_runs import interrupt
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.training.trainer import ElmoPretrainer
 
 
 @pytest.fixture
@@ -22,12 +20,3 @@ def corpus(tokenizer: ElmoTokenizer) -> Corpus:
     corpus = make_corpus(tokenizer)
     assert corpus.num_predictions // (ROWS * STEPS) == 9
     return corpus
-
-
-@pytest.fixture(scope="session")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed in its second pass, in step 11."""
-    folder = tmp_path_factory.mktemp("stopped")
-    interrupt(folder, ElmoPretrainer, "training_step", 11)
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["checkpoint-4", "checkpoint-8", "run.json"]
-    return folder

@@ -63,3 +63,7 @@ def test_only_one_process_prints(folder: Path) -> None:
     output = (folder / "output").read_text()
     assert output.count(f"Wrote {folder / 'exact'}.") == 1
     assert output.count("training text: 20 sentences,") == 3
+
+
+def test_if_one_process_gets_a_signal_both_stop_when_they_ask_each_other(folder: Path) -> None:
+    assert [(folder / f"stops-{rank}").read_text() for rank in (0, 1)] == ["[False, True]"] * 2

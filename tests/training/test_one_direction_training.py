@@ -10,14 +10,13 @@ from checkpoints import run_python
 from commands import run
 from hand_written import adagrad, logged, train, weights_of
 from newcomer import SMALL, write_files
-from pretraining_runs import ROWS, STEPS, VOCABULARY, make_arguments, make_model
+from pretraining_runs import ROWS, STEPS, VOCABULARY, make_model
 from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.streams import Stream, window_arguments
-from elmo_hf.training import run as training_run
 
 
 def test_three_steps_equal_those_of_a_loop_by_hand(corpus: Corpus, tmp_path: Path) -> None:
@@ -52,16 +51,6 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     (work / "printed").write_text(result.stdout)
     return work
-
-
-def test_a_run_of_two_directions_does_not_go_on_with_one(corpus: Corpus, tmp_path: Path) -> None:
-    description = training_run._description(make_model(), corpus, None, make_arguments(tmp_path))
-    (tmp_path / "run.json").write_text(json.dumps(description))
-    one = training_run._description(make_model(bidirectional=False), corpus, None, make_arguments(tmp_path))
-    with pytest.raises(
-        ValueError, match=r"\(config\.bidirectional was True, now False; config\.hidden_size was 14, now 7\)"
-    ):
-        training_run._compare(tmp_path, one)
 
 
 def perplexities(output: str) -> list[dict[str, str]]:

@@ -1,0 +1,343 @@
+"""A pretraining run resumes where it was killed or stopped: the final weights are those of an undisturbed run, exactly.
+
+Runs here use all that could differ: dropout, a sampled softmax, resets, held-out text, several checkpoints, two passes.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoints import bits
+from commands import run as run_command
+from language_models import state_of, words_file
+from launching import fork_command
+from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
+from resumed_runs import At, interrupt, run
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from elmo_hf.disk.checksums import SUMS, write_sums
+from elmo_hf.training.callbacks import HonestProgress, StopSignals
+from elmo_hf.training.run import newest_checkpoint
+
+WEIGHTS = "model-00001-of-00002.safetensors"
+OFTEN = {"save_steps": 2, "eval_steps": 2}
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    last = max((path.name for path in (expected / "out").glob("checkpoint-*")), key=lambda name: int(name[11:]))
+    for name in (".", last):  # the first may be of an earlier step, the best one
+        assert bits(state_of(folder / "out" / name)) == bits(state_of(expected / "out" / name))
+    assert sorted(path.name for path in (folder / "out").glob(".*")) == []
+    assert (folder / "out" / "config.json").read_bytes() == (expected / "out" / "config.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of the undisturbed run with some settings."""
+    folders: dict[str, Path] = {}
+
+    def folder_of(**settings: Any) -> Path:
+        if str(settings) not in folders:
+            folders[str(settings)] = tmp_path_factory.mktemp("undisturbed")
+            run(folders[str(settings)], **settings)
+        return folders[str(settings)]
+
+    return folder_of
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, stopped_once: Path) -> Path:
+    """A run that was killed in its second pass, in step 11, after checkpoints 4 and 8."""
+    return shutil.copytree(stopped_once, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stopped")
+    interrupt(folder, 10)
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["checkpoint-4", "checkpoint-8", "run.json"]
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("cuts", "settings"),
+    [
+        *(([(step, "on_step_begin")], {}) for step in (5, 9, 12)),
+        ([(2, "on_step_begin"), (6, "on_step_begin"), (12, "on_step_begin")], {}),
+        ([(5, "on_substep_end")], {"gradient_accumulation_steps": 2, **OFTEN}),
+        ([(3, "on_substep_end")], {"gradient_accumulation_steps": 4, **OFTEN}),
+        ([(2, "on_step_begin"), (6, "on_step_begin")], {"frozen_steps": 6, "max_steps": 8, **OFTEN}),
+        # After the last step, before the model is written.
+        ([(14, "on_train_end")], {}),
+        ([(11, "on_train_end")], {"max_steps": 11}),
+        ([(10, "on_train_end")], {"num_train_epochs": 1.3}),
+    ],
+    ids=str,
+)
+def test_a_run_that_stops_resumes(
+    cuts: list[tuple[int, str]], settings: dict[str, Any], undisturbed: Callable[..., Path], tmp_path: Path
+) -> None:
+    for step, event in cuts:
+        interrupt(tmp_path, step, event, **settings)
+    (tmp_path / ".out.partial").mkdir()  # as if the model was half written
+    (tmp_path / ".out.partial" / "config.json").write_text("{}")
+    trainer = run(tmp_path, **settings)
+    assert trainer.state.global_step == trainer.state.max_steps
+    assert_same_run(tmp_path, undisturbed(**settings))
+    log = json.loads((tmp_path / "out" / "log.json").read_text())
+    assert log == trainer.state.log_history
+    assert [entry["step"] for entry in log if "loss" in entry] == list(range(1, trainer.state.max_steps + 1))
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert record == json.loads((undisturbed(**settings) / "out" / "run.json").read_text())
+
+
+def test_a_run_without_a_checkpoint_may_change_its_settings(undisturbed: Callable[..., Path], tmp_path: Path) -> None:
+    interrupt(tmp_path, 2, learning_rate=0.7, lm_dropout=0.1)
+    run(tmp_path, logging_steps=3)  # how often to log is no setting of the result
+    assert_same_run(tmp_path, undisturbed())
+    published = {path.name: path.stat().st_ctime_ns for path in (tmp_path / "out").iterdir() if path.is_file()}
+    assert max(published, key=lambda name: published[name]) == "config.json"  # it marks a finished model
+
+
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_checkpoint_of_another_kind_of_device_resumes_with_the_fused_optimiser_of_this(
+    fused: bool | None, stopped: Path, undisturbed: Callable[..., Path]
+) -> None:
+    path = stopped / "out" / "checkpoint-8" / "optimizer.pt"
+    optimizer = torch.load(path, weights_only=True)
+    assert {group["fused"] for group in optimizer["param_groups"]} == {True}
+    for group in optimizer["param_groups"]:
+        group["fused"] = fused
+    torch.save(optimizer, path)
+    write_sums(path.parent)
+    trainer = run(stopped)
+    assert {group["fused"] for group in trainer.optimizer.param_groups} == {True}
+    assert_same_run(stopped, undisturbed())
+
+
+class LowestAt(TrainerCallback):
+    """Replaces the perplexity of held-out text by one that is lowest at a step."""
+
+    def __init__(self, best: int) -> None:
+        self.best = best
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
+        metrics["eval_perplexity"] = float(abs(state.global_step - self.best) + 1)
+
+
+def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "whole", callbacks=[LowestAt(4)])
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", callbacks=[LowestAt(4), At(12, "on_step_begin", stop)])
+    (tmp_path / "cut").rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    trainer = run(Path("moved"), callbacks=[LowestAt(4)])
+    kept = sorted(path.name for path in Path("moved/out").glob("checkpoint-*"))
+    assert (trainer.state.best_global_step, kept) == (4, ["checkpoint-14", "checkpoint-4"])
+    assert_same_run(tmp_path / "moved", tmp_path / "whole")
+    weights = {path.name: path.read_bytes() for path in Path("moved/out/checkpoint-4").glob("model*.safetensors")}
+    assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
+
+
+class Evil:
+    """Its pickle makes a folder."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.mkdir, (Path("evil"),)
+
+
+def flip_one_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def make_evil(path: Path) -> None:
+    torch.save({"state": Evil()}, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (WEIGHTS, flip_one_bit),
+        (WEIGHTS, Path.unlink),
+        ("optimizer.pt", make_evil),
+        ("bilm_state_0.safetensors", flip_one_bit),
+        ("trainer_state.json", flip_one_bit),
+        ("pytorch_model.bin", make_evil),  # a file more
+        (SUMS, Path.unlink),  # the checkpoint was being written
+        (SUMS, lambda path: path.write_bytes(b"\xff")),
+    ],
+)
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
+    name: str,
+    damage: Callable[[Path], object],
+    stopped: Path,
+    undisturbed: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.chdir(stopped)
+    folder = stopped / "out"
+    damage(folder / "checkpoint-8" / name)
+    assert newest_checkpoint(folder) == folder / "checkpoint-4"
+    assert caplog.messages == [f"{folder / 'checkpoint-8'} is incomplete or damaged, so it is skipped."]
+    run(stopped)
+    assert_same_run(stopped, undisturbed())
+    assert not Path("evil").exists()
+
+
+def test_the_newest_checkpoint_is_that_of_most_steps(stopped: Path) -> None:
+    folder = stopped / "out"
+    for name in ("checkpoint-best", "checkpoint-", "checkpoint-99-old", "checkpoint-10"):
+        shutil.copytree(folder / "checkpoint-4", folder / name)
+    (folder / "checkpoint-100").mkdir()
+    assert newest_checkpoint(folder) == folder / "checkpoint-10"
+    assert newest_checkpoint(stopped / "nothing") is None
+
+
+def damage_all(folder: Path) -> None:
+    for checkpoint in folder.glob("checkpoint-*"):
+        flip_one_bit(checkpoint / WEIGHTS)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], Callable[[Path], object] | None, str]] = {
+    "a setting": ({"learning_rate": 0.1}, None, "learning_rate was 0.2, now 0.1."),
+    "two settings": ({"data_seed": 3, "max_steps": 7}, None, "data_seed was None, now 3; max_steps was -1, now 7."),
+    "architecture": ({"lm_dropout": 0.1}, None, "config.lm_dropout was 0.3, now 0.1"),
+    "corpus": ({"num_sentences": 15}, None, "train was 16 sentences"),
+    "held-out text": ({"held_out_seed": 3}, None, "held_out was 4 sentences"),
+    "no record": ({}, lambda out: (out / "run.json").unlink(), "run.json"),
+    "another record": ({}, lambda out: (out / "run.json").write_text("[]"), "run.json"),
+    "damaged best": ({}, lambda out: flip_one_bit(out / "checkpoint-4" / WEIGHTS), "checkpoint-4, the best checkpoint"),
+    "all damaged": ({}, damage_all, "are damaged; remove them"),
+    "finished": ({}, lambda out: (out / "config.json").touch(), "holds a finished model"),
+    "a corpus too small": ({"num_sentences": 1, "unroll_steps": 9}, shutil.rmtree, "24 predictions, fewer than"),
+}
+
+
+@pytest.mark.parametrize(("settings", "change", "named"), REFUSED.values(), ids=REFUSED)
+def test_a_run_is_refused(
+    settings: dict[str, Any], change: Callable[[Path], object] | None, named: str, stopped: Path
+) -> None:
+    if change is not None:
+        change(stopped / "out")
+    with pytest.raises((OSError, ValueError)) as error:
+        run(stopped, **settings)
+    assert named in str(error.value)
+
+
+def stop(*signals: int) -> None:
+    for number in signals or (signal.SIGINT, signal.SIGINT):
+        signal.raise_signal(number)
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [((signal.SIGINT,), 130), ((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGTERM, signal.SIGTERM), 130)],
+    ids=["Ctrl-C", "SIGTERM", "both"],
+)
+def test_a_signal_ends_a_run_with_a_checkpoint(
+    signals: tuple[int, ...],
+    code: int,
+    undisturbed: Callable[..., Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt) as stopping:
+        run(tmp_path, callbacks=[At(4, "on_step_begin", lambda: stop(*signals))])
+    out = tmp_path / "out"
+    sentence = f"Stopped after step 5 of 14, with a checkpoint in {out}. The same command goes on from there."
+    assert stopping.value.args == (sentence, code)
+    assert capfd.readouterr().err.count("Stopping after this step, with a checkpoint.") == 1
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert newest_checkpoint(out) == out / "checkpoint-5"
+    assert [entry["step"] for entry in json.loads((out / "log.json").read_text()) if "loss" in entry] == [1, 2, 3, 4, 5]
+    run(tmp_path)
+    assert_same_run(tmp_path, undisturbed())
+
+
+def test_a_second_ctrl_c_stops_at_once_and_one_in_the_last_step_not_at_all(
+    undisturbed: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt) as stopping:
+        run(tmp_path, callbacks=[At(6, "on_step_begin", stop)])
+    assert stopping.value.args == ()
+    assert newest_checkpoint(tmp_path / "out") == tmp_path / "out" / "checkpoint-4"
+    run(tmp_path, callbacks=[At(13, "on_step_begin", lambda: stop(signal.SIGINT))])
+    assert_same_run(tmp_path, undisturbed())
+
+
+def test_other_threads_catch_no_signals() -> None:
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def look() -> None:
+        with StopSignals(True):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_the_bar_of_a_resumed_run_counts_only_its_own_steps() -> None:
+    progress, state = HonestProgress(), TrainerState(global_step=930, max_steps=1000)
+    progress.on_train_begin(None, state, TrainerControl())
+    state.global_step = 931
+    progress.on_step_end(None, state, TrainerControl())
+    numbers = progress.training_bar.format_dict
+    assert (numbers["initial"], numbers["n"], numbers["total"]) == (930, 931, 1000)
+
+
+@pytest.mark.parametrize(
+    ("what", "learning", "code"),
+    [
+        (signal.SIGKILL, " --optimizer adamw --schedule linear", -signal.SIGKILL),
+        (signal.SIGINT, "", 130),
+    ],
+)
+def test_a_command_that_was_stopped_resumes_when_given_again(
+    what: int, learning: str, code: int, tmp_path: Path
+) -> None:
+    text = write_text(tmp_path / "corpus.txt", make_sentences(50))
+    (tmp_path / "config.json").write_text(json.dumps(FIELDS | {"lm_dropout": 0.3}))
+
+    def arguments(name: str) -> list[str]:
+        options = (
+            f"--vocabulary {words_file(tmp_path, VOCABULARY)} --config {tmp_path / 'config.json'} --held-out {text}"
+        )
+        options += " --samples 4 --rows 3 --unroll-steps 5 --epochs 2 --checkpoint-steps 5 --seed 4"
+        options += f" --logging-steps 3{learning}"
+        return ["pretrain", str(text), "-o", str(tmp_path / name), *options.split(), "--reset-probability", "0.4"]
+
+    whole = run_command(*arguments("undisturbed"))
+    assert whole.exit_code == 0, whole.output
+    number, delay = random.randint(1, 4), random.random() / 5
+    process = fork_command(arguments("killed"), tmp_path / "output")
+    mark, deadline = tmp_path / "killed" / f"checkpoint-{5 * number}" / SUMS, time.monotonic() + 300
+    while not mark.exists() and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    time.sleep(delay)
+    assert process.pid is not None
+    os.kill(process.pid, what)
+    process.join()
+    printed = (tmp_path / "output").read_text()
+    assert process.exitcode == code, (number, delay, printed)
+    assert ("Stopped after step" in printed) == (what == signal.SIGINT)
+    assert newest_checkpoint(tmp_path / "killed") is not None
+    resumed = run_command(*arguments("killed"))
+    assert resumed.exit_code == 0, resumed.output
+    assert bits(state_of(tmp_path / "killed")) == bits(state_of(tmp_path / "undisturbed")), (number, delay)
