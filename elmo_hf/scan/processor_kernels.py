@@ -114,46 +114,38 @@ class ProcessorKernels(Kernels):
 
     def times(self, weight: Tensor, columns: Sequence[int]) -> Callable[[Tensor], Tensor]:
         """The product of a weight `(D, m, n)` with vectors `(D, n, b)`, in a scan of so many columns a step."""
-        repays = len(weight) == 1 and self._repays(weight[0], columns)
-        return PackedProducts(weight).times if repays else super().times(weight, columns)
+        packed = self._packed(weight[0], columns, keeps_trace=True) if len(weight) == 1 else None
+        return packed.times if packed else super().times(weight, columns)
 
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""
-        self._keep(weight, makes=True)
+        if self._can_pack(weight):
+            self._kept(weight, makes=True)
 
     def _can_pack(self, weight: Any) -> bool:
         return can_take_onednn(weight, (torch.float32, torch.bfloat16)[: 1 + self.multiplies_bfloat16])
 
     def _packed(self, weight: Any, columns: Sequence[int], keeps_trace: bool) -> PackedProducts | None:
         """Products of a direction's weight `(m, n)`, packed before, or now if that repays; None if it does not."""
+        if not self._can_pack(weight):
+            return None
+        (within, steps), is_large = self.repays[weight.dtype], weight.nbytes >= self.large_bytes
         # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
-        is_lasting = isinstance(weight, nn.Parameter) and not keeps_trace and weight.nbytes >= self.large_bytes
-        kept = self._keep(weight, is_lasting and weight.dtype == torch.bfloat16)
-        return kept or (PackedProducts(weight[None]) if self._repays(weight, columns) else None)
+        is_lasting = isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16 and not keeps_trace
+        kept = self._kept(weight, makes=is_large and is_lasting)
+        if kept is None and is_large and sum(count in within for count in columns) >= steps:
+            kept = PackedProducts(weight[None])
+        return kept
 
-    def _repays(self, weight: Any, columns: Sequence[int]) -> bool:
-        """Whether packing a weight `(m, n)` repays in a scan whose steps have so many columns."""
-        if not self._can_pack(weight) or weight.nbytes < self.large_bytes:
-            return False
-        within, steps = self.repays[weight.dtype]
-        return sum(count in within for count in columns) >= steps
-
-    def _keep(self, weight: Any, makes: bool) -> PackedProducts | None:
+    def _kept(self, weight: Tensor, makes: bool) -> PackedProducts | None:
         """What is kept of a weight that has not changed; if nothing is and `makes`, packs it and keeps that."""
-        # Changes of tensors made in inference mode are not counted.
-        if not self._can_pack(weight) or weight.is_inference():
-            return None
         packed, state_before = self.kept.get(weight, (None, None))
-        if packed is None and not makes:
+        # Changes of tensors made in inference mode are not counted.
+        if weight.is_inference() or (packed is None and not makes):
             return None
-        state = state_of(weight)
-        if state == state_before:
-            return packed
-        self.kept.pop(weight, None)
-        if not makes:
-            return None
-        packed = PackedProducts(weight[None])
-        self.kept[weight] = packed, state
+        if (state := state_of(weight)) != state_before:
+            packed = PackedProducts(weight[None]) if makes else None
+            self.kept[weight] = packed, state if makes else None
         return packed
 
 

@@ -39,11 +39,10 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 def _runs_on(device: torch.device) -> bool:
     """Whether a scan runs there at all: Triton needs a C compiler and a GPU that it supports."""
     one = functools.partial(torch.ones, device=device)
-    flag, state = one(2, 1, 1, dtype=torch.uint8), one(2, 1, 1)
-    weights = Weights(one(4, 1), one(4), one(4, 1), one(1, 1))
+    weights, layout = Weights(one(4, 1), one(4), one(4, 1), one(1, 1)), BatchLayout(one(1, 1, dtype=torch.bool))
     try:
         with torch.no_grad():
-            scan_triton(one(2, 1, 1, 1), flag, flag, state, state, [weights, weights], Limits(1.0, 1.0), 1)
+            scan_with_padding(one(1, 1, 2), layout, one(1, 2), one(1, 2), [weights, weights], Limits(1.0, 1.0), 1)
     except Exception as error:  # compilers, drivers and Triton share no error class; the warning quotes theirs
         logger.warning(f"Triton does not run on {device}, so the portable scan is used, which is slower: {error}")
         return False
@@ -66,50 +65,31 @@ def scan_with_padding(
     limits: Limits,
     block_rows: int,
 ) -> Scanned:
-    """Scans one layer; arguments and results are those of `scan_layer`; `block_rows` is the kernels'."""
-    mask, resets, dtype, count = layout.mask, layout.resets, hidden.dtype, len(weights)
-    words = _by_step(inputs.to(dtype).chunk(count, dim=-1))
-    is_word = _by_step([mask] * count)
-    keeps = torch.ones_like(is_word) if resets is None else ~_by_step(resets)
-    hidden, cell = (torch.stack(state.chunk(count, dim=-1)) for state in (hidden, cell.float()))
-    flags = is_word.to(torch.uint8), keeps.to(torch.uint8)
-    outputs, *last = scan_triton(
-        words, *flags, hidden, cell, [parts.to(dtype) for parts in weights], limits, block_rows
-    )
-    in_text_order = torch.cat(_turned(outputs), dim=-1).transpose(0, 1)  # (B, T, DP)
-    hidden, cell = (torch.cat(state.unbind(), dim=-1).to(inputs.dtype) for state in last)
-    return in_text_order.masked_fill(~mask.unsqueeze(-1), 0).to(inputs.dtype), hidden, cell
+    """Scans one layer and never waits for the GPU; arguments and results are those of `scan_layer`.
 
-
-def scan_triton(
-    inputs: Tensor,
-    is_word: Tensor,
-    keeps: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: list[Weights],
-    limits: Limits,
-    block_rows: int,
-) -> Scanned:
-    """Scans one layer and never waits for the GPU.
-
-    Maps inputs `(D, T, B, P)`, each direction in its reading order, flags as in `Steps`, and the state before the first
-    step, hidden `(D, B, P)` and cell `(D, B, H)`, float32, to h_t after each step and the state after the last one,
-    shaped the same.
+    Without gradient the steps run in blocks of about `block_rows` texts times words.
     """
-    joint = stack(weights)
+    mask, resets, dtype, count = layout.mask, layout.resets, hidden.dtype, len(weights)
+    words, is_word = _by_step(inputs.to(dtype).chunk(count, dim=-1)), _by_step([mask] * count)
+    keeps = torch.ones_like(is_word) if resets is None else ~_by_step(resets)
+    is_word, keeps = is_word.to(torch.uint8), keeps.to(torch.uint8)
+    hidden, cell = (torch.stack(state.chunk(count, dim=-1)) for state in (hidden, cell.float()))
+    joint = stack([parts.to(dtype) for parts in weights])
     with torch.cuda.device_of(inputs):
-        if needs_gradient(inputs, hidden, cell, *joint):
-            outputs, cell = _TritonScan.apply(is_word, keeps, limits, inputs, hidden, cell, *joint)
-            return outputs, outputs[:, -1].clone(), cell
-        outputs, length = torch.empty_like(inputs), max(1, block_rows // inputs.shape[2])
-        for start in range(0, inputs.shape[1], length):
-            part = slice(start, start + length)
-            words, *flags = (each[:, part].contiguous() for each in (inputs, is_word, keeps))
-            steps = _run(words, flags[0], flags[1], hidden, cell, joint, limits, keeps_gates=False)
-            outputs[:, part] = steps.hidden[:, 1:]
-            hidden, cell = steps.hidden[:, -1].clone(), steps.cells[:, -1].clone()
-    return outputs, hidden, cell
+        if needs_gradient(words, hidden, cell, *joint):
+            outputs, cell = _TritonScan.apply(is_word, keeps, limits, words, hidden, cell, *joint)
+            hidden = outputs[:, -1]
+        else:
+            outputs, length = torch.empty_like(words), max(1, block_rows // len(mask))
+            for start in range(0, words.shape[1], length):
+                part = slice(start, start + length)
+                block, *flags = (each[:, part].contiguous() for each in (words, is_word, keeps))
+                steps = _run(block, flags[0], flags[1], hidden, cell, joint, limits, keeps_gates=False)
+                outputs[:, part] = steps.hidden[:, 1:]
+                hidden, cell = steps.hidden[:, -1].clone(), steps.cells[:, -1].clone()
+    in_text_order = torch.cat(_turned(outputs), dim=-1).transpose(0, 1)  # (B, T, DP)
+    hidden, cell = (torch.cat(state.unbind(), dim=-1).to(inputs.dtype) for state in (hidden, cell))
+    return in_text_order.masked_fill(~mask.unsqueeze(-1), 0).to(inputs.dtype), hidden, cell
 
 
 def _run(
@@ -155,21 +135,19 @@ class _TritonScan(torch.autograd.Function):
             d_gates, d_projected, d_hidden, d_cell = run_steps_back(
                 steps, d_outputs.contiguous(), d_last_cell, recurrent, projection, ctx.limits
             )
-        d_z = d_gates.flatten(1, 2)
-        *_, needs_inputs, _, _, needs_input_weight, needs_bias, needs_recurrent, needs_projection = ctx.needs_input_grad
-        d_projection = None
-        if projection is not None and needs_projection:
+        d_z, d_projection = d_gates.flatten(1, 2), None
+        if projection is not None:
             memory = steps.gates[..., 3 * steps.cells.shape[-1] :] * steps.cells[:, 1:].tanh()
             d_projection = torch.bmm(d_projected.flatten(1, 2).transpose(1, 2), memory.to(inputs.dtype).flatten(1, 2))
-        used_hidden = steps.hidden[:, :-1] * steps.keeps.unsqueeze(-1) if needs_recurrent else None
+        used_hidden = steps.hidden[:, :-1] * steps.keeps.unsqueeze(-1)
         return (
             *(None, None, None),
-            torch.bmm(d_z, input_weight).view(inputs.shape) if needs_inputs else None,
+            torch.bmm(d_z, input_weight).view(inputs.shape) if ctx.needs_input_grad[3] else None,
             d_hidden.to(inputs.dtype),
             d_cell,
-            torch.bmm(d_z.transpose(1, 2), inputs.flatten(1, 2)) if needs_input_weight else None,
-            d_z.sum(dim=1) if needs_bias else None,
-            None if used_hidden is None else torch.bmm(d_z.transpose(1, 2), used_hidden.flatten(1, 2)),
+            torch.bmm(d_z.transpose(1, 2), inputs.flatten(1, 2)),
+            d_z.sum(dim=1),
+            torch.bmm(d_z.transpose(1, 2), used_hidden.flatten(1, 2)),
             d_projection,
         )
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 from scan_layers import (
+    DEFAULT,
     DEVICE,
-    DTYPE,
+    FULL,
     IS_TRITON,
-    LENGTHS,
+    PADDED,
     PATHS,
     SHAPES,
-    TEXTS,
     B,
     H,
     P,
@@ -32,62 +32,69 @@ from scan_layers import (
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
-from elmo_hf import ElmoModel
-from elmo_hf.model.bilm import BiLMLayer
+from elmo_hf import ElmoConfig
+from elmo_hf.model.bilm import BiLM, BiLMLayer
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.reading_order import BatchLayout
 
 # NumPy's, in Triton's interpreter, of rows that hold no text.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 of_each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
-DEFAULT = Path(PATHS["triton" if IS_TRITON else "small"].kernels, DTYPE, 2e-5 if IS_TRITON else 1e-12)
+of_each_shape = pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+# Masks, and whether states are reset on the way. In the last one words stand anywhere, and none in a text.
+TEXTS = [
+    (FULL, False),
+    (FULL, True),
+    (PADDED, True),
+    (mask_of(3, 0, 6, 1, side="left"), False),
+    (mask_of(0, 0, 0, 0), False),
+    (torch.tensor([[1, 0, 0, 1, 0, 0], [0] * 6, [0, 1, 1, 0, 1, 0], [0, 0, 1, 1, 1, 1]]).bool().to(DEVICE), True),
+]
 # Triton's interpreter is slow, so there each shape has one of the texts.
 CASES = [
-    pytest.param(SHAPES[name], text, id=f"{name}-{'-'.join(map(str, text))}")
+    pytest.param(SHAPES[name], *TEXTS[index], id=f"{name}, text {index}")
     for number, name in enumerate(SHAPES, 2)
-    for text in (TEXTS[number % len(TEXTS) :][:1] if IS_TRITON else TEXTS)
+    for index in ([number % len(TEXTS)] if IS_TRITON else range(len(TEXTS)))
 ]
 
 
 @of_each_path
-@pytest.mark.parametrize(("fields", "text"), CASES)
+@pytest.mark.parametrize(("fields", "mask", "has_resets"), CASES)
 def test_values_states_and_gradients_are_the_references(
-    path: Path, fields: dict[str, Any], text: tuple[str, str, bool]
+    path: Path, fields: dict[str, Any], mask: Tensor, has_resets: bool
 ) -> None:
-    assert_scan(path, fields, text)
+    assert_scan(path, fields, mask, has_resets)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"length": 1}, {"has_skip_connection": True}, {"fields": {"projection_size": 29, "cell_size": 71}}],
-    ids=["one step", "skip connection", "several programs of a kernel"],
-)
-def test_other_layers_and_texts_are_the_references(options: dict[str, Any]) -> None:
-    assert_scan(DEFAULT, **{"fields": {}, "text": TEXTS[2]} | options)
+def test_other_layers_and_texts_are_the_references() -> None:
+    """One step; a skip connection; a size for which a kernel of Triton takes several programs."""
+    assert_scan(DEFAULT, {}, FULL[:, :1], has_resets=True)
+    assert_scan(DEFAULT, {}, PADDED, has_skip_connection=True)
+    assert_scan(DEFAULT, {"projection_size": 29, "cell_size": 71}, PADDED)
 
 
 def test_clips_act_in_these_tests() -> None:
-    outputs, _, cell = run(layer := layer_of(), arguments_of(layer), mask_of([T] * B))
+    outputs, _, cell = run(layer := layer_of(), arguments_of(layer), FULL)
     for tensor, limit in ((outputs, 0.3), (cell, 0.4)):
-        is_clipped = tensor.abs() == torch.tensor(limit, dtype=DTYPE, device=DEVICE)
-        assert 0.1 < is_clipped.double().mean() < 0.9
+        assert 0.1 < (tensor.abs() == torch.full_like(tensor, limit)).double().mean() < 0.9
 
 
 def test_a_skip_connection_adds_the_input() -> None:
     layer = layer_of(has_skip_connection=True)
     arguments = arguments_of(layer)
-    skipping = run(layer, arguments, mask_of([T] * B))
+    skipping = run(layer, arguments, FULL)
     layer.has_skip_connection = False
-    plain = run(layer, arguments, mask_of([T] * B))
+    plain = run(layer, arguments, FULL)
     assert_outputs_close(skipping, (plain[0] + arguments[0], *plain[1:]), DEFAULT.tolerance)
 
 
 def test_a_state_goes_on_where_it_stopped() -> None:
     layer = layer_of(bidirectional=False)
     inputs, *state = arguments_of(layer)
-    whole, outputs = run(layer, (inputs, *state), mask_of([T] * B)), []
+    whole, outputs = run(layer, (inputs, *state), FULL), []
     for part in inputs.split([1, T - 1], dim=1):
-        output, *state = run(layer, (part, *state), mask_of([T] * B)[:, : part.shape[1]])
+        output, *state = run(layer, (part, *state), FULL[:, : part.shape[1]])
         outputs.append(output)
     assert_outputs_close((torch.cat(outputs, dim=1), *state), whole, DEFAULT.tolerance)
 
@@ -96,41 +103,35 @@ def test_not_a_number_stays_one_and_stays_in_its_text() -> None:
     layer = layer_of()
     inputs, *state = arguments_of(layer)
     inputs.data[2, 1, 3] = torch.nan  # of the forward direction
-    outputs, *_ = run(layer, (inputs, *state), mask_of([T] * B))
+    outputs, *_ = run(layer, (inputs, *state), FULL)
     assert outputs[2, 1:, :P].isnan().all()
     assert outputs.isnan().sum() == (T - 1) * P
 
 
 def test_tensors_in_any_order_of_memory_are_read_right() -> None:
-    layer, mask = layer_of(), mask_of(LENGTHS["padded"])
+    layer = layer_of()
     arguments = arguments_of(layer)
     scattered = [each.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_() for each in arguments]
-    expected, found = (with_gradients(run(layer, each, mask), each) for each in (arguments, scattered))
+    expected, found = (with_gradients(run(layer, each, PADDED), each) for each in (arguments, scattered))
     assert_outputs_close(found, expected, DEFAULT.tolerance)
 
 
-def test_what_needs_no_gradient_gets_none_and_weights_learn_alone() -> None:
+def test_what_needs_no_gradient_gets_none_and_all_else_does() -> None:
     layer = layer_of()
-    inputs, hidden, cell = (tensor.detach() for tensor in arguments_of(layer))
-    outputs, _, _ = run(layer, (inputs, hidden, cell), mask_of(LENGTHS["padded"]))
+    arguments = arguments_of(layer)
+    outputs, *_ = run(layer, [tensor.detach() for tensor in arguments], PADDED)
     outputs.sum().backward()
-    assert inputs.grad is hidden.grad is cell.grad is None
     assert all(parameter.grad.abs().sum() > 0 for parameter in layer.parameters())
-
-
-def test_a_frozen_layer_passes_gradients_on_to_its_inputs() -> None:
-    layer = layer_of()
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    expected = torch.autograd.grad(run(layer, arguments, mask)[0].square().sum(), arguments)
+    expected = torch.autograd.grad(run(layer, arguments, PADDED)[0].square().sum(), arguments)
     layer.requires_grad_(False)
-    assert_outputs_close(torch.autograd.grad(run(layer, arguments, mask)[0].square().sum(), arguments), expected, 0)
+    assert_outputs_close(torch.autograd.grad(run(layer, arguments, PADDED)[0].square().sum(), arguments), expected, 0)
 
 
-@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+@of_each_shape
 def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused(fields: dict[str, Any]) -> None:
     layer = layer_of(**fields)
-    arguments = arguments_of(layer, length=2)
-    loss = run(layer, arguments, mask_of([2, 0, 2, 1], length=2))[0].square().sum()
+    arguments = arguments_of(layer, (B, 2))
+    loss = run(layer, arguments, mask_of(2, 0, 2, 1, most=2))[0].square().sum()
     first, second = (torch.autograd.grad(loss, arguments, retain_graph=True) for _ in range(2))
     assert_outputs_close(second, first, 0)
     (gradient,) = torch.autograd.grad(loss, arguments[0], create_graph=True)
@@ -145,39 +146,35 @@ def test_gradients_pass_a_clip_exactly_at_its_limit_and_not_beyond(path: str, cl
     """A cell that carries its state on: i = 0 and f = o = 1 to the last bit, so c_t = c_{t-1} and p_t = tanh(c_t)."""
     fields = {"projection_size": 1, "cell_size": 1, "cell_projection": True, "forget_bias": 0.0}
     layer = layer_of(**fields, cell_clip=None, projection_clip=None)
-    _, hidden, _ = arguments = [tensor.detach().zero_() for tensor in arguments_of(layer, length=1, batch=1)]
+    _, hidden, _ = arguments = [tensor.detach().zero_() for tensor in arguments_of(layer, (1, 1))]
     cell = torch.full_like(hidden, 0.5).requires_grad_()
     for parameter, numbers in zip(layer.parameters(), 2 * [0, [-1000, 1000, 0, 1000], 0, 1], strict=True):
         parameter.data = torch.tensor(numbers).to(parameter).expand_as(parameter).clone()
 
-    def outputs_and_cell() -> tuple[Tensor, Tensor]:
+    def clipped() -> Tensor:
         with scan_path(path):
-            outputs, _, last = run(layer, (*arguments[:2], cell), mask_of([1], length=1))
-        return outputs, last
+            outputs, _, last = run(layer, (*arguments[:2], cell), mask_of(1, most=1))
+        return last if clip == "cell_clip" else outputs
 
-    is_cell = clip == "cell_clip"
-    limit = outputs_and_cell()[is_cell].max().item() - excess  # without a clip: the largest number is its own limit
+    limit = clipped().max().item() - excess  # without a clip: the largest number is its own limit
     for lstm in layer.lstms if clip else ():
         setattr(lstm, clip, limit)
-    found = outputs_and_cell()[is_cell]
-    (gradient,) = torch.autograd.grad(found.sum(), cell)
-    passes = clip is None or excess == 0
-    assert clip is None or (found == torch.full_like(found, limit)).all()
-    assert ((gradient > 0) if passes else (gradient == 0)).all()
+    (gradient,) = torch.autograd.grad(clipped().sum(), cell)
+    assert clip is None or (clipped() == torch.full_like(cell, limit)).all()
+    assert ((gradient > 0) if clip is None or excess == 0 else (gradient == 0)).all()
 
 
 @of_each_path
 def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
     layer = layer_of(torch.float32)
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    resets, leaves = torch.rand(2, B, T, device=DEVICE) < 0.4, [*arguments, *layer.parameters()]
-    with scan_path("reference"):
-        expected = with_gradients(run(layer, arguments, mask, *resets), leaves)
-    steps = count_reference_steps(layer)
+    arguments, resets = arguments_of(layer), torch.rand(2, B, T, device=DEVICE) < 0.4
+    leaves, steps = [*arguments, *layer.parameters()], count_reference_steps(layer)
     with torch.autocast(DEVICE.type, dtype=torch.bfloat16), using(path.kernels):
-        actual = with_gradients(run(layer, arguments, mask, *resets), leaves)
+        found = with_gradients(run(layer, arguments, PADDED, *resets), leaves)
     assert not steps
-    for tensor, wanted in zip(actual, expected, strict=True):
+    with scan_path("reference"):
+        expected = with_gradients(run(layer, arguments, PADDED, *resets), leaves)
+    for tensor, wanted in zip(found, expected, strict=True):
         assert tensor.dtype == torch.float32
         # Three significant digits go into each product; a clip may or may not stop a gradient.
         assert 0 < (tensor - wanted).norm() < 0.05 * wanted.norm()
@@ -189,28 +186,42 @@ def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     dtype: torch.dtype, fields: dict[str, Any]
 ) -> None:
     layer = layer_of(dtype, **fields)
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    found = with_gradients(run(layer, arguments, mask), [*arguments, *layer.parameters()])
+    arguments = arguments_of(layer)
+    found = with_gradients(run(layer, arguments, PADDED), [*arguments, *layer.parameters()])
     with scan_path("reference"):
-        reference, arguments = (
-            run(layer, arguments, mask),
-            [each.detach().float().requires_grad_() for each in arguments],
-        )
-        exact = with_gradients(run(layer.float(), arguments, mask), [*arguments, *layer.parameters()])
+        reference, arguments = run(layer, arguments, PADDED), [each.detach().float() for each in arguments]
+        leaves = [*(each.requires_grad_() for each in arguments), *layer.float().parameters()]
+        exact = with_gradients(run(layer, arguments, PADDED), leaves)
     assert all(tensor.dtype == dtype for tensor in found)
     error = [sum((a - b).square().sum() for a, b in zip(each[:3], exact, strict=False)) for each in (found, reference)]
     assert 0 < error[0] < 0.9 * error[1]
     assert all((gradient - wanted).norm() < 0.05 * wanted.norm() for gradient, wanted in zip(found, exact, strict=True))
 
 
+def test_all_layers_share_one_reading_order_which_another_device_copies() -> None:
+    bilm, layouts = BiLM(ElmoConfig(projection_size=P, cell_size=H, num_hidden_layers=3)), []
+    for layer in bilm.layers:
+        layer.register_forward_pre_hook(lambda _, arguments: layouts.append(arguments[1]))
+    bilm(torch.randn(B, T, P), PADDED.cpu())
+    assert layouts == [layouts[0]] * 3
+    layout = BatchLayout(PADDED, (PADDED, FULL))
+    assert layout.order is layout.order
+    copy = layout.on(torch.device("meta"))
+    assert {tensor.device.type for tensor in (copy.mask, *copy.resets)} == {"meta"}
+    assert [copy.on(torch.device("meta")), layout.on(PADDED.device)] == [copy, layout]
+
+
 def reference_steps_of(layer: BiLMLayer) -> int:
     """How many steps of a run over full rows the reference computes: all of them or none."""
     steps = count_reference_steps(layer)
-    sum(tensor.sum() for tensor in run(layer, arguments_of(layer), mask_of([T] * B))).backward()
+    sum(tensor.sum() for tensor in run(layer, arguments_of(layer), FULL)).backward()
     return len(steps)
 
 
-def hook(name: str, register: str) -> Callable[[BiLMLayer, list[Any]], None]:
+Change = Callable[[BiLMLayer, list[Any]], None]
+
+
+def hook(name: str, register: str) -> Change:
     return lambda layer, calls: getattr(layer.get_submodule(name), register)(lambda *_: calls.append(name)) and None
 
 
@@ -220,16 +231,14 @@ def forward_of_an_instance(layer: BiLMLayer, calls: list[Any]) -> None:
     linear.forward = lambda inputs: calls.append(1) or original(inputs)
 
 
-def weight_norm(layer: BiLMLayer, calls: list[Any]) -> None:
-    parametrised = nn.utils.parametrizations.weight_norm(layer.backward_lstm.input_linear)
-    parametrised.register_forward_hook(lambda *_: calls.append(1))
+def another_class(layer: BiLMLayer, calls: list[Any]) -> None:
+    class Linear(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            calls.append(1)
+            return super().forward(inputs)
 
-
-class Doubled(nn.Linear):
-    """A linear of another class."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return 2 * super().forward(inputs)
+    linear = Linear(P, 4 * H, bias=False)
+    linear.weight, layer.forward_lstm.recurrent_linear = layer.forward_lstm.recurrent_linear.weight, linear
 
 
 @pytest.mark.parametrize(
@@ -240,33 +249,16 @@ class Doubled(nn.Linear):
         hook("forward_lstm.projection", "register_full_backward_hook"),
         hook("forward_lstm", "register_full_backward_pre_hook"),
         forward_of_an_instance,
-        weight_norm,
+        another_class,
     ],
 )
-def test_a_layer_that_something_replaced_takes_the_reference_and_calls_it(
-    change: Callable[[BiLMLayer, list[Any]], None],
-) -> None:
+def test_a_layer_of_which_a_part_was_replaced_takes_the_reference_and_calls_the_part(change: Change) -> None:
     layer, calls = layer_of(), []
+    layer.forward_lstm.register_forward_hook(lambda module, args, output: None).remove()
     assert reference_steps_of(layer) == 0
     change(layer, calls)
     assert reference_steps_of(layer) == 2 * T
     assert calls
-
-
-def test_a_hook_that_is_taken_away_gives_the_fast_scan_back() -> None:
-    layer = layer_of()
-    layer.forward_lstm.register_forward_hook(lambda module, args, output: None).remove()
-    assert layer.can_scan_fast()
-
-
-def test_a_linear_of_another_class_is_called() -> None:
-    layer, doubled = layer_of(), Doubled(P, 4 * H, bias=False).to(DEVICE, DTYPE)
-    arguments, mask = arguments_of(layer), mask_of([T] * B)
-    plain = layer.forward_lstm.recurrent_linear
-    layer.forward_lstm.recurrent_linear, doubled.weight = doubled, plain.weight
-    actual = run(layer, arguments, mask)
-    layer.forward_lstm.recurrent_linear, plain.weight = plain, nn.Parameter(2 * plain.weight)
-    assert_outputs_close(actual, run(layer, arguments, mask), DEFAULT.tolerance)
 
 
 def test_a_path_is_taken_only_if_no_other_is_requested() -> None:
@@ -278,12 +270,3 @@ def test_a_path_is_taken_only_if_no_other_is_requested() -> None:
         assert layer.can_scan_fast()
     with pytest.raises(ValueError, match="reference, packed, triton"), scan_path("fast"):
         pass
-
-
-def test_lora_adapters_take_the_reference_in_the_layers_that_have_them(tiny_model: ElmoModel) -> None:
-    peft = pytest.importorskip("peft")
-    first, second = tiny_model.bilm.layers
-    targets = r".*layers\.1\..*recurrent_linear"
-    peft.get_peft_model(tiny_model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False))
-    assert first.can_scan_fast()
-    assert not second.can_scan_fast()

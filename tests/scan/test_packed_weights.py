@@ -2,29 +2,14 @@
 
 import copy
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from scan_layers import (
-    LENGTHS,
-    PACKS,
-    SHAPES,
-    B,
-    H,
-    P,
-    T,
-    arguments_of,
-    assert_scan,
-    layer_of,
-    mask_of,
-    run,
-)
-from scan_layers import Path as ScanPath
+from scan_layers import FULL, PACKS, PADDED, B, H, Operators, P, T, arguments_of, layer_of, mask_of, run
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.bilm import BiLMLayer
@@ -43,114 +28,66 @@ needs_bfloat16 = pytest.mark.skipif(
 F32, BF16 = torch.float32, torch.bfloat16
 
 
-def kernels_of(steps: int = 3, large_bytes: int = 4 * H * P * 2, **sizes: Any) -> ProcessorKernels:
+def kernels_of(steps: int = 3, **sizes: Any) -> ProcessorKernels:
     """Scans with so many steps of two or three texts pack W_h, which is large, and not W_p."""
-    rule = {"repays": dict.fromkeys((F32, BF16), (range(2, 4), steps)), "large_bytes": large_bytes}
+    rule = {"repays": dict.fromkeys((F32, BF16), (range(2, 4), steps)), "large_bytes": 4 * H * P * 2}
     return ProcessorKernels(**PACKS | rule | sizes)
 
 
-class Counts(TorchDispatchMode, list):
-    """The count of columns of each packed product while it is active."""
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs each operator."""
-        if function is torch.ops.mkldnn._linear_pointwise.default and args[1].is_mkldnn:
-            self.append(len(args[0]))
-        return function(*args, **(kwargs or {}))
-
-
-@pytest.fixture
-def counts() -> Iterator[Counts]:
-    with Counts() as found:
-        yield found
-
-
-def packed_layer() -> BiLMLayer:
-    layer = layer_of(F32)
-    pack(layer)
-    return layer
-
-
-def assert_reference(layer: BiLMLayer) -> None:
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
-    with torch.no_grad():
+def packed_columns(
+    kernels: ProcessorKernels, layer: BiLMLayer, mask: Tensor = PADDED, has_gradient: bool = False
+) -> list[int]:
+    """The count of columns of each packed product of a scan, whose values are the reference's."""
+    arguments, tolerance = arguments_of(layer), 2e-5 if layer.forward_lstm.projection.weight.dtype == F32 else 0.02
+    with torch.set_grad_enabled(has_gradient), using(kernels), Operators() as called:
         found = run(layer, arguments, mask)
-        with scan_path("reference"):
-            assert_outputs_close(found, run(layer, arguments, mask), 2e-6)
-
-
-@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
-def test_every_product_of_a_scan_that_packs_is_packed(fields: dict[str, Any], counts: Counts) -> None:
-    path = ScanPath(ProcessorKernels(**PACKS), F32, 2e-5)
-    assert_scan(path, fields, ("padded", "left", False))
-    # Twice forward and once backward, W_h and W_p of each direction, at each step of three, two and one texts.
-    steps = (
-        3 * (1 + (fields.get("cell_size") != P or "cell_projection" in fields)) * (1 + fields.get("bidirectional", 1))
-    )
-    assert [counts.count(count) for count in (3, 2, 1, 4)] == [steps, 2 * steps, 3 * steps, 0]
-    counts.clear()
-    assert_scan(path._replace(dtype=torch.float64, tolerance=1e-12), fields, ("padded", "left", False))
-    assert not counts
+        if has_gradient:
+            found[0].sum().backward()
+    with scan_path("reference"):
+        assert_outputs_close(found, run(layer, arguments, mask), tolerance)
+    return called.by_onednn(is_packed=True)
 
 
 @pytest.mark.parametrize("has_gradient", [False, True])
-def test_a_scan_packs_large_weights_if_enough_steps_repay_it(has_gradient: bool, counts: Counts) -> None:
-    layer, kernels = layer_of(F32), kernels_of()
-
-    def packed_products(kernels: ProcessorKernels, lengths: list[int]) -> list[int]:
-        counts.clear()
-        with torch.set_grad_enabled(has_gradient), using(kernels):
-            outputs, *_ = run(layer, arguments_of(layer), mask_of(lengths))
-            if has_gradient:
-                outputs.sum().backward()
-        return list(counts)
-
+def test_a_scan_packs_large_weights_if_enough_steps_repay_it(has_gradient: bool) -> None:
+    layer, kernels, mask = layer_of(F32), kernels_of(), mask_of(4, 3, 1, 0)
     # Forward, and backward in reverse, for each direction.
     once = [3, 2, 2, 1] * 2 + [1, 2, 2, 3] * 2 * has_gradient
-    assert packed_products(kernels, [4, 3, 1, 0]) == once
-    assert packed_products(kernels, [6, 2, 1, 0]) == []
-    assert packed_products(kernels, [6, 6, 6, 6]) == []
-    assert packed_products(kernels_of(joint_bytes=1 << 30), [4, 3, 1, 0]) == []
+    assert packed_columns(kernels, layer, mask, has_gradient) == once
+    assert len(packed_columns(kernels_of(large_bytes=0), layer, mask, has_gradient)) == 2 * len(once)
+    for others, lengths in (
+        (kernels, (6, 2, 1, 0)),
+        (kernels, (6, 6, 6, 6)),
+        (kernels_of(large_bytes=4 * H * P * 4 + 1), (4, 3, 1, 0)),
+        (kernels_of(joint_bytes=1 << 30), (4, 3, 1, 0)),
+    ):
+        assert packed_columns(others, layer, mask_of(*lengths), has_gradient) == []
+    assert packed_columns(kernels, layer_of(torch.float64), mask, has_gradient) == []
     assert len(kernels.kept) == 0
 
 
 def test_the_rule_is_of_dtype_and_columns() -> None:
-    weight, kernels = torch.ones(1, 4096, 512), ProcessorKernels(multiplies_bfloat16=True)
+    kernels = ProcessorKernels(multiplies_bfloat16=True)
 
-    def packs(columns: list[int], dtype: torch.dtype = F32) -> bool:
-        with Counts() as found:
-            kernels.times(weight.to(dtype), columns)(torch.ones(1, 512, 2, dtype=dtype))
-        return bool(found)
+    def packs(columns: list[int]) -> bool:
+        with Operators() as called:
+            kernels.times(torch.ones(1, 4096, 512), columns)(torch.ones(1, 512, 2))
+        return called.by_onednn(is_packed=True) == [2]
 
     assert REPAYS == {F32: (range(8, 33), 26), BF16: (range(1, 1 << 30), 8)}
     assert [packs([8] * 26), packs([32] * 26), packs([8] * 25), packs([7] * 99), packs([33] * 99)] == [1, 1, 0, 0, 0]
-    assert not packs([8] * 99, torch.float64)
 
 
 @needs_bfloat16
-def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs(counts: Counts) -> None:
-    layer, kernels = layer_of(BF16), kernels_of()
-    arguments, mask = arguments_of(layer), mask_of([1, 1, 1, 1])
+def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs() -> None:
+    layer, kernels, mask = layer_of(BF16), kernels_of(), mask_of(1, 1, 1, 1)
     large = [lstm.recurrent_linear.weight for lstm in layer.lstms]
-    with using(kernels):
-        run(layer, arguments, mask)
-        assert not counts
-        with torch.no_grad():
-            first, again = run(layer, arguments, mask), run(layer, arguments, mask)
-            assert counts == [4] * 4
-            assert list(map(id, kernels.kept)) == list(map(id, large))
-            assert_outputs_close(first, again, 0)
-            large[0].mul_(2)
-            changed = run(layer, arguments, mask)
-    with torch.no_grad(), using(kernels_of(large_bytes=1 << 30)):
-        assert_outputs_close(changed, run(layer, arguments, mask), 0.02)
-
-
-def test_bfloat16_is_packed_only_where_the_processor_multiplies_it() -> None:
-    kernels = kernels_of(multiplies_bfloat16=False)
-    with using(kernels):
-        pack(layer_of(BF16))
-    assert len(kernels.kept) == 0
+    assert packed_columns(kernels, layer, mask, has_gradient=True) == []
+    for _ in range(2):
+        assert packed_columns(kernels, layer, mask) == [4] * 2
+        assert list(map(id, kernels.kept)) == list(map(id, large))
+    large[0].data.mul_(2)
+    assert packed_columns(kernels, layer, mask) == [4] * 2
 
 
 def step_of_a_fused_optimiser(weight: nn.Parameter) -> None:
@@ -170,33 +107,42 @@ CHANGES: dict[str, Callable[[Tensor], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
-def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(
-    change: Callable[[Tensor], object], counts: Counts
-) -> None:
-    with using(kernels_of(steps=99)):
-        layer = packed_layer()
-        assert_reference(layer)
-        assert len(counts) == 2 * 2 * T
+def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(change: Callable[[Tensor], object]) -> None:
+    layer, kernels = layer_of(F32), kernels_of(steps=99)
+    for _ in range(2):
+        with using(kernels):
+            pack(layer)
+        # W_h and W_p of two directions, at each step.
+        assert len(packed_columns(kernels, layer)) == 2 * 2 * T
+        assert packed_columns(kernels, copy.deepcopy(layer)) == []
         with torch.no_grad():
             for lstm in layer.lstms:
                 change(lstm.recurrent_linear.weight)
                 change(lstm.projection.weight)
-        counts.clear()
-        assert_reference(layer)
-        assert not counts
-        pack(layer)
-        assert_reference(layer)
-        assert counts
+        assert packed_columns(kernels, layer) == []
+
+
+def test_what_cannot_be_packed_is_not_and_what_is_kept_dies_with_its_weight() -> None:
+    kernels = kernels_of(multiplies_bfloat16=False)
+    with torch.inference_mode():
+        kernels.pack(torch.ones(5, 3))
+    with using(kernels):
+        for dtype, kept in ((BF16, 0), (torch.float64, 0), (F32, 4)):
+            pack(layer := layer_of(dtype))
+            assert len(kernels.kept) == kept
+    del layer
+    gc.collect()
+    assert len(kernels.kept) == 0
 
 
 @needs_bfloat16
 @torch.no_grad()
-def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps(counts: Counts) -> None:
+def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps() -> None:
     layer, kernels = layer_of(F32), kernels_of()
-    for lengths, expected in (([1, 1, 1, 1], []), ([3, 3, 2, 0], [3, 3, 2] * 2)):
-        with torch.autocast("cpu", BF16), using(kernels):
-            run(layer, arguments_of(layer), mask_of(lengths))
-        assert sorted(counts) == sorted(expected)
+    for lengths, expected in (((1, 1, 1, 1), []), ((3, 3, 2, 0), [3, 3, 2] * 2)):
+        with torch.autocast("cpu", BF16), using(kernels), Operators() as called:
+            run(layer, arguments_of(layer), mask_of(*lengths))
+        assert called.by_onednn(is_packed=True) == expected
         assert len(kernels.kept) == 0
 
 
@@ -205,7 +151,7 @@ def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps(counts: Coun
 @torch.no_grad()
 def test_a_traced_layer_is_not_packed(dtype: torch.dtype) -> None:
     layer = layer_of(dtype).requires_grad_(False)
-    arguments, layout = arguments_of(layer), BatchLayout(mask_of([T] * B), None, 2)
+    arguments, layout = arguments_of(layer), BatchLayout(FULL)
     with using(kernels_of()):
         pack(layer)
         traced = torch.jit.trace(lambda *tensors: layer(tensors[0], layout, *tensors[1:]), arguments, check_trace=False)
@@ -213,30 +159,13 @@ def test_a_traced_layer_is_not_packed(dtype: torch.dtype) -> None:
     assert_outputs_close(traced(*arguments), layer(arguments[0], layout, *arguments[1:]), 0.02)
 
 
-def test_copies_and_tensors_of_inference_mode_are_not_packed_and_what_is_kept_dies_with_its_weight(
-    counts: Counts,
-) -> None:
-    kernels = kernels_of(steps=99)
-    with torch.inference_mode():
-        kernels.pack(torch.ones(5, 3))
-    with using(kernels):
-        assert_reference(copy.deepcopy(layer := packed_layer()))
-    assert not counts
-    assert len(kernels.kept) == 4
-    del layer
-    gc.collect()
-    assert len(kernels.kept) == 0
-
-
-def test_a_model_packs_all_its_layers_and_saves_the_same(tmp_path: Any, counts: Counts) -> None:
+def test_a_model_packs_all_its_layers() -> None:
     sizes = {"projection_size": 6, "cell_size": 7, "char_embedding_size": 3, "char_filters": [[1, 2], [2, 3]]}
     model = ElmoModel(ElmoConfig(**sizes)).eval()
     ids = torch.randint(1, 200, (B, T, 50))
     with torch.no_grad(), using(kernels_of()):
         expected = model(ids).last_hidden_state
         model.pack()
-        keys = list(model.state_dict())
-        torch.testing.assert_close(model(ids).last_hidden_state, expected, atol=2e-6, rtol=0)
-    assert set(counts) == {B}
-    model.save_pretrained(tmp_path)
-    assert list(ElmoModel.from_pretrained(tmp_path).state_dict()) == keys
+        with Operators() as called:
+            torch.testing.assert_close(model(ids).last_hidden_state, expected, atol=2e-6, rtol=0)
+    assert called.by_onednn(is_packed=True) == [B] * T * 2 * 2 * 2  # W_h and W_p of two directions in two layers

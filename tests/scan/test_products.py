@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from checkpoints import run_interpreter
+from scan_layers import Operators
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from elmo_hf.scan.packed_gradient import product, transposed
 from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.scan.products import BlockProducts, columns_in
 
@@ -25,15 +25,6 @@ WAYS: dict[str, Make] = {
     "bfloat16's": ProcessorKernels(multiplies_bfloat16=True).products,
 }
 of_every_way = pytest.mark.parametrize("make", WAYS.values(), ids=list(WAYS))
-
-
-class Operators(TorchDispatchMode, list):
-    """The operators that are called while it is active."""
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs each operator."""
-        self.append(function)
-        return function(*args, **(kwargs or {}))
 
 
 def drawn(directions: int, columns: int, height: int = M) -> tuple[Tensor, Tensor]:
@@ -72,7 +63,7 @@ def test_on_amd_onednn_multiplies_many_columns(as_rows: bool) -> None:
         products.multiply(vectors.float(), out, adds=True)
         products.multiply(vectors[..., :7].float(), columns_in(torch.empty(M * 7), 1, M, 7, as_rows))
     torch.testing.assert_close(out.double(), 2 * weight @ vectors, rtol=0, atol=1e-5)
-    assert called.count(torch.ops.mkldnn._linear_pointwise.default) == 2
+    assert called.by_onednn(is_packed=False) == [9, 9]
 
 
 def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:
@@ -84,12 +75,6 @@ def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_c
         assert [blocks[projection](columns) for columns in (2, 32, 64, 500)] == [16, 16, 8, 1]
         assert kind(torch.ones(1, 28, 1 << 20), 1 << 19, 8).num_blocks(2) == 4
         assert kind(torch.ones(2, 16384, 512), 1 << 19, 8).num_blocks(2) == 1
-
-
-def test_columns_take_the_beginning_of_the_memory() -> None:
-    memory = torch.arange(100)
-    assert columns_in(memory, 2, 3, 4, as_rows=False).tolist() == memory[:24].view(2, 3, 4).tolist()
-    assert columns_in(memory, 2, 3, 4, as_rows=True).tolist() == memory[:24].view(2, 4, 3).transpose(1, 2).tolist()
 
 
 def test_bfloat16_is_one_product_of_columns_if_the_processor_multiplies_it() -> None:
@@ -106,3 +91,19 @@ def test_bfloat16_is_not_multiplied_where_onednn_may_not(tmp_path: Path, monkeyp
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     code = "from elmo_hf.scan.processor_kernels import multiplies_bfloat16 as answer; print(answer())"
     assert run_interpreter(code, tmp_path).split()[-1] == "False"
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (1, 256, 3), (2, 129, 4)])
+def test_a_transposed_weight_has_memory_of_its_own(shape: tuple[int, ...]) -> None:
+    weight = torch.randn(shape)
+    assert torch.equal(transposed(weight), weight.mT)
+    assert transposed(weight).is_contiguous()
+
+
+@pytest.mark.parametrize("rows", [10, 1025, 2048])
+def test_a_product_comes_in_the_requested_dtype(rows: int) -> None:
+    first, second = torch.randn(rows, 6).bfloat16(), torch.randn(6, 3).bfloat16()
+    exact = first.double() @ second.double()
+    for dtype in (torch.float32, torch.bfloat16):
+        assert product(first, second, dtype).dtype == dtype
+        torch.testing.assert_close(product(first, second, dtype).double(), exact, rtol=2**-8, atol=2**-8)

