@@ -221,7 +221,11 @@ class LoopLanguageModels(nn.Module):
         top = nn.functional.dropout(self.bilm(forward, backward, mask, dropout)[-1], dropout, training=dropout > 0)
         hidden = [vectors.flatten(0, 1) for vectors in top.chunk(2, dim=-1)]
         targets = [forward_targets.flatten(), backward_targets.flatten()]
-        return sum(sampled_losses(self.softmax, hidden, targets, candidates)) / forward_targets.numel() / 2
+        return (
+            sum(sampled_losses(self.softmax.weight, self.softmax.bias, hidden, targets, candidates))
+            / forward_targets.numel()
+            / 2
+        )
 
 
 def _copy(parameter: Tensor) -> nn.Parameter:

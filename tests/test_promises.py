@@ -4,7 +4,10 @@ import inspect
 from dataclasses import fields
 
 import torch
+from state_dict_keys import STATE_DICT_KEYS
+from task_models import LSTM, make_task_model
 from tiny_inputs import random_inputs
+from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
 from elmo_hf import ElmoForPreTrainingOutput, ElmoModel, allennlp
@@ -34,6 +37,18 @@ ALLENNLP_SIGNATURES = {
     """,
 }
 
+LSTM_KEYS = """
+    forward_lstm.weight_ih_l0 forward_lstm.weight_hh_l0 forward_lstm.bias_ih_l0 forward_lstm.bias_hh_l0
+    backward_lstm.weight_ih_l0 backward_lstm.weight_hh_l0 backward_lstm.bias_ih_l0 backward_lstm.bias_hh_l0
+"""
+TASK_KEYS = {
+    "classification": "classifier.weight classifier.bias",
+    "pairs": "classifier.weight classifier.bias pooler.query.weight",
+    "labelling": "classifier.weight classifier.bias",
+    "crf": "classifier.weight classifier.bias crf.transitions crf.start crf.end",
+    "questions": "attention.question.weight attention.product.weight qa_outputs.weight qa_outputs.bias",
+}
+
 
 def test_a_star_imports_the_public_names() -> None:
     assert elmo_hf.__all__ == PUBLIC_NAMES.split()
@@ -54,3 +69,16 @@ def test_signatures_are_allennlps() -> None:
         parameters = inspect.signature(function).parameters.values()
         found = [each.name + (f"={each.default}" if each.default is not each.empty else "") for each in parameters]
         assert found == expected.split()
+
+
+def test_weights_of_heads_have_their_names() -> None:
+    encoder = {f"elmo.{name}": shape for name, shape in STATE_DICT_KEYS.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tiny_lm().state_dict().items()}
+    assert shapes == encoder | {"softmax.weight": (len(WORDS), 7), "softmax.bias": (len(WORDS),)}
+    shared = tiny_word_lm(share_embedding_softmax=True).state_dict()
+    assert {name for name in shared if name.startswith("softmax.")} == {"softmax.bias"}
+    for task, names in TASK_KEYS.items():
+        for changes, parts in (({}, []), (LSTM, ["task_encoder.lstm", *["lstm"] * (task == "questions")])):
+            model = make_task_model(task, **changes, **({"pooling": "attention"} if task == "pairs" else {}))
+            expected = {*names.split(), *(f"{part}.{key}" for part in parts for key in LSTM_KEYS.split())}
+            assert {name for name in model.state_dict() if not name.startswith("elmo.")} == expected

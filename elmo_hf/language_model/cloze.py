@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
@@ -86,7 +86,7 @@ def gap_log_probs(
     # With `<S>` in front, the word t is in column t + 1; its neighbours predict it.
     columns = torch.arange(1, len(words) + 1, device=model.device)[places]
     hidden = torch.stack([half[columns + step] for half, step in zip(halves, (-1, 1), strict=False)])
-    return model.softmax.logits(hidden, model._shared_weight).float().log_softmax(dim=-1)
+    return nn.functional.linear(hidden, *model.output_table).float().log_softmax(dim=-1)
 
 
 def rank_words(

@@ -76,18 +76,17 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         **kwargs: Any,
     ) -> dict[str, Tensor]:
         """As in the folder's class; in training sampled losses, if the config says so, and in less memory."""
-        softmax, shared = self.softmax, self._shared_weight
+        weight, bias = self.output_table
         if self.training and self.config.softmax == "sampled":
-            sizes = len(softmax.bias), self.config.num_softmax_samples
-            candidates = candidates or [draw_candidates(*sizes, softmax.bias.device) for _ in chosen]
+            sizes = len(bias), self.config.num_softmax_samples
+            candidates = candidates or [draw_candidates(*sizes, bias.device) for _ in chosen]
             hidden, classes = zip(*chosen.values(), strict=True)
-            losses = sampled_losses(softmax, hidden, classes, candidates, shared)
+            losses = sampled_losses(weight, bias, hidden, classes, candidates)
             return dict(zip([f"sampled_{name}_loss" for name in chosen], losses, strict=True))
         if exact or torch.compiler.is_compiling() or not torch.is_grad_enabled():
             return super().totals(chosen, exact)
-        weights = softmax.weight if shared is None else shared, softmax.bias
         return {
-            f"{name}_loss": cross_entropy(vectors, *weights, classes) for name, (vectors, classes) in chosen.items()
+            f"{name}_loss": cross_entropy(vectors, weight, bias, classes) for name, (vectors, classes) in chosen.items()
         }
 
     def score(

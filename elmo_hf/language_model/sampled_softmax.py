@@ -21,8 +21,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .softmax import WordSoftmax
-
 
 class Candidates(NamedTuple):
     """The words drawn for one batch of one direction: `(S,)` distinct classes, and n, the draws made, `()`."""
@@ -58,24 +56,23 @@ def draw_candidates(num_words: int, num_samples: int, device: torch.device | str
 
 
 def sampled_losses(
-    softmax: WordSoftmax,
+    weight: Tensor,
+    bias: Tensor,
     hidden: Sequence[Tensor],
     targets: Sequence[Tensor],
     candidates: Sequence[Candidates],
-    shared_weight: Tensor | None = None,
 ) -> list[Tensor]:
     """Each direction's sum of sampled losses; lower than cross-entropies, so never report one.
 
-    Takes, for each direction, biLM outputs `(N, P)`, targets `(N,)` and the words drawn.
+    Takes W and b, and for each direction biLM outputs `(N, P)`, targets `(N,)` and the words drawn.
     """
-    weight, num_words = softmax.weight if shared_weight is None else shared_weight, len(softmax.bias)
     # One look-up for all directions, so that the matrix gets one gradient.
     parts = [part for each, drawn in zip(targets, candidates, strict=True) for part in (each, drawn.words)]
     vectors = iter(nn.functional.embedding(torch.cat(parts), weight).split([len(part) for part in parts]))
     losses = []
     for states, target, drawn in zip(hidden, targets, candidates, strict=True):
         classes = torch.cat([target, drawn.words])
-        offsets = softmax.bias[classes] - drawn.log_expected_counts(classes, num_words)
+        offsets = bias[classes] - drawn.log_expected_counts(classes, len(bias))
         own, others = offsets.split([len(target), len(drawn.words)])
         target_logits = (states * next(vectors)).sum(dim=-1).float() + own
         logits = nn.functional.linear(states, next(vectors)).float() + others  # (N, S)

@@ -28,7 +28,7 @@ from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..model.inputs import IGNORED, check_shape
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
-from .softmax import WordSoftmax
+from .softmax import WordSoftmax, word_log_probs
 
 DIRECTIONS = ("forward", "backward")
 # Arguments that the package's class alone takes.
@@ -138,7 +138,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
         output = self.losses(hidden, targets, output_log_probs, distance, **kwargs)
         for name, part in hidden.items() if output_logits else ():
-            output[f"{name}_logits"] = self.softmax.logits(part, self._shared_weight)
+            output[f"{name}_logits"] = nn.functional.linear(part, *self.output_table)
         return ElmoForPreTrainingOutput(
             state_hidden=next_state.hidden.transpose(0, 1),
             state_cell=next_state.cell.transpose(0, 1),
@@ -189,7 +189,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             is_predicted = classes != IGNORED
             chosen[name] = vectors[is_predicted], classes[is_predicted].long()
             if output_log_probs:
-                log_probs = self.softmax.log_probs(*chosen[name], self._shared_weight)
+                log_probs = word_log_probs(*chosen[name], *self.output_table)
                 totals[f"{name}_loss"] = -log_probs.sum()
                 placed = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
                 output[f"{name}_log_probs"] = placed.roll(distance if name == "forward" else -distance, dims=1)
@@ -205,10 +205,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     ) -> dict[str, Tensor]:
         """Each direction's summed loss by its name: the `exact` one, or that of chosen `(N, P)` and their classes."""
         return exact or {
-            f"{name}_loss": -self.softmax.log_probs(*pair, self._shared_weight).sum() for name, pair in chosen.items()
+            f"{name}_loss": -word_log_probs(*pair, *self.output_table).sum() for name, pair in chosen.items()
         }
 
     @property
-    def _shared_weight(self) -> Tensor | None:
-        """The word embedding without its padding row, if it is the softmax's matrix too."""
-        return self.elmo.get_input_embeddings().weight[1:] if self.config.share_embedding_softmax else None
+    def output_table(self) -> tuple[Tensor, Tensor]:
+        """W and b of the softmax; a shared W is the word embedding without its padding row."""
+        is_shared = self.config.share_embedding_softmax
+        weight = self.elmo.get_input_embeddings().weight[1:] if is_shared else self.softmax.weight
+        return weight, self.softmax.bias

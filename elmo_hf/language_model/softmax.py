@@ -21,10 +21,7 @@ LEAST_BLOCK_SIZE = 128  # predictions
 
 
 class WordSoftmax(nn.Module):
-    """The full softmax over V words (`_build_loss` of bilm-tf's `LanguageModel`).
-
-    With `share_embedding_softmax` it has no matrix of its own: every method needs the word embedding's `shared_weight`.
-    """
+    """The matrix and bias of the softmax; with `share_embedding_softmax` the matrix is the word embedding's."""
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the bias, and the matrix unless it is shared."""
@@ -42,18 +39,18 @@ class WordSoftmax(nn.Module):
             init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
         init.zeros_(self.bias)
 
-    def logits(self, hidden: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(..., P)` to logits `(..., V)`."""
-        return nn.functional.linear(hidden, self.weight if shared_weight is None else shared_weight, self.bias)
 
-    def log_probs(self, hidden: Tensor, targets: Tensor, shared_weight: Tensor | None = None) -> Tensor:
-        """Maps `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32 at least, block by block."""
-        size, wide = block_size(len(self.bias)), torch.promote_types(hidden.dtype, torch.float32)
-        losses = [
-            nn.functional.cross_entropy(self.logits(block, shared_weight).to(wide), classes, reduction="none")
-            for block, classes in zip(hidden.split(size), targets.split(size), strict=True)
-        ]
-        return -torch.cat(losses)
+def word_log_probs(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Maps h `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32 at least, block by block.
+
+    Source: `_build_loss` of bilm-tf's `LanguageModel`.
+    """
+    size, wide = block_size(len(bias)), torch.promote_types(hidden.dtype, torch.float32)
+    losses = [
+        nn.functional.cross_entropy(nn.functional.linear(block, weight, bias).to(wide), classes, reduction="none")
+        for block, classes in zip(hidden.split(size), targets.split(size), strict=True)
+    ]
+    return -torch.cat(losses)
 
 
 def block_size(num_words: int) -> int:

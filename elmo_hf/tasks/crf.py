@@ -60,11 +60,12 @@ class LinearChainCRF(nn.Module):
         `labels` are `(N, W)`, -100 where unknown; `mask` `(N, W)` is True on words, which come first.
 
         Raises:
-            ValueError: if a label is out of range, or may not follow the one before it.
+            ValueError: if a label may not follow the one before it.
         """
         is_known = mask & (labels != IGNORED)
-        self._check_labels(labels, is_known)
-        agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
+        labels = labels.masked_fill(~is_known, 0).long()
+        agrees = nn.functional.one_hot(labels, len(self.labels)).bool()
+        self._refuse_illegal(labels, is_known)
         emissions = _wide(emissions)
         both = torch.cat([emissions, emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)])
         log_partition, log_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
@@ -120,12 +121,8 @@ class LinearChainCRF(nn.Module):
         transitions = _wide(self.transitions).masked_fill(impossible[:-1], IMPOSSIBLE)
         return _wide(emissions), transitions, _wide(self.start).masked_fill(impossible[-1], IMPOSSIBLE), _wide(self.end)
 
-    def _check_labels(self, labels: Tensor, is_known: Tensor) -> None:
-        known, most = labels[is_known], len(self.labels) - 1
-        if ((known < 0) | (known > most)).any():
-            raise ValueError(f"labels must be 0 to {most}, found {known.min()} to {known.max()}.")
+    def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
         # The label before each word: the beginning of the text has the number K, and an unknown label precedes any.
-        labels = labels.masked_fill(~is_known, 0)
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
         is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
         impossible = torch.tensor(self._impossible, device=labels.device)[before, labels] & is_known

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.inputs import check_range, check_shape, checked_words, may_look_at
+from ..model.inputs import check_shape, checked_words
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
@@ -106,11 +106,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Encodes the words of a batch; of `others`, `word_vector_ids` are read.
 
         Raises:
-            ValueError: if there are no `input_ids`, a shape is wrong, a row does not hold `num_texts` texts, or there
-                are `bilm_layers` but the biLM learns, or word vectors without legal ids.
+            ValueError: if a shape is wrong, a row does not hold `num_texts` texts, or there are `bilm_layers` but the
+                biLM learns.
         """
-        if others.get("inputs_embeds") is not None:
-            raise ValueError("a model for a task reads `input_ids`; `inputs_embeds` do not show boundaries.")
         ids, mask = checked_words(input_ids, attention_mask, self.config)
         texts = self._texts(ids, mask)
         if bilm_layers is None:
@@ -139,8 +137,6 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         if self.word_vectors is None:
             return layers[0][..., : self.config.projection_size]
         check_shape("word_vector_ids", word_vector_ids, mask.shape)
-        if may_look_at(word_vector_ids):
-            check_range("word_vector_ids", word_vector_ids, self.word_vectors.num_embeddings - 1)
         return self.elmo.dropout(self.word_vectors(word_vector_ids))
 
     def mix_penalty(self) -> Tensor | float:

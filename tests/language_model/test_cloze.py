@@ -33,8 +33,8 @@ def by_hand(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, words: list[str
         with torch.no_grad():
             top = model.elmo(ids, output_hidden_states=True).hidden_states[-1][0]
             hidden = top.chunk(2, dim=-1)[index][-1 if index == 0 else 0]
-            weight = model.elmo.get_input_embeddings().weight[1:] if model.softmax.weight is None else None
-            matrix = model.softmax.weight if weight is None else weight
+            is_shared = model.softmax.weight is None
+            matrix = model.elmo.get_input_embeddings().weight[1:] if is_shared else model.softmax.weight
             terms = torch.exp(torch.stack([row @ hidden for row in matrix]) + model.softmax.bias)
         found.append(terms / terms.sum())
     return found

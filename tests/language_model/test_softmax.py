@@ -11,7 +11,7 @@ from elmo_hf import ElmoConfig
 from elmo_hf.language_model.full_cross_entropy import cross_entropy
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates, sampled_losses
-from elmo_hf.language_model.softmax import WordSoftmax, block_size
+from elmo_hf.language_model.softmax import WordSoftmax, block_size, word_log_probs
 
 P, V, N, S = 7, 23, 13, 5
 LARGE = 17_000  # so many words that 300 predictions are three blocks
@@ -43,7 +43,7 @@ def full(module: WordSoftmax, hidden: Tensor, targets: Tensor) -> Tensor:
 
 def sampled(module: WordSoftmax, hidden: Tensor, targets: Tensor, candidates: Candidates = DRAWN) -> Tensor:
     """The sampled loss of one direction."""
-    return sampled_losses(module, [hidden], [targets], [candidates])[0]
+    return sampled_losses(module.weight, module.bias, [hidden], [targets], [candidates])[0]
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float, relative: float = 0) -> None:
@@ -58,13 +58,14 @@ def test_full_losses_and_gradients_are_those_of_all_logits_at_once(
     assert block_size(LARGE) == 128
     module, hidden = word_softmax(dtype, num_words), hidden_vectors(dtype, 300)
     targets = torch.randint(num_words, (300,))
-    each = nn.functional.cross_entropy(module.logits(hidden), targets, reduction="none")
+    table = module.weight, module.bias
+    each = nn.functional.cross_entropy(nn.functional.linear(hidden, *table), targets, reduction="none")
     # The factor is that of a mean over the predictions and of bilm-tf's steps.
     factor = 20 / 300
     gradients = gradients_of(factor * each.sum(), hidden, module)
-    assert_close(module.log_probs(hidden, targets), -each, 10 * error)
+    assert_close(word_log_probs(hidden, targets, *table), -each, 10 * error)
     # A saved folder leaves the gradient to autograd.
-    for loss in (full(module, hidden, targets), -module.log_probs(hidden, targets).sum()):
+    for loss in (full(module, hidden, targets), -word_log_probs(hidden, targets, *table).sum()):
         assert loss.dtype == dtype
         assert_close(loss, each.sum(), 0, error)
         actual = gradients_of(factor * loss, hidden, module)
@@ -106,7 +107,7 @@ def test_what_is_frozen_gets_no_gradient_and_the_rest_its_own(frozen: str) -> No
 
 def test_without_predictions_losses_are_zero_and_so_are_gradients() -> None:
     module, hidden, targets = word_softmax(), hidden_vectors(), TARGETS[:0]
-    assert module.log_probs(hidden[:0], targets).shape == (0,)
+    assert word_log_probs(hidden[:0], targets, module.weight, module.bias).shape == (0,)
     for loss in (full(module, hidden[:0], targets), sampled(module, hidden[:0], targets)):
         assert loss.item() == 0
         assert all(gradient.abs().max() == 0 for gradient in gradients_of(loss, hidden, module))
@@ -134,7 +135,7 @@ def test_sampled_losses_and_gradients_are_tensorflows_formula() -> None:
     module, hidden = word_softmax(), hidden_vectors()
     assert len(set(TARGETS.tolist()) & set(DRAWN.words.tolist())) == 3
     only = Candidates(torch.tensor([3, 1]), torch.tensor(4.0))
-    found = sampled_losses(module, [hidden, hidden[1:]], [TARGETS, TARGETS[:-1]], [DRAWN, only])
+    found = sampled_losses(module.weight, module.bias, [hidden, hidden[1:]], [TARGETS, TARGETS[:-1]], [DRAWN, only])
     expected = [
         sampled_reference(module, hidden, TARGETS, DRAWN),
         sampled_reference(module, hidden[1:], TARGETS[:-1], only),

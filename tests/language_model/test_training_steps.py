@@ -88,46 +88,6 @@ class Golden:
         return Candidates(words, numbers[best])
 
 
-class Run:
-    """What our four steps leave behind, step by step."""
-
-    def __init__(self, golden: Golden) -> None:
-        self.losses: list[tuple[float, float, float]] = []
-        self.gradients: list[Tensors] = []
-        self.norms: list[float] = []
-        self.clipped: list[Tensors] = []
-        self.states: list[Arrays] = []
-        self.weights: list[Tensors] = []
-        self.accumulators: list[Tensors] = []
-        model = golden.model()
-        named = {name: p for name, p in model.named_parameters() if "scalar_mixes" not in name}
-        optimizer = torch.optim.Adagrad(named.values(), lr=LEARNING_RATE, initial_accumulator_value=1.0)
-        state = None
-        for step in range(NUM_STEPS):
-            output = model(**golden.batch(step), state=state, candidates=golden.candidates(step))
-            state = output.state
-            sampled = "sampled_" if golden.config.softmax == "sampled" else ""
-            losses = (output[f"{sampled}forward_loss"], output[f"{sampled}backward_loss"], output.loss)
-            self.losses.append(tuple(loss.item() for loss in losses))
-            optimizer.zero_grad()
-            (output.loss * golden.options["unroll_steps"]).backward()
-            self.gradients.append({name: parameter.grad.clone() for name, parameter in named.items()})
-            norm = torch.nn.utils.clip_grad_norm_(named.values(), golden.options["all_clip_norm_val"])
-            self.norms.append(norm.item())
-            self.clipped.append({name: parameter.grad.clone() for name, parameter in named.items()})
-            optimizer.step()
-            self.weights.append({name: parameter.detach().clone() for name, parameter in named.items()})
-            self.accumulators.append({name: optimizer.state[p]["sum"].clone() for name, p in named.items()})
-            self.states.append(
-                {
-                    f"dir{direction}/layer{layer}/{name}": half.numpy()
-                    for name, tensor in (("h", state.hidden), ("c", state.cell))
-                    for layer, both in enumerate(tensor)
-                    for direction, half in enumerate(both.chunk(2, dim=-1))
-                }
-            )
-
-
 def as_tensors(arrays: Arrays) -> Tensors:
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
@@ -140,73 +100,57 @@ def assert_same(actual: Tensors, expected: Tensors) -> None:
         torch.testing.assert_close(actual[name][rows], tensor[rows], atol=TOLERANCE, rtol=0, msg=name)
 
 
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest) -> tuple[Golden, Run]:
-    golden = Golden(request.param, FIXTURES / "bilm_tf_steps" / request.param / "expected.npz")
-    return golden, Run(golden)
-
-
-def test_options_become_the_softmax_of_the_run(case: tuple[Golden, Run]) -> None:
-    config = case[0].config
-    is_sampled = case[0].options["sample_softmax"]
-    assert config.softmax == ("sampled" if is_sampled else "full")
-    assert (config.num_softmax_words, config.num_softmax_samples, config.lm_dropout) == (400, 64, 0)
-
-
-def test_losses_of_every_step_are_bilm_tfs(case: tuple[Golden, Run]) -> None:
-    golden, run = case
+@pytest.mark.parametrize("has_all", [False, True], ids=["carried", "shared"])
+@pytest.mark.parametrize("name", CASES)
+def test_every_step_is_bilm_tfs(name: str, has_all: bool) -> None:
+    """Losses, norms and states of every step, and the last weights; where the shared files are, all of every step."""
+    carried = FIXTURES / "bilm_tf_steps" / name / "expected.npz"
+    golden = Golden(name, shared("fixtures", "bilm_tf_steps", name, "golden.npz") if has_all else carried)
+    model, arrays = golden.model(), golden.arrays
+    named = {name: p for name, p in model.named_parameters() if "scalar_mixes" not in name}
+    optimizer = torch.optim.Adagrad(named.values(), lr=LEARNING_RATE, initial_accumulator_value=1.0)
+    state, sampled = None, "sampled_" if golden.config.softmax == "sampled" else ""
     for step in range(NUM_STEPS):
-        names = ("loss_forward", "loss_backward", "loss")
-        expected = [golden.arrays[f"step{step}/{name}"].item() for name in names]
-        assert run.losses[step] == pytest.approx(expected, abs=TOLERANCE)
+        output = model(**golden.batch(step), state=state, candidates=golden.candidates(step))
+        state = output.state
+        for ours, theirs in (
+            (f"{sampled}forward_loss", "loss_forward"),
+            (f"{sampled}backward_loss", "loss_backward"),
+            ("loss", "loss"),
+        ):
+            assert output[ours].item() == pytest.approx(arrays[f"step{step}/{theirs}"].item(), abs=TOLERANCE)
+        for letter, both in (("h", state.hidden), ("c", state.cell)):
+            for layer, halves in enumerate(both):
+                for direction, found in enumerate(halves.chunk(2, dim=-1)):
+                    expected = arrays[f"step{step}/state/dir{direction}/layer{layer}/{letter}"]
+                    np.testing.assert_allclose(found.numpy(), expected, atol=TOLERANCE, rtol=0)
+        optimizer.zero_grad()
+        (output.loss * golden.options["unroll_steps"]).backward()
+        gradients = {name: parameter.grad.clone() for name, parameter in named.items()}
+        norm = torch.nn.utils.clip_grad_norm_(named.values(), golden.options["all_clip_norm_val"])
+        assert norm.item() == pytest.approx(arrays[f"step{step}/global_norm_before_clip"].item(), abs=TOLERANCE)
+        if has_all:
+            assert_same(gradients, golden.tensors(f"step{step}/grad/"))
+            assert_same({name: p.grad for name, p in named.items()}, golden.tensors(f"step{step}/grad_clipped/"))
+        optimizer.step()
+        if has_all or step == NUM_STEPS - 1:
+            assert_same({name: p.detach() for name, p in named.items()}, golden.tensors(f"step{step}/after/"))
+            accumulators = {name: optimizer.state[p]["sum"] for name, p in named.items()}
+            assert_same(accumulators, golden.tensors(f"step{step}/accumulator/"))
+        assert model.get_input_embeddings().weight[0].abs().max() == 0  # the padding row learns nothing
 
 
-def test_the_first_step_of_the_forward_half_is_bilm_tfs(case: tuple[Golden, Run]) -> None:
-    golden, _ = case
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_step_of_the_forward_half_is_bilm_tfs(name: str) -> None:
+    golden = Golden(name, FIXTURES / "bilm_tf_steps" / name / "expected.npz")
     drawn, batch = golden.candidates(0), golden.batch(0)
     forward = {name: tensor for name, tensor in batch.items() if not name.startswith("backward")}
     output = forward_half(golden.model())(**forward, candidates=drawn and drawn[:1])
     assert output.loss.item() == pytest.approx(golden.arrays["step0/loss_forward"].item(), abs=TOLERANCE)
-    for name, state in (("h", output.state.hidden), ("c", output.state.cell)):
+    for letter, state in (("h", output.state.hidden), ("c", output.state.cell)):
         for layer, found in enumerate(state.detach().numpy()):
-            expected = golden.arrays[f"step0/state/dir0/layer{layer}/{name}"]
+            expected = golden.arrays[f"step0/state/dir0/layer{layer}/{letter}"]
             np.testing.assert_allclose(found, expected, atol=TOLERANCE, rtol=0)
-
-
-def test_global_norms_of_every_step_are_bilm_tfs(case: tuple[Golden, Run]) -> None:
-    golden, run = case
-    expected = [golden.arrays[f"step{step}/global_norm_before_clip"].item() for step in range(NUM_STEPS)]
-    assert run.norms == pytest.approx(expected, abs=TOLERANCE)
-
-
-def test_states_after_every_step_are_bilm_tfs(case: tuple[Golden, Run]) -> None:
-    golden, run = case
-    for step in range(NUM_STEPS):
-        assert len(run.states[step]) == 8
-        for name, state in run.states[step].items():
-            np.testing.assert_allclose(state, golden.arrays[f"step{step}/state/{name}"], atol=TOLERANCE, rtol=0)
-
-
-def test_weights_and_accumulators_after_the_last_step_are_bilm_tfs(case: tuple[Golden, Run]) -> None:
-    golden, run = case
-    assert_same(run.weights[-1], golden.tensors("step3/after/"))
-    assert_same(run.accumulators[-1], golden.tensors("step3/accumulator/"))
-
-
-def test_padding_row_learns_nothing(case: tuple[Golden, Run]) -> None:
-    name = "elmo.token_encoder.embedding.weight"
-    assert all(weights[name][0].abs().max() == 0 for weights in case[1].weights)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_gradients_and_weights_of_every_step_are_bilm_tfs(name: str) -> None:
-    golden = Golden(name, shared("fixtures", "bilm_tf_steps", name, "golden.npz"))
-    run = Run(golden)
-    for step in range(NUM_STEPS):
-        assert_same(run.gradients[step], golden.tensors(f"step{step}/grad/"))
-        assert_same(run.clipped[step], golden.tensors(f"step{step}/grad_clipped/"))
-        assert_same(run.weights[step], golden.tensors(f"step{step}/after/"))
-        assert_same(run.accumulators[step], golden.tensors(f"step{step}/accumulator/"))
 
 
 class Replay(ElmoPretrainer):
