@@ -87,13 +87,6 @@ def test_the_loss_is_that_of_the_problem_type(
     assert model.config.problem_type == problem_type
 
 
-def test_labels_of_minus_100_are_ignored() -> None:
-    model, batch = make_task_model("classification"), make_batch("classification")
-    loss = model(**batch | {"labels": torch.tensor([2, -100, 1])}).loss
-    kept = torch.tensor([0, 2])
-    assert_outputs_close(loss, nn.functional.cross_entropy(model(**batch).logits[kept], torch.tensor([2, 1])))
-
-
 def test_the_classifiers_dropout_acts_in_training_only() -> None:
     model = make_task_model("classification", classifier_dropout=0.5, representation_dropout=0.0)
     batch = make_batch("classification")

@@ -1,15 +1,11 @@
 """[x; ELMo] with word vectors of the task's own: in the tokenizer, in every model for a task, and in saved folders."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pytest
 import torch
-from checkpoints import run_online
-from loopback_hub import LoopbackHub
 from task_models import FIRST, LSTM, SECOND, C, logits_of, make_task_model
 from task_training import each_task, make_trainer
 from tiny_inputs import assert_outputs_close
@@ -120,128 +116,12 @@ def test_a_table_learns_if_it_is_trainable(task: str, trainable: bool, tmp_path:
     assert_outputs_close(ends[1], ends[0], 1e-5)
 
 
-def test_lora_trains_and_saves_the_table(tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
-    model, tokenizer = make("classification", **LSTM)
-    modules = ["classifier", "word_vectors", "task_encoder"]
-    config = peft.LoraConfig(r=2, task_type="SEQ_CLS", target_modules=["input_linear"], modules_to_save=modules)
-    adapted = peft.get_peft_model(model, config)
-    batch = inputs_of("classification", tokenizer)
-    adapted(**batch, labels=torch.tensor([2, 0, 1])).loss.backward()
-    table = next(each for name, each in adapted.named_parameters() if "word_vectors.modules_to_save" in name)
-    assert table.grad.any()
-    with torch.no_grad():
-        table += 1
-    expected = adapted.eval()(**batch).logits
-    adapted.save_pretrained(tmp_path)
-    again = peft.PeftModel.from_pretrained(make("classification", **LSTM)[0], tmp_path).eval()
-    assert_outputs_close(again(**batch).logits, expected)
-
-
-def test_a_compiled_model_gives_the_same_logits() -> None:
-    model, tokenizer = make("pairs", num_hidden_layers=1)
-    batch = inputs_of("pairs", tokenizer)
-    compiled: Any = torch.compile(model, backend="eager")
-    with torch.no_grad():
-        assert_outputs_close(compiled(**batch).logits, model(**batch).logits)
-
-
 def test_what_is_exported_reads_the_ids_too() -> None:
     model, _ = make("labelling")
     inputs = example_inputs(model.config, [3, 5])
     assert inputs["word_vector_ids"].shape == (2, 5)
     with torch.no_grad():
         assert_outputs_close(NamedTensors(model, has_state=False)(**inputs)["logits"], model(**inputs).logits)
-
-
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [
-        (None, "`word_vector_ids` must be a tensor of shape .*, found None"),
-        (torch.ones(3, 5, dtype=torch.long), r"`word_vector_ids` must be a tensor of shape \(3, 8\), found \(3, 5\)"),
-        (99, f"`word_vector_ids` must be from 0 to {len(VECTORS.words)}, found 99"),
-        (-1, f"`word_vector_ids` must be from 0 to {len(VECTORS.words)}, found -1"),
-    ],
-)
-def test_a_model_with_word_vectors_says_which_ids_it_needs(ids: Any, message: str) -> None:
-    model, tokenizer = make("classification")
-    batch = inputs_of("classification", tokenizer)
-    batch["word_vector_ids"] = torch.full_like(batch["word_vector_ids"], ids) if isinstance(ids, int) else ids
-    with pytest.raises(ValueError, match=message):
-        model(**batch)
-
-
-def test_a_table_of_another_size_is_not_filled() -> None:
-    model, tokenizer = make("classification")
-    with pytest.raises(ValueError, match=r"table of word vectors of shape \(4, 9\), found \(27, 4\); make it with"):
-        WordVectors(["<S>", "</S>", "<UNK>"], 9, True).put_into(model, tokenizer)
-    with pytest.raises(ValueError, match=r"ElmoForSequenceClassification must have a table .*, found None"):
-        VECTORS.put_into(make_task_model("classification"), tokenizer)
-
-
-PUSH = """
-import sys
-from elmo_hf import ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification, ElmoTokenizer
-
-for name, model_class in zip(sys.argv[2:], [ElmoForSequenceClassification, ElmoForTokenClassification,
-                                            ElmoForQuestionAnswering]):
-    model_class.from_pretrained(f"{sys.argv[1]}/{name}").push_to_hub(f"org/{name}")
-    ElmoTokenizer.from_pretrained(f"{sys.argv[1]}/{name}").push_to_hub(f"org/{name}")
-"""
-OPEN = """
-import sys
-
-sys.modules |= dict.fromkeys(["elmo_hf", "conversion", "h5py"])  # None: importing one raises ImportError
-import json
-import torch
-import transformers
-from transformers import AutoTokenizer, pipeline
-
-first, second = json.loads(sys.argv[1])
-found = {}
-for name, kind in (("classification", "SequenceClassification"), ("crf", "TokenClassification"),
-                   ("questions", "QuestionAnswering")):
-    source = f"org/{name}"
-    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=True)
-    model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(source, trust_remote_code=True)
-    assert type(model).__module__.startswith("transformers_modules."), type(model)
-    inputs = tokenizer(first, *[second] * (name == "questions"), padding=True, return_tensors="pt")
-    with torch.no_grad():
-        output = model(**inputs)
-    found[name] = [output[key].tolist() for key in output if "logits" in key]
-    if name != "questions":
-        run = pipeline(model=source, trust_remote_code=True)
-        together, alone = run(first, batch_size=3), [run(text) for text in first]
-        found[f"{name}.pipeline"] = [
-            [float(each["score"]) for each in (part if isinstance(part, list) else [part])]
-            for part in (*together, *alone)
-        ]
-print(json.dumps(found))
-"""
-
-
-def test_pushed_models_open_without_the_package_in_their_pipelines_with_equal_numbers(
-    hub: LoopbackHub, tmp_path: Path
-) -> None:
-    tasks = ["classification", "crf", "questions"]
-    for task in tasks:
-        for part in make(task, seed=7, **LSTM):
-            part.save_pretrained(tmp_path / task)
-    run_online(PUSH, hub, tmp_path / "pusher", tmp_path, *tasks)
-    arguments = (json.dumps([FIRST, SECOND]),)
-    found = json.loads(run_online(OPEN, hub, tmp_path / "user", *arguments, HF_TOKEN=""))
-    for task in tasks:
-        model, tokenizer = make(task, seed=7, **LSTM)
-        expected = logits_of(model(**inputs_of(task, tokenizer))).detach()
-        actual = torch.tensor(found[task])
-        assert_outputs_close(actual.movedim(0, -1) if task == "questions" else actual[0], expected, 1e-6)
-        if task == "classification":
-            scores = expected.softmax(dim=-1).amax(dim=-1).tolist()
-            np.testing.assert_allclose(np.concatenate(found["classification.pipeline"]), scores * 2, atol=1e-6)
-    scores = found["crf.pipeline"]
-    assert sum(map(len, scores[:3])) > 3
-    for together, alone in zip(scores[:3], scores[3:], strict=True):
-        np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
 def test_word_vectors_have_the_dropout_of_representations_in_training() -> None:

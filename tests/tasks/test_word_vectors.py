@@ -1,7 +1,5 @@
 """Word vectors in front of a linear layer, beside the characters or alone: ELMoForManyLangs' token encoders."""
 
-from typing import Any
-
 import pytest
 import torch
 from tiny_inputs import assert_outputs_close, word_config
@@ -91,31 +89,11 @@ def test_padding_changes_nothing_and_learns_nothing(kind: str, model: ElmoModel)
     assert [table.weight[0].abs().max().item() for table in tables] == [0] * len(tables)
 
 
-def test_a_compiled_model_gives_the_same_vectors(model: ElmoModel) -> None:
-    ids, mask = padded(random_rows(2, 3))
-    compiled: Any = torch.compile(model, backend="eager")
-    with torch.no_grad():
-        expected, found = model(input_ids=ids, attention_mask=mask), compiled(input_ids=ids, attention_mask=mask)
-    assert_outputs_close(found.last_hidden_state, expected.last_hidden_state)
-
-
 def test_boundaries_are_left_out_of_the_mean(model: ElmoModel) -> None:
     ids = random_rows(1, 4)
     ids[0, 0, 1], ids[0, 3, 1] = BOS, EOS
     output = model(input_ids=ids)
     assert_outputs_close(output.pooler_output[0], output.elmo_representations[0][0, 1:3].mean(0))
-
-
-def test_a_row_without_its_word_is_refused(model: ElmoModel) -> None:
-    with pytest.raises(ValueError, match=r"a tensor of shape \(batch, words, 9\), found \(1, 4, 8\)"):
-        model(input_ids=random_rows(1, 4)[..., :8])
-
-
-def test_characters_alone_cannot_stand_for_words_with_vectors(model: ElmoModel) -> None:
-    vectors = torch.randn(1, 3, 7)
-    assert_outputs_close(model(inputs_embeds=vectors).token_embeddings, vectors)
-    with pytest.raises(ValueError, match=r"`inputs_embeds` must be a tensor of shape \(batch, words, 7\)"):
-        model(inputs_embeds=torch.randn(1, 3, 8, 5))
 
 
 def test_initial_tables_are_glorots() -> None:
@@ -126,15 +104,3 @@ def test_initial_tables_are_glorots() -> None:
     projection = ElmoModel(word_config(word_embedding_size=400)).token_encoder.projection
     assert projection.weight.std().item() == pytest.approx(400**-0.5, rel=0.05)
     assert projection.bias.abs().max() == 0
-
-
-def test_names_of_the_weights_are_the_promised_ones(model: ElmoModel) -> None:
-    def token_encoder(model: ElmoModel) -> set[str]:
-        return {name.removeprefix("token_encoder.") for name in model.state_dict() if name.startswith("token_encoder.")}
-
-    parts = ["convolutions.0", "convolutions.1", "highways.0.transform", "highways.0.gate", "projection"]
-    linear = {f"{part}.{kind}" for part in parts for kind in ("weight", "bias")}
-    assert token_encoder(model) == {"embedding.weight", "word_embedding.weight", *linear}
-    projected = ElmoModel(word_config(word_embedding_size=4))
-    assert token_encoder(projected) == {"embedding.weight", "projection.weight", "projection.bias"}
-    assert token_encoder(ElmoModel(word_config())) == {"embedding.weight"}

@@ -1,0 +1,102 @@
+"""What models for a task refuse: each line is a word that the message must have, and the call."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from task_models import make_batch, make_task_model
+
+from elmo_hf import ElmoTokenizer, WordVectors
+from elmo_hf.tasks.crf import LinearChainCRF
+
+SPECIAL = ["<S>", "</S>", "<UNK>"]
+VECTORS = WordVectors([*SPECIAL, "ferry"], 4, True)
+CRF = LinearChainCRF(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
+
+
+def run(task: str, batch: str | None = None, trains: bool = False, **changes: Any) -> object:
+    """A model on a batch, its own or another task's, with some arguments changed; upper case makes config fields."""
+    fields = {name.lower(): value for name, value in changes.items() if name.isupper()}
+    model = make_task_model(task, **fields).train(trains)
+    return model(**make_batch(batch or task) | {name: each for name, each in changes.items() if name.islower()})
+
+
+def loss(*labels: int) -> object:
+    return CRF.loss(torch.randn(1, 3, 5), torch.tensor([labels]), torch.ones(1, 3, dtype=torch.bool))
+
+
+def second_row_of_one_letter() -> object:
+    batch = make_batch("pairs")
+    batch["input_ids"][1] = batch["input_ids"][0, 0]
+    return make_task_model("pairs")(**batch)
+
+
+REFUSALS: dict[str, Callable[[], object]] = {
+    "must hold one text, found 2 `<S>` in row 0": lambda: run("classification", "pairs"),
+    "one text, found 2": lambda: run("labelling", "questions", start_positions=None, end_positions=None),
+    "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
+    "pair of texts": lambda: run("questions", "labelling"),
+    "in row 1": second_row_of_one_letter,
+    "`input_ids` must be": lambda: make_task_model("crf")(inputs_embeds=torch.zeros(3, 8, 7)),
+    "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run(
+        "labelling", labels=torch.zeros(3, 7, dtype=torch.long)
+    ),
+    "found (24,)": lambda: run("crf", labels=torch.zeros(24, dtype=torch.long)),
+    "`bilm_layers` must be a tensor of shape (3, 8, 3, 14), found (3, 3, 8, 14)": lambda: run(
+        "classification", bilm_layers=torch.zeros(3, 3, 8, 14)
+    ),
+    "found ['layer_1']": lambda: run(
+        "classification", trains=True, bilm_layers=torch.zeros(3, 8, 3, 14), FREEZE_BILM=["layer_1"]
+    ),
+    "'I-PER' cannot follow 'O', found at word 1 of text 0": lambda: loss(0, 2, -100),
+    "'I-LOC' cannot follow 'the beginning of a text', found at word 0": lambda: loss(4, 0, 0),
+    "smaller than num_classes": lambda: loss(0, 5, 0),
+    "non-negative": lambda: loss(0, -1, 0),
+    "'I-LOC' cannot follow 'I-PER', found at word 2 of text 2": lambda: run(
+        "crf", labels=make_batch("crf")["labels"].index_put((torch.tensor(2), torch.tensor(3)), torch.tensor(4))
+    ),
+    "`word_vector_ids` must be a tensor of shape (3, 8), found None": lambda: run(
+        "classification", WORD_VECTORS=VECTORS.config
+    ),
+    "out of range": lambda: run(
+        "classification", WORD_VECTORS=VECTORS.config, word_vector_ids=torch.full((3, 8), 5, dtype=torch.long)
+    ),
+    "of shape (5, 9), found (5, 4)": lambda: WordVectors(VECTORS.words, 9, True).put_into(
+        make_task_model("crf", word_vectors=VECTORS.config), ElmoTokenizer()
+    ),
+    "word_vectors.weight` must": lambda: VECTORS.put_into(make_task_model("crf"), ElmoTokenizer()),
+    "`min_count`": lambda: WordVectors.learned([["a", "b", "a"]], 5, min_count=3),
+}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_what_is_refused_is_named(word: str) -> None:
+    with pytest.raises((ValueError, RuntimeError, IndexError)) as error:
+        REFUSALS[word]()
+    assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "no word has a vector"),
+        (b"3 2\n", "no word has a vector"),
+        (b"<unk> 1 2\n", "no word has a vector"),
+        (b"the\n", "line 1: expected a word and some"),
+        (b"a 1 2\nb 1\n", "line 2: expected a word and 2 finite numbers, found 'b 1"),
+        (b"2 3\na 1 2\n", "line 2: expected a word and 3"),
+        (b"a 1 x\n", "line 1: expected"),
+        (b"a 1\nb nan\n", "line 2: expected"),
+        (b"a 1\n\xff 1\n", "line 2: not UTF-8 (byte 0xff)."),
+        (b"PK\x03\x04\0\0", "zip archive"),
+    ],
+)
+def test_damaged_word_vectors_are_refused_with_their_place(content: bytes, word: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the word is compared
+        WordVectors.from_file(path)
+    assert word in str(error.value)
+    assert "line" not in word or str(path) in str(error.value)
