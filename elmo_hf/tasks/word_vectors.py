@@ -127,7 +127,7 @@ class WordVectors:
         Raises:
             ValueError: if the model has no word vectors, or vectors of another number or size.
         """
-        weight = getattr(model.word_vectors, "weight", None)
+        weight: Any = getattr(model.word_vectors, "weight", None)
         check_shape("model.word_vectors.weight", weight, (len(self.words) + 1, self.size))
         if self.table is not None:
             with torch.no_grad():

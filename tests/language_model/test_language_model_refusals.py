@@ -50,9 +50,6 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
         **given.stream, state=BiLMState(torch.zeros(2, 3, 14), torch.zeros(2, 3, 18))
     ),
     # Scores.
-    "`words_file` is for character": lambda given: ElmoTokenizer(
-        token_encoder="word_embedding", vocab_file=given.words, words_file=given.words
-    ),
     "the string 'the ferry'": lambda given: given.lm.score(["the ferry"], given.tokenizer),
     "no sentences": lambda given: given.lm.score([], given.tokenizer),
     "nothing to score": lambda given: given.lm.score([], given.tokenizer, carries_state=True),
@@ -85,7 +82,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return SimpleNamespace(
         lm=model,
         tokenizer=tiny_tokenizer_of(model, folder),
-        words=str(folder / "words.txt"),
         inputs=dict(inputs_of(model, folder, SENTENCES)),
         stream=stream_of(model, folder, [[SENTENCES[0][:5]]]),
     )
