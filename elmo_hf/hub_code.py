@@ -58,7 +58,6 @@ TABLE = {
         "model.token_encoder",
         "model.lstmp",
         "model.bilm",
-        "model.long_texts",
         "model.modeling_elmo",
     ),
     "heads_elmo": (

@@ -10,7 +10,7 @@ from tiny_inputs import random_inputs
 from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
-from elmo_hf import ElmoForPreTrainingOutput, ElmoModel, allennlp
+from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, allennlp
 
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
@@ -24,6 +24,23 @@ PRETRAINING_OUTPUT_FIELDS = """
     loss forward_loss backward_loss sampled_forward_loss sampled_backward_loss state_hidden state_cell forward_log_probs
     backward_log_probs forward_logits backward_logits hidden_states
 """
+
+# Renaming a key or changing a default breaks every saved folder.
+CONFIG = dict(
+    token_encoder="char_cnn", alphabet="bytes", vocab_size=262, num_input_words=0, word_embedding_size=None,
+    max_word_length=50, char_embedding_size=16, char_activation="relu", num_highway_layers=2, char_projection=True,
+    char_filters=[[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+    projection_size=512, cell_size=4096, num_hidden_layers=2, bidirectional=True, cell_projection=True, cell_clip=3.0,
+    projection_clip=3.0, use_skip_connections=True, forget_bias=1.0, hidden_size=1024, num_output_representations=1,
+    representation_dropout=0.5, scalar_mix_weights=None, scalar_mix_trainable=True, scalar_mix_layer_norm="none",
+    scalar_mix_l2=0.0, layer_mix="scalar", freeze_bilm=True, task_encoder="none", task_hidden_size=256,
+    word_vectors=None, classifier_dropout=0.0, pooling="mean", text_pairs=False, use_crf=False,
+    num_softmax_words=None, softmax="full", num_softmax_samples=8192, share_embedding_softmax=False, lm_dropout=0.1,
+    pad_token_id=0, bos_token_id=257, eos_token_id=258,
+)  # fmt: skip
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
+AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}
+AUTO_MAP |= {f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS}
 
 ADDRESS = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway"
 ALLENNLP_SIGNATURES = {
@@ -62,6 +79,14 @@ def test_a_tuple_of_outputs_has_the_order_of_the_fields(tiny_model: ElmoModel) -
     expected = tuple(by_name[name] for name in OUTPUT_FIELDS.split())
     torch.testing.assert_close(by_place, expected, rtol=0, atol=0)
     assert [field.name for field in fields(ElmoForPreTrainingOutput)] == PRETRAINING_OUTPUT_FIELDS.split()
+
+
+def test_the_config_has_its_keys_and_defaults_and_names_every_auto_class() -> None:
+    written = ElmoConfig().to_dict()
+    assert {name: written[name] for name in CONFIG} == CONFIG
+    assert set(ElmoConfig().to_diff_dict()) - {"model_type", "transformers_version", "auto_map"} == set(CONFIG)
+    assert written["auto_map"] == AUTO_MAP
+    assert ElmoConfig().keys_to_ignore_at_inference == ["state_hidden", "state_cell"]
 
 
 def test_signatures_are_allennlps() -> None:

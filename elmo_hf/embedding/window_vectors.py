@@ -29,7 +29,6 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from ..disk.checksums import sha256_of_model
-from ..model.long_texts import PIECE_WORDS, read_in_pieces
 from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import Sentence
 from ..tokenizer.encoded_texts import to_words
@@ -190,7 +189,7 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
     """The vectors kept of a batch of texts, `(K, B, T, 2P)` or `(1, B, 2P)`."""
     begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
     rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
-    if len(rows) == 1 and len(rows[0]) > PIECE_WORDS:
+    if len(rows) == 1 and len(rows[0]) > model.bilm.piece_words:
         return _embed_long(model, words, rows[0].to(model.device), selection)
     places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
     mask = places >= 0
@@ -200,7 +199,7 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
 
 
 def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
-    """The same for one long text, given the places `(T,)` of its words; see `long_texts.py`."""
+    """The same for one long text, given the places `(T,)` of its words; see `bilm.py`."""
     kind = "mix" if selection.layers == "pooled" else selection.layers
     if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm != "none"):
         kind = "all"  # such a mix needs whole vectors
@@ -212,7 +211,7 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Sele
         kept = torch.stack(LAYERS[kind](model, of_piece, mask, mask))
         return kept.to(getattr(torch, selection.dtype)) if is_final else kept
 
-    kept, _ = read_in_pieces(model.bilm, lambda part: words.vectors[places[part]].unsqueeze(0), len(places), keep)
+    kept, _ = model.bilm.read_in_pieces(lambda part: words.vectors[places[part]].unsqueeze(0), len(places), keep)
     if kind == selection.layers:
         return kept
     mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)

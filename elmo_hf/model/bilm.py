@@ -2,13 +2,25 @@
 
     y_t = h_t + x_t  from the second layer on, with skip connections, else h_t      h_t of `lstmp.py`, x_t its input
 
+The two directions never mix, and each carries its state from word to word. So both read a long text of T words in
+pieces of S words, the forward direction from its front and the backward one from its end, and go on with the state of
+the piece before:
+
+    step        1                  2                      ...
+    forward     x_1 ... x_S        x_{S+1} ... x_2S
+    backward    x_{T-S+1} ... x_T  x_{T-2S+1} ... x_{T-S}
+
+After T / S steps each half of each layer has been computed once. Memory is what is kept of the layers, and two pieces.
+The numbers are those of the whole text at once, up to the order of float sums and, in bfloat16, to a rounding of the
+cells between two pieces.
+
 Glossary: D directions, the forward one first along the last axis: 2, or 1 without `bidirectional`; B batch, T words,
-P projection, H cell, L layers.
+S words of a piece, P projection, H cell, L layers.
 
 As in bilm-tf and AllenNLP, the residual is not part of the state; `lstmp.py` says how the state differs from theirs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -123,6 +135,8 @@ class BiLM(nn.Module):
     Source: `_build_ops` of `BidirectionalLanguageModelGraph` in bilm-tf, `ElmoLstm` in AllenNLP.
     """
 
+    piece_words = 2048  # S
+
     def __init__(self, config: ElmoConfig) -> None:
         """Makes `num_hidden_layers` layers; skip connections, if any, start at the second."""
         super().__init__()
@@ -169,6 +183,38 @@ class BiLM(nn.Module):
             outputs.append(output)
             last_states.append(last_state)
         return outputs, BiLMState(*(torch.stack(parts).detach() for parts in zip(*last_states, strict=True)))
+
+    def read_in_pieces(
+        self,
+        token_vectors: Callable[[slice], Tensor],
+        length: int,
+        keep: Callable[[list[Tensor]], Tensor],
+        state: BiLMState | None = None,
+    ) -> tuple[Tensor, BiLMState]:
+        """Reads texts of equal length T in pieces, in evaluation mode and without gradient.
+
+        Args:
+            token_vectors: gives the vectors `(B, n, P)` of a part of the texts, boundaries included.
+            length: T, at least 1.
+            keep: from L+1 layers `(B, n, DP)` to what is kept of them, `(K, B, n, DP)`. Each number must depend on the
+                layers at its own word and place alone: the two halves are of different words.
+            state: from the batch before, or None for zeros.
+
+        Returns:
+            what is kept, `(K, B, T, DP)`, and the state after these texts.
+        """
+        whole: Tensor | None = None
+        for start in range(0, length, self.piece_words):
+            stop = min(start + self.piece_words, length)
+            parts = (slice(start, stop), slice(length - stop, length - start))[: self.num_directions]
+            vectors = torch.cat([token_vectors(part) for part in parts], dim=-1)
+            layers, state = self(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)
+            piece = keep(layers)
+            whole = piece.new_empty(*piece.shape[:2], length, piece.shape[-1]) if whole is None else whole
+            halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
+            for part, target, source in zip(parts, *halves, strict=True):
+                target[:, :, part] = source
+        return cast(Tensor, whole), cast(BiLMState, state)
 
     def _initial_state(self, token_vectors: Tensor, state: BiLMState | None) -> BiLMState:
         sizes = (self.num_directions * size for size in (self.projection_size, self.cell_size))

@@ -7,7 +7,7 @@ Glossary: B batch, T words, C characters per word, E character embedding, P proj
 Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so a text has the same vectors
 in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds, and the model
 inserts and removes nothing; padding may be on either side; equal words of a batch go through the character CNN once;
-long texts are read in pieces (`long_texts.py`).
+long texts are read in pieces (`bilm.py`).
 """
 
 import contextlib
@@ -28,7 +28,6 @@ from ..scan.kernels import is_hooked
 from .bilm import BiLM, BiLMState
 from .configuration_elmo import AUTO_MAP, ElmoConfig, require, save_code
 from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data
-from .long_texts import PIECE_WORDS, read_in_pieces
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding, distinct_rows
@@ -252,8 +251,8 @@ class ElmoModel(ElmoPreTrainedModel):
             token_embeddings = token_embeddings.masked_fill(~mask.unsqueeze(-1), 0)
 
         if self._may_read_in_pieces(mask, output_hidden_states):
-            kept, next_state = read_in_pieces(
-                self.bilm, lambda part: token_embeddings[:, part], mask.shape[1], self._mix_all, state
+            kept, next_state = self.bilm.read_in_pieces(
+                lambda part: token_embeddings[:, part], mask.shape[1], self._mix_all, state
             )
             layers, representations = [], kept.transpose(0, 1)
         else:
@@ -297,8 +296,8 @@ class ElmoModel(ElmoPreTrainedModel):
         return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
-        """Whether the texts are long and only their mixes are wanted, which `long_texts.py` computes in less memory."""
-        if not may_depend_on_data() or mask.shape[1] <= PIECE_WORDS:
+        """Whether the texts are long and only their mixes are wanted, which take less memory in pieces."""
+        if not may_depend_on_data() or mask.shape[1] <= self.bilm.piece_words:
             return False
         return (
             not (self.training or torch.is_grad_enabled())

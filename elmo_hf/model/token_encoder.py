@@ -103,7 +103,7 @@ class CharacterCNN(nn.Module):
         if self.projection is not None:
             _init_linear(self.projection)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, block_characters: int = BLOCK_CHARACTERS) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
         if not may_depend_on_data() or len(ids) == 0:
             return self._embed(ids, self.max_word_length)
@@ -111,7 +111,7 @@ class CharacterCNN(nn.Module):
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
         vectors, start = [], 0
         while start < len(ids):
-            block = order[start : start + max(1, BLOCK_CHARACTERS // num_positions[start])]
+            block = order[start : start + max(1, block_characters // num_positions[start])]
             vectors.append(self._embed(ids[block], num_positions[start]))
             start += len(block)
         return torch.cat(vectors)[order.argsort()]

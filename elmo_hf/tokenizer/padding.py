@@ -61,12 +61,11 @@ def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_
 
 
 def _as_lists(key: str, value: Any) -> Any:
-    lists = [row.tolist() if isinstance(row, (np.ndarray, np.generic, torch.Tensor)) else row for row in value]
-    return [[tuple(pair) for pair in row] for row in lists] if key == "offset_mapping" else lists
+    return [row.tolist() if isinstance(row, (np.ndarray, np.generic, torch.Tensor)) else row for row in value]
 
 
 def _as_arrays(key: str, value: Any) -> Any:
-    rows = [np.asarray(row) for row in value]
+    rows = [as_integers(row) for row in value]
     return rows if len({row.shape for row in rows}) > 1 else np.array(rows)
 
 

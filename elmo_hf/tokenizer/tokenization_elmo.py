@@ -196,11 +196,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if return_attention_mask is not False:
             data["attention_mask"] = pad(np.ones(len(words), dtype=np.int64))
         if return_token_type_ids:
-            data["token_type_ids"] = [np.array(each.type_ids, dtype=np.int64) for each in encodings]
+            data["token_type_ids"] = [each.type_ids for each in encodings]
         if return_special_tokens_mask:
-            data["special_tokens_mask"] = [np.array(each.special_tokens_mask, dtype=np.int64) for each in encodings]
+            data["special_tokens_mask"] = [each.special_tokens_mask for each in encodings]
         if return_offsets_mapping:
-            data["offset_mapping"] = [np.array(each.offsets, dtype=np.int64).reshape(-1, 2) for each in encodings]
+            data["offset_mapping"] = [each.offsets for each in encodings]
         if return_length:
             data["length"] = padded_lengths
         if return_overflowing_tokens:

@@ -1,13 +1,12 @@
-"""The character CNN: blocks of words without needless filler equal single words with all of it."""
+"""The character CNN: blocks of words without needless filler equal single words; equal words are computed once."""
 
 import pytest
 import torch
-from tiny_inputs import assert_outputs_close
+from tiny_inputs import assert_outputs_close, random_inputs, word_config
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.model import token_encoder
-from elmo_hf.model.token_encoder import CharacterCNN
+from elmo_hf.model.token_encoder import MULTIPLIER, CharacterCNN, distinct_rows
 
 FILLER = 9
 
@@ -43,43 +42,59 @@ def whole(encoder: CharacterCNN, ids: Tensor) -> Tensor:
     ids=["ragged", "one word", "all filler", "no filler"],
 )
 def test_blocks_and_omitted_filler_change_neither_vectors_nor_gradients(
-    block_characters: int, lengths: list[int], tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
+    block_characters: int, lengths: list[int], tiny_config: ElmoConfig
 ) -> None:
-    monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", block_characters)
     encoder, ids = encoder_of(tiny_config), rows_of(lengths, 11)
     results = []
-    for vectors in (encoder(ids), whole(encoder, ids)):
+    for vectors in (encoder(ids, block_characters), whole(encoder, ids)):
         weights = torch.arange(vectors.numel()).view_as(vectors).cos()
         results.append([vectors, *torch.autograd.grad((vectors * weights).sum(), list(encoder.parameters()))])
     # Sums over more equal positions round differently; gradients are as large as 40.
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-6)
 
 
-def test_word_vectors_beside_characters_stay_with_their_words(
-    tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", 14)
+def test_word_vectors_beside_characters_stay_with_their_words(tiny_config: ElmoConfig) -> None:
     fields = tiny_config.to_diff_dict() | {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}
     encoder = encoder_of(ElmoConfig(**fields))
     words = encoder.num_characters + torch.tensor([[1], [6], [2], [3], [1]])
     ids = torch.cat([rows_of([7, 2, 11, 5, 0], 11), words], dim=1)
-    assert_outputs_close(encoder(ids), whole(encoder, ids), tolerance=1e-5)
+    assert_outputs_close(encoder(ids, 14), whole(encoder, ids), tolerance=1e-5)
 
 
-def test_convolutions_read_only_the_positions_that_the_longest_word_of_a_block_needs(
-    tiny_config: ElmoConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(token_encoder, "BLOCK_CHARACTERS", 14)
+def test_convolutions_read_only_the_positions_that_the_longest_word_of_a_block_needs(tiny_config: ElmoConfig) -> None:
     encoder = encoder_of(tiny_config)
     shapes: list[tuple[int, ...]] = []
     encoder.convolutions[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape)))
-    encoder(rows_of([3, 11, 0, 4, 2], 11))
+    encoder(rows_of([3, 11, 0, 4, 2], 11), 14)
     # The widest filter spans 3 positions.
     assert shapes == [(1, 5, 11), (2, 5, 7), (2, 5, 5)]
 
 
-def test_a_traced_encoder_accepts_words_of_every_length(tiny_config: ElmoConfig) -> None:
-    encoder = encoder_of(tiny_config).eval()
-    traced = torch.jit.trace(encoder, (rows_of([3, 1], 11),))
-    ids = rows_of([9, 11, 2], 11)
-    assert_outputs_close(traced(ids), whole(encoder, ids), tolerance=1e-5)
+@pytest.mark.parametrize("multiplier", [MULTIPLIER, 0, 1], ids=["the one used", "all equal", "sums"])
+def test_words_with_equal_hashes_are_distinguished(multiplier: int, tiny_model: ElmoModel) -> None:
+    inputs = random_inputs(tiny_model.config, [5, 3, 4])
+    # Two words with the same ids in another order, and one of them again.
+    inputs["input_ids"][0, 1] = inputs["input_ids"][0, 0].flip(0)
+    inputs["input_ids"][2, 1] = inputs["input_ids"][0, 0]
+    ids = inputs["input_ids"][inputs["attention_mask"].bool()]
+    distinct, which = distinct_rows(ids, multiplier)
+    assert len(distinct) == len(ids) - 1 == 11
+    assert torch.equal(distinct[which], ids)
+
+
+@pytest.mark.parametrize("reads", ["characters", "word ids"])
+@torch.no_grad()
+def test_a_word_that_occurs_twice_is_computed_once(reads: str, tiny_model: ElmoModel) -> None:
+    if reads == "characters":
+        model, ids = tiny_model, random_inputs(tiny_model.config, [4, 2, 5])["input_ids"]
+        ids[1, 1] = ids[0, 2]
+        ids[2, 3] = ids[0, 0]
+    else:
+        model = ElmoModel(word_config(word_embedding_size=3)).eval()
+        ids = torch.tensor([[1, 5, 6, 5, 2], [1, 7, 2, 0, 0]])
+    is_word = ids.flatten(2).any(dim=2) if ids.dim() == 3 else ids > 0
+    expected = model.token_encoder(ids[is_word])
+    computed: list[int] = []
+    model.token_encoder.register_forward_pre_hook(lambda _, args: computed.append(len(args[0])))
+    assert_outputs_close(model(ids).token_embeddings[is_word], expected)
+    assert computed == [{"characters": 9, "word ids": 5}[reads]]

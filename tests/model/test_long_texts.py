@@ -11,19 +11,30 @@ from torch import Tensor
 from vectors import LAYERS
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import window_vectors
 from elmo_hf.embedding.window_vectors import Selection, embed_window
-from elmo_hf.model import long_texts, modeling_elmo
-from elmo_hf.model.long_texts import read_in_pieces
+from elmo_hf.model.bilm import BiLM
 from elmo_hf.model.scalar_mix import ScalarMix
 
 
+class CountingBiLM(BiLM):
+    """Records the length of the texts of each call."""
+
+    def forward(self, token_vectors: Tensor, *args: Any) -> Any:
+        self.pieces.append(token_vectors.shape[1])
+        return super().forward(token_vectors, *args)
+
+
+def count_pieces(model: ElmoModel, size: int) -> list[int]:
+    """From now on, pieces have `size` words; returns the list to which each call of the biLM adds its words."""
+    model.bilm.__class__ = CountingBiLM
+    model.bilm.piece_words, model.bilm.pieces = size, []
+    return model.bilm.pieces
+
+
 @pytest.mark.parametrize(("length", "directions"), [(1, 2), (4, 2), (5, 2), (8, 2), (11, 2), (11, 1)])
-def test_layers_in_pieces_are_those_of_the_whole_text(
-    length: int, directions: int, tiny_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(long_texts, "PIECE_WORDS", 4)
+def test_layers_in_pieces_are_those_of_the_whole_text(length: int, directions: int, tiny_model: ElmoModel) -> None:
     bilm = (tiny_model if directions == 2 else forward_half(tiny_model)).bilm.double()
+    bilm.piece_words = 4
     size, mask = tiny_model.config.projection_size, torch.ones(2, length, dtype=torch.bool)
     vectors = torch.randn(2, length, size, dtype=torch.double)
     sizes = []
@@ -36,7 +47,7 @@ def test_layers_in_pieces_are_those_of_the_whole_text(
         _, before = bilm(torch.randn(2, 3, size, dtype=torch.double), mask[:, :1].expand(2, 3))
         for state in (None, before):
             expected, last = bilm(vectors, mask, state)
-            found, found_last = read_in_pieces(bilm, part_of, length, lambda layers: torch.stack(layers[1:]), state)
+            found, found_last = bilm.read_in_pieces(part_of, length, lambda layers: torch.stack(layers[1:]), state)
             assert_outputs_close(tuple(found), tuple(expected[1:]), 1e-13)
             assert_outputs_close(found_last, last, 1e-13)
     assert max(sizes) == min(length, 4)
@@ -46,11 +57,7 @@ def test_layers_in_pieces_are_those_of_the_whole_text(
 @pytest.mark.parametrize("layers", LAYERS)
 @pytest.mark.parametrize("fields", [{}, {"scalar_mix_layer_norm": "batch"}, {"pooling": "max"}], ids=repr)
 def test_embed_reads_a_long_text_in_pieces(
-    layers: str,
-    fields: dict[str, Any],
-    mixed_model: ElmoModel,
-    tiny_tokenizer: ElmoTokenizer,
-    monkeypatch: pytest.MonkeyPatch,
+    layers: str, fields: dict[str, Any], mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
 ) -> None:
     for name, value in fields.items():
         setattr(mixed_model.config, name, value)
@@ -58,57 +65,40 @@ def test_embed_reads_a_long_text_in_pieces(
         mix.layer_norm = mixed_model.config.scalar_mix_layer_norm
     sentences = ["The ferry left the harbour at 7:45 , ten minutes late .", "Yes"]
     ((_, expected), *_) = embed_window(mixed_model.eval(), tiny_tokenizer, sentences, Selection(layers), 1)
-    pieces = []
-    for module in (window_vectors, long_texts):
-        monkeypatch.setattr(module, "PIECE_WORDS", 5)
-    forward = mixed_model.bilm.forward
-    monkeypatch.setattr(mixed_model.bilm, "forward", lambda *args: pieces.append(args[0].shape[1]) or forward(*args))
-    kept = []
-    whole = lambda *args: (kept.append(read_in_pieces(*args)[0]) or kept[0], None)  # noqa: E731
-    monkeypatch.setattr(window_vectors, "read_in_pieces", whole)
+    pieces = count_pieces(mixed_model, 5)
     ((_, found), *_) = embed_window(mixed_model, tiny_tokenizer, sentences, Selection(layers), 1)
     assert pieces == [5, 5, 4, 3]
-    needs_all = layers == "all" or ("scalar_mix_layer_norm" in fields and layers in ("mix", "pooled"))
-    assert len(kept[0]) == (mixed_model.config.num_hidden_layers + 1 if needs_all else 1)
     assert found["vectors"].shape == expected["vectors"].shape
     np.testing.assert_allclose(found["vectors"], expected["vectors"], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("inputs", ["ids", "embeddings"])
-def test_the_model_reads_long_texts_in_pieces(
-    inputs: str, mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@torch.no_grad()
+def test_the_model_reads_long_texts_in_pieces(inputs: str, mixed_model: ElmoModel) -> None:
     model = mixed_model.eval()
     model.scalar_mixes.append(ScalarMix(model.config).requires_grad_(False))  # of weights of its own
     model.scalar_mixes[1].set_weights([0.1, 0.2, 0.7], scale=1.5)
     batch = random_inputs(model.config, [11, 11])
-    first = model(**random_inputs(model.config, [3, 3], seed=4))
-    with torch.no_grad():
-        if inputs == "embeddings":
-            batch = {"inputs_embeds": model.embed_words(**batch)[0]}
-        for state in (None, first.state):
-            expected = model(**batch, state=state)
-            with monkeypatch.context() as patch:
-                pieces = count_pieces(model, 4, patch)
-                found = model(**batch, state=state)
-            assert pieces == [4, 4, 3]
-            assert found.keys() == expected.keys()
-            assert all(found[name].shape == expected[name].shape for name in found)
-            assert_outputs_close(tuple(found.values()), tuple(expected.values()), 1e-6)
+    if inputs == "embeddings":
+        batch = {"inputs_embeds": model.embed_words(**batch)[0]}
+    for state in (None, model(**random_inputs(model.config, [3, 3], seed=4)).state):
+        model.bilm.piece_words = 11
+        expected = model(**batch, state=state)
+        pieces = count_pieces(model, 4)
+        found = model(**batch, state=state)
+        assert pieces == [4, 4, 3]
+        assert found.keys() == expected.keys()
+        assert all(found[name].shape == expected[name].shape for name in found)
+        assert_outputs_close(tuple(found.values()), tuple(expected.values()), 1e-6)
 
 
 @pytest.mark.parametrize(
     "why",
     ["short", "hidden_states", "config", "gradient", "training", "padding", "hook", "mix_hook", "layer_norm", "linear"],
 )
-def test_the_model_reads_whole_texts_where_pieces_would_not_do(
-    why: str, mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = (
-        ElmoModel(ElmoConfig(**mixed_model.config.to_dict() | {"layer_mix": "linear"}))
-        if why == "linear"
-        else mixed_model
-    )
+def test_the_model_reads_whole_texts_where_pieces_would_not_do(why: str, mixed_model: ElmoModel) -> None:
+    linear = ElmoConfig(**mixed_model.config.to_dict() | {"layer_mix": "linear"})
+    model = ElmoModel(linear) if why == "linear" else mixed_model
     model.train(why == "training")
     model.config.output_hidden_states = why == "config"
     if why == "layer_norm":
@@ -118,19 +108,7 @@ def test_the_model_reads_whole_texts_where_pieces_would_not_do(
     if why == "mix_hook":
         model.scalar_mixes[0].register_forward_hook(lambda *_: None)
     batch = random_inputs(model.config, [11, 9 if why == "padding" else 11])
-    pieces = count_pieces(model, 11 if why == "short" else 4, monkeypatch)
+    pieces = count_pieces(model, 11 if why == "short" else 4)
     with torch.set_grad_enabled(why == "gradient"):
         model(**batch, output_hidden_states=True if why == "hidden_states" else None)
     assert pieces == [11]
-
-
-def count_pieces(model: ElmoModel, size: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """From now on, pieces have `size` words; returns the list to which each call of the biLM adds its words."""
-    pieces = []
-    for module in (modeling_elmo, long_texts):
-        monkeypatch.setattr(module, "PIECE_WORDS", size)
-    forward = type(model.bilm).forward
-    monkeypatch.setattr(
-        type(model.bilm), "forward", lambda bilm, *args: pieces.append(args[0].shape[1]) or forward(bilm, *args)
-    )
-    return pieces

@@ -45,24 +45,33 @@ def test_outputs_have_the_promised_shapes_and_are_zero_on_padding(tiny_config: E
         assert (tensor[~padding].abs().sum(dim=-1) > 0).all()
 
 
-def test_a_tuple_and_hidden_states_come_back_only_on_request(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [3, 2])
-    assert tiny_model(**inputs).hidden_states is None
-    as_tuple = tiny_model(**inputs, return_dict=False, output_hidden_states=True)
-    assert_outputs_close(as_tuple, tiny_model(**inputs, output_hidden_states=True).to_tuple())
-
-
-def test_pooling_is_the_mean_over_words_without_boundaries_and_padding(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [5, 3, 2])
-    ids = inputs["input_ids"]
+def pooled(config: ElmoConfig) -> ElmoModelOutput:
+    """Of two mixes, of texts of three words, of one word and of none, between boundaries."""
+    inputs = random_inputs(config, [5, 3, 2])
     for row, length in enumerate((5, 3, 2)):
-        ids[row, 0, :3] = torch.tensor([259, 257, 260])
-        ids[row, length - 1, :3] = torch.tensor([259, 258, 260])
-    output = tiny_model(**inputs)
-    words = output.elmo_representations[0]
-    assert_outputs_close(output.pooler_output[0], words[0, 1:4].mean(dim=0))
-    assert_outputs_close(output.pooler_output[1], words[1, 1])
-    assert output.pooler_output[2].abs().max() == 0
+        inputs["input_ids"][row, 0, :3] = torch.tensor([259, 257, 260])
+        inputs["input_ids"][row, length - 1, :3] = torch.tensor([259, 258, 260])
+    config.num_output_representations = 2
+    model = ElmoModel(config).eval()
+    model.scalar_mixes[1].set_weights([0, 0, 1], scale=3.0)
+    return model(**inputs)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "attention"])  # that of a classifier, without the classifier
+def test_pooling_is_the_mean_over_words_without_boundaries_and_padding(tiny_config: ElmoConfig, pooling: str) -> None:
+    tiny_config.pooling = pooling
+    output = pooled(tiny_config)
+    words = output.last_hidden_state
+    expected = torch.stack([words[0, 1:4].mean(dim=0), words[1, 1], torch.zeros(14)])
+    assert_outputs_close(output.pooler_output, expected)
+
+
+def test_the_largest_features_of_words_are_pooled_if_the_config_says_so(tiny_config: ElmoConfig) -> None:
+    tiny_config.pooling = "max"
+    output = pooled(tiny_config)
+    words = output.last_hidden_state
+    assert torch.equal(output.pooler_output, torch.stack([words[0, 1:4].amax(dim=0), words[1, 1], torch.zeros(14)]))
+    assert masked_max(torch.ones(2, 0, 3), torch.ones(2, 0, dtype=torch.bool)).tolist() == [[0, 0, 0]] * 2
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -92,11 +101,6 @@ def test_ids_under_padding_are_never_read(tiny_model: ElmoModel) -> None:
     assert_outputs_close(tiny_model(**inputs).to_tuple(), expected.to_tuple())
 
 
-def test_without_a_mask_it_follows_from_the_ids(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [4, 2])
-    assert_outputs_close(tiny_model(inputs["input_ids"]).to_tuple(), tiny_model(**inputs).to_tuple())
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
 def test_a_text_has_the_same_vectors_anywhere_in_any_batch_and_in_any_call(
     tiny_config: ElmoConfig, dtype: torch.dtype, tolerance: float
@@ -113,17 +117,6 @@ def test_a_text_has_the_same_vectors_anywhere_in_any_batch_and_in_any_call(
     for row in (0, 17, 63):
         alone = model(inputs["input_ids"][row : row + 1, : lengths[row]]).elmo_representations[0]
         assert_outputs_close(first[row, : lengths[row]], alone[0], tolerance)
-
-
-def test_equal_words_go_through_the_token_encoder_once(tiny_model: ElmoModel) -> None:
-    ids = random_inputs(tiny_model.config, [3, 3])["input_ids"]
-    ids[1, 0], ids[1, 1], ids[0, 2] = ids[0, 1], ids[0, 0], ids[0, 0]
-    seen: list[int] = []
-    tiny_model.token_encoder.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
-    vectors = tiny_model(ids).token_embeddings
-    assert seen == [3]
-    flat = ids.flatten(0, 1)
-    assert_outputs_close(vectors.flatten(0, 1), tiny_model.token_encoder(flat))
 
 
 def test_two_calls_with_state_equal_one_call_in_the_forward_direction(tiny_model: ElmoModel) -> None:
@@ -153,14 +146,9 @@ def test_the_returned_state_is_detached_but_gradients_reach_a_state_passed_in(ti
 
 def test_resizing_a_state_keeps_the_first_rows_and_adds_zeros() -> None:
     state = BiLMState(torch.randn(2, 3, 14), torch.randn(2, 3, 18))
-    smaller, larger = state.resize(2), state.resize(5)
-    assert torch.equal(smaller.hidden, state.hidden[:, :2])
-    assert torch.equal(smaller.cell, state.cell[:, :2])
-    assert torch.equal(larger.hidden[:, :3], state.hidden)
-    assert torch.equal(larger.cell[:, :3], state.cell)
-    assert larger.hidden.shape == (2, 5, 14)
-    assert larger.cell.shape == (2, 5, 18)
-    assert larger.hidden[:, 3:].abs().max() == larger.cell[:, 3:].abs().max() == 0
+    for whole, smaller, larger in zip(state, state.resize(2), state.resize(5), strict=True):
+        assert torch.equal(smaller, whole[:, :2])
+        assert torch.equal(larger, torch.cat([whole, torch.zeros_like(whole[:, :2])], dim=1))
 
 
 def test_updating_a_state_keeps_the_rows_beyond_the_newer_one() -> None:
@@ -180,12 +168,8 @@ def test_texts_without_words_are_zero(tiny_model: ElmoModel, lengths: list[int],
     empty = lengths.index(0)
     assert output.pooler_output[empty].abs().max() == 0
     assert output.state.hidden[:, empty].abs().max() == output.state.cell[:, empty].abs().max() == 0
-
-
-def test_an_empty_batch_gives_empty_outputs(tiny_model: ElmoModel) -> None:
-    output = tiny_model(torch.zeros(0, 3, 11, dtype=torch.long))
-    assert output.last_hidden_state.shape == (0, 3, 14)
-    assert output.pooler_output.shape == (0, 14)
+    assert tiny_model(torch.zeros(2, 3, 11, dtype=torch.long)).token_embeddings.abs().max() == 0
+    assert tiny_model(torch.zeros(0, 3, 11, dtype=torch.long)).last_hidden_state.shape == (0, 3, 14)
 
 
 def test_word_vectors_or_embedded_characters_replace_ids(tiny_model: ElmoModel) -> None:
@@ -208,28 +192,6 @@ def test_ids_may_be_of_any_integer_type_that_holds_them(name: str, tiny_model: E
     assert_outputs_close(found.to_tuple(), tiny_model(**inputs).to_tuple(), 0)
 
 
-def test_the_largest_features_of_words_are_pooled_if_the_config_says_so(tiny_config: ElmoConfig) -> None:
-    tiny_config.pooling = "max"
-    inputs = random_inputs(tiny_config, [5, 3, 2])
-    for row, length in enumerate((5, 3, 2)):
-        inputs["input_ids"][row, 0, :3] = torch.tensor([259, 257, 260])
-        inputs["input_ids"][row, length - 1, :3] = torch.tensor([259, 258, 260])
-    output = ElmoModel(tiny_config).eval()(**inputs)
-    expected = [output.last_hidden_state[0, 1:4].amax(dim=0), output.last_hidden_state[1, 1], torch.zeros(14)]
-    assert torch.equal(output.pooler_output, torch.stack(expected))
-
-
-def test_the_maximum_of_no_position_is_zero() -> None:
-    assert masked_max(torch.ones(2, 0, 3), torch.ones(2, 0, dtype=torch.bool)).tolist() == [[0, 0, 0]] * 2
-
-
-@pytest.mark.parametrize("pooling", ["mean", "attention"])
-def test_a_classifiers_attention_is_a_mean_without_the_classifier(tiny_config: ElmoConfig, pooling: str) -> None:
-    tiny_config.pooling = pooling
-    output = ElmoModel(tiny_config).eval()(**random_inputs(tiny_config, [3]))
-    assert torch.equal(output.pooler_output, output.last_hidden_state.mean(dim=1))
-
-
 def test_layers_come_back_if_the_config_asks_for_them(tiny_config: ElmoConfig) -> None:
     inputs = random_inputs(tiny_config, [3, 2])
     tiny_config.output_hidden_states, tiny_config.num_softmax_words = True, 5
@@ -237,12 +199,13 @@ def test_layers_come_back_if_the_config_asks_for_them(tiny_config: ElmoConfig) -
     expected = model.elmo(**inputs, output_hidden_states=True).hidden_states
     assert_outputs_close(model(**inputs).hidden_states, expected, 0)
     assert model(**inputs, output_hidden_states=False).hidden_states is None
+    tiny_config.output_hidden_states = False
+    assert model.elmo(**inputs).hidden_states is None
 
 
 def test_more_rows_of_the_input_embedding_change_no_vector(tiny_model: ElmoModel, tmp_path: Path) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])
     expected = tiny_model(**inputs).last_hidden_state
-    assert tiny_model.resize_token_embeddings() is tiny_model.get_input_embeddings()
     tiny_model.resize_token_embeddings(300, mean_resizing=False)
     tiny_model.save_pretrained(tmp_path)
     for each in (tiny_model, ElmoModel.from_pretrained(tmp_path)):
@@ -250,31 +213,10 @@ def test_more_rows_of_the_input_embedding_change_no_vector(tiny_model: ElmoModel
         assert_outputs_close(each(**inputs).last_hidden_state, expected, 0)
 
 
-def test_pooling_uses_the_first_of_several_representations(tiny_config: ElmoConfig) -> None:
-    tiny_config.num_output_representations = 2
-    model = ElmoModel(tiny_config).eval()
-    model.scalar_mixes[1].set_weights([0, 0, 1], scale=3.0)
-    output = model(**random_inputs(tiny_config, [3]))
-    assert_outputs_close(output.pooler_output, output.elmo_representations[0].mean(dim=1))
-
-
 def test_a_mean_over_a_long_text_in_half_precision_does_not_overflow() -> None:
     mean = masked_mean(torch.full((1, 3000, 2), 30.0, dtype=torch.float16), torch.ones(1, 3000, dtype=torch.bool))
     assert mean.dtype == torch.float16
     assert mean.tolist() == [[30, 30]]
-
-
-def test_the_config_can_ask_for_hidden_states(tiny_model: ElmoModel) -> None:
-    tiny_model.config.output_hidden_states = True
-    inputs = random_inputs(tiny_model.config, [3])
-    assert len(tiny_model(**inputs).hidden_states) == 3
-    assert tiny_model(**inputs, output_hidden_states=False).hidden_states is None
-
-
-def test_the_table_can_be_replaced(tiny_model: ElmoModel) -> None:
-    table = torch.nn.Embedding(300, 5, padding_idx=0)
-    tiny_model.set_input_embeddings(table)
-    assert tiny_model.get_input_embeddings() is tiny_model.token_encoder.embedding is table
 
 
 def test_a_state_is_cast_to_the_models_precision(tiny_model: ElmoModel) -> None:

@@ -41,13 +41,11 @@ def test_token_classification_gives_each_word_one_label_and_its_place(
 
 @pytest.mark.parametrize("strategy", ["simple", "first", "average", "max"])
 def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
-    tiny_folder: Path, labeller: ElmoForTokenClassification, strategy: str, monkeypatch: pytest.MonkeyPatch
+    tiny_folder: Path, labeller: ElmoForTokenClassification, strategy: str
 ) -> None:
     labels = torch.tensor([2, 0, 1, 2, 2, 0, 2, 2, 2])
     logits = 9.0 * nn.functional.one_hot(labels, 3).float()[None]
-    monkeypatch.setattr(
-        ElmoForTokenClassification, "forward", lambda *args, **kwargs: TokenClassifierOutput(logits=logits)
-    )
+    labeller.forward = lambda **_: TokenClassifierOutput(logits=logits)
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
     label = elmo_hf.pipeline("token-classification", labeller, tokenizer, aggregation_strategy=strategy)
     entities = label(TEXT)
@@ -103,11 +101,6 @@ def test_a_pipeline_is_made_of_a_name_too() -> None:
         expected = model(**tokenizer("Yes.", return_tensors="pt")).last_hidden_state
     found = elmo_hf.pipeline("feature-extraction", "tiny")("Yes.", return_tensors=True)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-
-
-def test_a_name_that_is_nowhere_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^there is no folder nowhere, and a Hub name looks like org/name\.$"):
-        elmo_hf.pipeline("feature-extraction", "nowhere")
 
 
 def test_a_pipeline_of_the_callers_own_is_taken() -> None:

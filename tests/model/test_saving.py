@@ -65,10 +65,11 @@ def test_loading_can_ask_for_more_representations_and_other_initial_weights(
 ) -> None:
     bilm_only = {name: tensor for name, tensor in tiny_model.state_dict().items() if "scalar_mixes" not in name}
     tiny_model.save_pretrained(tmp_path, state_dict=bilm_only)
-    model = ElmoModel.from_pretrained(tmp_path, num_output_representations=2, scalar_mix_weights=[0.2, 0.3, 0.5])
-    for mix in model.scalar_mixes:
-        torch.testing.assert_close(mix.weights.detach(), torch.tensor([0.2, 0.3, 0.5]))
-    assert len(model(**random_inputs(tiny_model.config, [2])).elmo_representations) == 2
+    fields = {"num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5]}
+    model, info = ElmoModel.from_pretrained(tmp_path, output_loading_info=True, **fields)
+    assert not info["missing_keys"]
+    weights = torch.stack([mix.weights.detach() for mix in model.scalar_mixes])
+    assert_outputs_close(weights, torch.tensor([[0.2, 0.3, 0.5]] * 2))
 
 
 def test_a_saved_config_names_the_pipeline_of_the_class_that_saved_it(tiny_model: ElmoModel, tmp_path: Path) -> None:
