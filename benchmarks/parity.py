@@ -16,7 +16,8 @@ import torch
 import typer
 
 from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.convert import convert_source
 
 KINDS = ("layers", "hidden", "cell", "mixes", "mixes, batch norm")
 
@@ -32,7 +33,7 @@ def largest_differences(case: Path) -> dict[str, float]:
         found[kind].append((difference if mask is None else difference[:, mask]).max().item())
 
     with tempfile.TemporaryDirectory() as folder:
-        allennlp_to_folder(AllenNlpFiles.in_folder(case), Path(folder) / "elmo", source_name=case.name)
+        convert_source(case, Path(folder) / "elmo", Given())
         tokenizer = ElmoTokenizer.from_pretrained(Path(folder) / "elmo")
         state: BiLMState | None = None
         model = ElmoModel.from_pretrained(Path(folder) / "elmo").eval()

@@ -1,8 +1,7 @@
 """From a checkpoint to a complete Hub folder, and back.
 
-options.json + weights.hdf5  --allennlp_to_folder-->  config.json, model.safetensors, tokenizer, code, README.md
-any SOURCE of a known format  --convert_source-->     the same
-such a folder  --folder_to_allennlp-->                options.json + weights.hdf5, with the same bits
+any SOURCE of a known format  --convert_source-->  config.json, model.safetensors, tokenizer, code, README.md
+such a folder  --folder_to_allennlp-->  options.json + weights.hdf5, with the same bits
 
 If the checkpoint has a softmax, in an hdf5 file of its own or in a TensorFlow checkpoint, the folder is that of an
 `ElmoForPreTraining`. Its tensors fill two shards, the biLM and the softmax, so that `ElmoModel` need not read the
@@ -10,11 +9,8 @@ second. On the way back the softmax becomes softmax.hdf5.
 """
 
 import json
-import logging
-import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +21,6 @@ from elmo_hf.disk.checksums import sha256_of_file
 from elmo_hf.disk.whole_files import new_folder, refuse_existing
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder, refuse_quantised
 from elmo_hf.folder.saved_config import read_config
-from elmo_hf.folder.weight_files import CLASSES
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
@@ -33,10 +28,9 @@ from elmo_hf.share.model_card import Conversion, Facts, render_card
 
 from .check import check_folder
 from .contract import Checkpoint, Given
-from .formats import Format, recognise
+from .formats import recognise
 from .hdf5 import write_hdf5
 from .model import is_of_a_mix, loading_options, num_parameters, save_model, save_smaller
-from .readers.allennlp import AllenNlpFiles, read_allennlp
 from .readers.hdf5_layout import (
     FORGET_BIAS,
     allennlp_rules,
@@ -45,12 +39,9 @@ from .readers.hdf5_layout import (
     options_from_config,
     with_forget_bias,
 )
-from .refusals import ConversionError, mismatch
+from .refusals import require
 from .rules import export_arrays
 from .sources import open_source
-
-logger = logging.getLogger(__name__)
-LINE = re.compile(r"[^\n\r\ud800-\udfff]*")
 
 
 def convert_source(
@@ -69,7 +60,7 @@ def convert_source(
         destination: the new folder; it must not exist.
         given: the files and settings that the user gave beside it.
         source_name: the model card's name for the source; None: the name of its file or folder.
-        tell: receives a message about the format too.
+        tell: receives messages: the format, what the source has and the folder lacks, and published vectors.
         **writing: further arguments of `write_folder`, whose result it returns.
 
     Raises:
@@ -80,22 +71,14 @@ def convert_source(
     with open_source(path) as source:
         found = recognise(source)
         tell(f"Found {found.name} in {path}.")
-        _refuse_unused(found, given)
-        return write_folder(
-            found.read(source, given),
-            destination,
-            source_name=source_name or path.resolve().name,
-            tell=lambda note: tell(f"Note: {note}"),
-            **writing,
-        )
-
-
-def allennlp_to_folder(
-    files: AllenNlpFiles, destination: Path, *, word_splitter: str = "ptb", **writing: Any
-) -> float | None:
-    """Converts an AllenNLP or bilm-tf checkpoint; further arguments and the result are `write_folder`'s."""
-    refuse_existing(destination)
-    return write_folder(read_allennlp(files, word_splitter), destination, **writing)
+        names = [name for name, value in vars(given).items() if value is not None and name not in found.takes]
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        require(not names, path, "", f"converted without {options}", found.name)
+        checkpoint = found.read(source, given)
+        for note in checkpoint.notes:
+            tell(f"Note: {note}")
+        name = source_name or path.resolve().name
+        return write_folder(checkpoint, destination, source_name=name, tell=tell, **writing)
 
 
 def write_folder(
@@ -107,9 +90,9 @@ def write_folder(
     dtype: str = "float32",
     facts: Facts | None = None,
     labels: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = logger.warning,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> float | None:
-    """Writes a reader's checkpoint as a folder that `AutoModel.from_pretrained` loads.
+    """Writes a reader's checkpoint as a folder.
 
     Args:
         checkpoint: the checkpoint.
@@ -119,7 +102,7 @@ def write_folder(
         dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
         facts: published facts about the weights, for the card.
         labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives a message about each part of the checkpoint that the folder lacks, and about published vectors.
+        tell: receives a message about published vectors.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -127,8 +110,6 @@ def write_folder(
     Raises:
         ConversionError: if `int8` cannot be written, or the check has no witness or fails; nothing is written then.
     """
-    for note in checkpoint.notes:
-        tell(note)
     options = loading_options(checkpoint, dtype)
     with new_folder(destination) as folder:
         whole = folder if dtype == "float32" else folder / "float32"
@@ -136,7 +117,7 @@ def write_folder(
         checkpoint.tokenizer.save_pretrained(whole)
         difference, names = check_folder(whole, checkpoint) if check else (None, [])
         for name in names:
-            tell(f"the vectors are those that were published for {name}.")
+            tell(f"Note: the vectors are those that were published for {name}.")
         if whole != folder:
             save_smaller(checkpoint, whole, folder, options)
             shutil.rmtree(whole)
@@ -172,16 +153,18 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         FileExistsError: if the destination exists.
     """
     refuse_existing(destination)
-    model = _load(source)
-    refuse_quantised(model.config, source, "convert")
-    config, is_language_model = model.config, isinstance(model, ElmoForPreTraining)
+    config, _ = read_config(open_folder(source, weights=False))
+    refuse_quantised(config, source, "convert")
+    is_language_model = ElmoForPreTraining.__name__ in (config.architectures or [])
+    model = load_complete(source, ElmoForPreTraining if is_language_model else ElmoModel, dtype=torch.float32)
+    config = model.config
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config, with_softmax=is_language_model)
     rules = language_model_rules(config) if is_language_model else allennlp_rules(config)
     arrays = with_forget_bias(export_arrays(rules, tensors), config.forget_bias - FORGET_BIAS)
     softmax = {name: arrays.pop(name) for name in list(arrays) if has_softmax([name])}
     needs_words = is_language_model or config.token_encoder == "word_embedding"
-    words = _vocabulary(source) if needs_words else None
+    words = load_tokenizer(source).predicted_words if needs_words else None
     with new_folder(destination) as folder:
         (folder / "options.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         write_hdf5(folder / "weights.hdf5", arrays)
@@ -193,31 +176,6 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     if needs_words and words is None:
         notes.append("there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.")
     return notes
-
-
-def _refuse_unused(found: Format, given: Given) -> None:
-    names = {field.name for field in fields(given) if getattr(given, field.name) is not None}
-    unused = sorted(f"`--{name.replace('_', '-')}`" for name in names - found.takes)
-    if unused and found.takes:
-        raise ConversionError(f"{found.name} has no use for {', '.join(unused)}.")
-
-
-def _load(source: Path) -> ElmoModel | ElmoForPreTraining:
-    """The biLM, or the language model if the folder holds one."""
-    config, _ = read_config(open_folder(source, weights=False))
-    classes = {*(config.architectures or [])}
-    may_be_any = not classes <= CLASSES and config.num_softmax_words is not None
-    is_language_model = ElmoForPreTraining.__name__ in classes or may_be_any
-    return load_complete(source, ElmoForPreTraining if is_language_model else ElmoModel, dtype=torch.float32)
-
-
-def _vocabulary(source: Path) -> list[str] | None:
-    """The words that the softmax predicts, if the folder names them; each must fit into a line of its own."""
-    words = load_tokenizer(source).predicted_words
-    for number, word in enumerate(words or (), start=1):
-        if word != word.strip() or not LINE.fullmatch(word):
-            raise mismatch(source, f"word {number}", "a line of `vocab.txt`", word)
-    return words
 
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:

@@ -29,12 +29,18 @@ def read_hdf5(path: Path) -> dict[str, np.ndarray]:
     """
     with reading(path), h5py.File(path, "r") as file:
         items = dict(_datasets(file, "", {h5py.h5o.get_info(file.id).addr}))
-        sizes = []
+        unpacked = 0
         for name, item in items.items():
             require(item.dtype.kind in "fiu", path, name, "an array of float32 numbers", item.dtype)
             require(not (item.external or item.is_virtual), path, name, "in the file itself", "a place in another")
-            sizes.append(item.nbytes if item.chunks is None else _size_of_chunks(item, path))
-        check_unpacked(sum(sizes), path)
+            if item.chunks is None:
+                unpacked += item.nbytes
+            else:  # h5py reads a chunk that is not there as zeros
+                stored = item.id.get_num_chunks()
+                needed = math.prod(-(-length // width) for length, width in zip(item.shape, item.chunks, strict=True))
+                require(stored == needed, path, name, f"in {needed:,} chunks", stored)
+                unpacked += stored * math.prod(item.chunks) * item.dtype.itemsize
+        check_unpacked(unpacked, path)
         return {name: np.asarray(item[()]) for name, item in items.items()}
 
 
@@ -58,11 +64,3 @@ def _datasets(group: h5py.Group, prefix: str, seen: set[int]) -> Iterator[tuple[
                     yield from _datasets(item, f"{prefix}{name}/", seen)
                 elif isinstance(item, h5py.Dataset):
                     yield f"{prefix}{name}", item
-
-
-def _size_of_chunks(item: h5py.Dataset, path: Path) -> int:
-    """The bytes of an array's chunks, all of which must be there: h5py reads a missing one as zeros."""
-    stored = item.id.get_num_chunks()
-    needed = math.prod(-(-length // width) for length, width in zip(item.shape, item.chunks, strict=True))
-    require(stored == needed, path, item.name, f"in {needed:,} chunks", stored)
-    return stored * math.prod(item.chunks) * item.dtype.itemsize

@@ -64,13 +64,11 @@ def make_config(options: Mapping[str, Any], table: Iterable[Option], where: obje
         ConversionError: if a key is missing, or a value is illegal; names the file and the key.
     """
     keys = {option.field: ".".join(option.path) for option in table}
+    fields |= {option.field: option.to_config(_look_up(options, option, where)) for option in table}
     try:
-        fields |= {option.field: option.to_config(_look_up(options, option, where)) for option in table}
         refuse_large(fields)
         return ElmoConfig(**fields)
     except (StrictDataclassError, TypeError, ValueError) as error:
-        if isinstance(error, ConversionError):
-            raise
         text = re.sub(r"\w+", lambda word: keys.get(word[0], word[0]), one_line(error))
         raise ConversionError(f"{where}: {text}.") from error
 

@@ -14,24 +14,20 @@ with `sha256sum -c`) and in the model card.
 
 import csv
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
-from elmo_hf.disk.checksums import sha256_of_file
+from elmo_hf.disk.checksums import SUMS, sums_agree, write_sums
 from elmo_hf.disk.whole_files import new_file
 
 from .refusals import ConversionError, listed, require
 
-if TYPE_CHECKING:
-    from .contract import Given
-
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
-RECORD = "SHA256SUMS"
 TABLE = Path(__file__).with_name("published.tsv")
 INDEX, DATA = ".index", ".data-00000-of-00001"
 
@@ -59,20 +55,6 @@ class Published:
     text: str = ""
     source: str = ""
 
-    @property
-    def files(self) -> dict[str, str]:
-        """The addresses, by what the files are."""
-        named = {name: getattr(self, name) for name in ("options", "weights", "softmax", "vocabulary")}
-        return {name: address for name, address in named.items() if address}
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """What is known of the weights, for the card of a converted archive."""
-        from elmo_hf.share.saved_card import card_labels
-
-        licence = None if self.licence in ("no-restrictions", "unknown") else self.licence
-        return card_labels(licence, [self.language], self.source)
-
 
 def _read_table() -> dict[str, Published]:
     with TABLE.open(encoding="utf-8", newline="") as file:
@@ -83,38 +65,39 @@ def _read_table() -> dict[str, Published]:
 PUBLISHED = _read_table()
 
 
-def download(name: str, base_url: str = BASE_URL, folder: Path | None = None) -> "tuple[Path, Given]":
+def download(
+    name: str, base_url: str = BASE_URL, folder: Path | None = None, published: Mapping[str, Published] = PUBLISHED
+) -> tuple[Path, dict[str, Path]]:
     """Downloads a published checkpoint, with a progress bar, unless it is there already.
 
     Args:
-        name: a key of `PUBLISHED`.
+        name: a key of `published`.
         base_url: address that the file names continue.
         folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
+        published: the table.
 
     Returns:
-        its weights, or the archive that holds all, and the other files.
+        its weights, or the archive that holds all, and the other files by the names of their fields.
 
     Raises:
         ConversionError: if the name is unknown, a download fails, or a file differs from the recorded one.
     """
-    from .contract import Given
-
     advice = "`elmo-hf models` lists all names."
-    require(name in PUBLISHED, "--model", "", f"one of {listed(PUBLISHED)}", name, advice)
-    published = PUBLISHED[name]
-    advice = f"Fetch it from {published.source}, then run `elmo-hf convert FILE DEST`."
-    require(bool(published.weights), "--model", "", "a model whose address is known", name, advice)
+    require(name in published, "--model", "", f"one of {listed(published)}", name, advice)
+    row = published[name]
+    advice = f"Fetch it from {row.source}, then run `elmo-hf convert FILE DEST`."
+    require(bool(row.weights), "--model", "", "a model whose address is known", name, advice)
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     folder.mkdir(parents=True, exist_ok=True)
-    paths: dict[str, Any] = {
-        role: fetch(urljoin(base_url, address), folder) for role, address in published.files.items()
-    }
-    fetched = list(paths.values())
-    if published.weights.endswith(INDEX):
-        fetched.append(fetch(urljoin(base_url, published.weights.removesuffix(INDEX) + DATA), folder))
-    _check_record(folder / RECORD, fetched)
-    weights = paths.pop("weights")
-    return weights, Given(**paths)
+    addresses = {role: getattr(row, role) for role in ("options", "weights", "softmax", "vocabulary")}
+    paths = {role: fetch(urljoin(base_url, address), folder) for role, address in addresses.items() if address}
+    if row.weights.endswith(INDEX):
+        fetch(urljoin(base_url, row.weights.removesuffix(INDEX) + DATA), folder)
+    if not (folder / SUMS).exists():
+        write_sums(folder)
+    advice = f"Delete {folder} to download again."
+    require(sums_agree(folder), folder, "", f"as its {SUMS} says", "changed files", advice)
+    return paths.pop("weights"), paths
 
 
 def fetch(url: str, folder: Path) -> Path:
@@ -141,15 +124,3 @@ def fetch(url: str, folder: Path) -> Path:
             "`elmo-hf convert SOURCE DEST`."
         ) from error
     return path
-
-
-def _check_record(record: Path, paths: list[Path]) -> None:
-    """Records the checksums on the first download; on later ones the files must match the record."""
-    found = {path.name: sha256_of_file(path) for path in paths}
-    if not record.exists():
-        record.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()), encoding="utf-8")
-    lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
-    recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    changed = [name for name, digest in found.items() if recorded.get(name) != digest]
-    advice = f"Delete {record.parent} to download again."
-    require(not changed, record, "", "about the files beside it", f"changed: {', '.join(changed)}", advice)

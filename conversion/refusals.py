@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from pathlib import Path
 
 from elmo_hf.disk.whole_files import NO_ROOM
@@ -19,7 +18,6 @@ from elmo_hf.text.escapes import printable
 
 MAX_QUOTE = 200
 MAX_LISTED = 20
-MAX_CHARACTERS = 1000
 # Weights are noise and hardly shrink, text shrinks to a tenth.
 MAX_RATIO = 100
 ALLOWANCE = 16 << 20  # bytes that any file may unpack to
@@ -35,25 +33,21 @@ class ConversionError(ValueError):
     """A checkpoint cannot be converted; the message names the file, what was expected and what was found."""
 
 
-def mismatch(where: object, field: str, expected: str, found: object, advice: str = "") -> ConversionError:
-    """An error that says what a file, or a field of it, must be.
+def require(holds: bool, where: object, field: str, expected: str, found: object, advice: str = "") -> None:
+    """Raises a `ConversionError` unless a condition holds.
 
     Args:
+        holds: the condition.
         where: the file.
         field: the field; empty if it is the whole file.
         expected: what it must be.
         found: what it is, as text; a value of the file as Python writes it.
         advice: what to do, a sentence.
     """
-    what = f"{where}: `{shortened(field)}`" if field else f"{where}"
-    what_is = shortened(str(found), MAX_CHARACTERS) or "nothing"
-    return ConversionError(f"{what} must be {expected}, found {what_is}. {advice}".rstrip())
-
-
-def require(holds: bool, where: object, field: str, expected: str, found: object, advice: str = "") -> None:
-    """Raises a `mismatch` unless the condition holds."""
     if not holds:
-        raise mismatch(where, field, expected, found, advice)
+        what = f"{where}: `{shortened(field)}`" if field else f"{where}"
+        what_is = shortened(str(found), MAX_QUOTE * MAX_LISTED) or "nothing"
+        raise ConversionError(f"{what} must be {expected}, found {what_is}. {advice}".rstrip())
 
 
 @contextmanager
@@ -64,9 +58,8 @@ def reading(path: object) -> Iterator[None]:
     except DAMAGE as error:
         if isinstance(error, ConversionError) or getattr(error, "errno", None) in NO_ROOM:
             raise
-        text = one_line(error) or type(error).__name__
-        if isinstance(error, FileNotFoundError):
-            text = f"there is no file {path}"
+        missing = isinstance(error, FileNotFoundError)
+        text = f"there is no file {path}" if missing else one_line(error) or type(error).__name__
         if str(path) not in text:
             text = f"{path} cannot be read, it may be damaged or another kind of file: {text}"
         raise ConversionError(f"{text.rstrip('.')}.") from error
@@ -79,10 +72,8 @@ def check_unpacked(unpacked: int, path: Path) -> None:
         ConversionError: if the file would become too large.
     """
     packed = path.stat().st_size
-    if unpacked > min(MAX_RATIO * packed + ALLOWANCE, packed + MAX_GROWTH):
-        raise ConversionError(
-            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}, as no checkpoint does; it is not unpacked."
-        )
+    most = min(MAX_RATIO * packed + ALLOWANCE, packed + MAX_GROWTH)
+    require(unpacked <= most, path, "", f"at most {most:,} bytes when it is unpacked", f"{unpacked:,}")
 
 
 def shortened(text: str, most: int = MAX_QUOTE) -> str:
@@ -91,8 +82,7 @@ def shortened(text: str, most: int = MAX_QUOTE) -> str:
 
 
 def listed(names: Iterable[object], separator: str = ", ") -> str:
-    """The first `MAX_LISTED` names, as far as a message has room for them, and how many more there are."""
+    """The first `MAX_LISTED` names, and how many more there are."""
     texts = [shortened(str(name)) for name in names]
-    num_listed = max(1, sum(number <= MAX_CHARACTERS for number in accumulate(map(len, texts[:MAX_LISTED]))))
-    more = f"{separator}and {len(texts) - num_listed:,} more" if len(texts) > num_listed else ""
-    return separator.join(texts[:num_listed]) + more
+    more = [f"and {len(texts) - MAX_LISTED:,} more"] if len(texts) > MAX_LISTED else []
+    return separator.join(texts[:MAX_LISTED] + more)

@@ -12,7 +12,6 @@ numbers and change signs, so a round trip gives the same bits.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -153,7 +152,6 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
             f"{where} does not hold the arrays that its options describe:\n  {listed(faults, separator)}\n"
             "Check that the options file belongs to these weights."
         )
-    _refuse_shared({rule.source: source[rule.source] for rule in rules}, where)
     imported = {}
     for rule in rules:
         arrays: Arrays = [source[rule.source]]
@@ -181,22 +179,6 @@ def export_arrays(rules: Iterable[Rule], tensors: Mapping[str, np.ndarray]) -> d
             arrays = op.invert(arrays)
         exported[rule.source] = np.ascontiguousarray(arrays[0])
     return exported
-
-
-def _refuse_shared(arrays: Mapping[str, np.ndarray], where: str) -> None:
-    """Checks that no two arrays have numbers in common, because a few numbers could then become a model of any size."""
-    places = []
-    for name, array in arrays.items():
-        start = array.__array_interface__["data"][0]
-        steps = zip(array.shape, array.strides, strict=True)
-        end = start + sum((length - 1) * stride for length, stride in steps) + array.itemsize
-        if array.size:
-            places.append((start, end, name))
-    for (_, end, name), (start, _, other) in pairwise(sorted(places)):
-        if start < end:
-            raise ConversionError(
-                f"{where} stores `{name}` and `{other}` in the same place; an ELMo shares no weights."
-            )
 
 
 def _faults_of(rule: Rule, array: np.ndarray) -> list[str]:

@@ -8,6 +8,7 @@ import bz2
 import gzip
 import stat
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,17 +18,13 @@ from typing import Any
 
 from elmo_hf.disk.whole_files import temporary_folder
 
-from .refusals import ConversionError, check_unpacked, listed, mismatch, reading, require
+from .refusals import check_unpacked, listed, reading, require
 
 BLOCK = 1 << 17
 HEAD = 1 << 16
-MAX_FILES = 10_000  # entries of an archive
 MAX_FOLDERS = 8  # in each other, in an archive
-# What formats keep in folders inside theirs; a folder may hold anything else besides.
-BELOW = (
-    *("fta/*", "variables/*", "*/variables/*", "*/saved_model.pb", "*/options.json", "*/*.index", "*/*.data-*"),
-    *("*/checkpoint", "metadata/part-*"),
-)
+# How deep formats keep their files in a folder, which may hold anything else besides.
+LEVELS = ("*", "*/*", "*/variables/*")
 ZIP_MAGIC = b"PK\x03\x04"
 TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
 
@@ -75,10 +72,10 @@ def open_source(path: Path) -> Iterator[Source]:
         ConversionError: if it is not there, or is an archive that is damaged or hostile.
     """
     if path.is_dir():
-        yield Source(path, files_in(path, "*", *BELOW))
-    elif not path.is_file():
-        raise ConversionError(f"there is no file or folder {path}.")
-    elif _is_archive(path):
+        yield Source(path, files_in(path, *LEVELS))
+        return
+    require(path.is_file(), path, "", "a folder or a file", "nothing")
+    if _is_archive(path):
         with temporary_folder() as temporary:
             # This puts the archive's name into every path, and so into every message.
             folder = temporary / path.name
@@ -118,53 +115,41 @@ def beginning(path: Path) -> bytes:
 
 
 def _is_archive(path: Path) -> bool:
-    if not beginning(path).startswith(ZIP_MAGIC):
-        return beginning(path).startswith(tuple(TAR_OPENERS))
-    # torch's own files are zip files too; `readers/torch_files.py` reads them.
-    with reading(path), open_zip(path) as archive:
-        return not any(name.endswith("/data.pkl") for name in archive.namelist())
+    with reading(path):
+        if not beginning(path).startswith(ZIP_MAGIC):
+            return beginning(path).startswith(tuple(TAR_OPENERS))
+        # torch's own files are zip files too; `readers/torch_files.py` reads them.
+        with open_zip(path) as archive:
+            return not any(name.endswith("/data.pkl") for name in archive.namelist())
 
 
 def _unpack(path: Path, folder: Path) -> None:
     """Unpacks the files of an archive into an empty folder."""
     if beginning(path).startswith(ZIP_MAGIC):
         with open_zip(path) as archive:
-            for number, member in enumerate(archive.infolist()):
+            for member in archive.infolist():
                 is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
-                _check_member(path, number, member.filename, is_plain or member.is_dir())
+                _check_member(path, member.filename, is_plain or member.is_dir())
                 if not member.is_dir():
                     archive.extract(member, folder)
         return
     opener = next(opener for magic, opener in TAR_OPENERS.items() if beginning(path).startswith(magic))
-    with opener(path, "rb") as packed:
-        stream = _Bounded(packed, path)
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as entries:  # type: ignore[call-overload]
-            for number, entry in enumerate(entries):
+    with opener(path, "rb") as packed, tempfile.TemporaryFile(dir=folder.parent) as unpacked:
+        while block := packed.read(BLOCK):  # to the end, where the checksum is
+            check_unpacked(packed.tell(), path)
+            unpacked.write(block)
+        unpacked.seek(0)
+        with tarfile.open(fileobj=unpacked) as entries:
+            for entry in entries:
                 is_plain = entry.isreg() and not entry.issparse()
-                _check_member(path, number, entry.name, is_plain or entry.isdir())
+                _check_member(path, entry.name, is_plain or entry.isdir())
                 if is_plain:
                     entries.extract(entry, folder, filter="data")
-        # The checksum is at the end of the stream.
-        while stream.read(BLOCK):
-            pass
 
 
-class _Bounded:
-    """The unpacked stream of an archive, which is not read further than an archive of this size may reach."""
-
-    def __init__(self, stream: Any, path: Path) -> None:
-        self.stream, self.path = stream, path
-
-    def read(self, size: int) -> bytes:
-        block = self.stream.read(size)
-        check_unpacked(self.stream.tell(), self.path)
-        return block
-
-
-def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
+def _check_member(archive: Path, name: str, is_plain: bool) -> None:
     path = PureWindowsPath(name)  # whose names may be absolute in every way
     is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
-    if not is_plain or not is_inside:
-        expected = f"a plain file inside the archive, at most {MAX_FOLDERS} folders deep"
-        raise mismatch(archive, name, expected, "another path" if is_plain else "another kind of entry")
-    require(number < MAX_FILES, archive, "", f"an archive of at most {MAX_FILES:,} files", "more")
+    expected = f"a plain file inside the archive, at most {MAX_FOLDERS} folders deep"
+    found = "another path" if is_plain else "another kind of entry"
+    require(is_plain and is_inside, archive, name, expected, found)

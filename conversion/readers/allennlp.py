@@ -16,9 +16,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from elmo_hf.folder.loading import BILM_TF_SCORING
 from elmo_hf.model.configuration_elmo import ElmoConfig
@@ -27,9 +24,9 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 from ..contract import Checkpoint, Given
 from ..hdf5 import is_hdf5, read_hdf5
 from ..options import read_options
-from ..refusals import ConversionError, listed, reading, require
+from ..refusals import listed, reading, require
 from ..rules import import_arrays
-from ..sources import Source, files_in
+from ..sources import Source
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import read_variables
 from .hdf5_layout import (
@@ -61,80 +58,6 @@ class AllenNlpFiles:
     softmax: Path | None = None
     token_embeddings: Path | None = None
 
-    @classmethod
-    def in_folder(cls, folder: Path) -> "AllenNlpFiles":
-        """Finds the files of a folder by their names, as `among` does."""
-        return cls.among(files_in(folder, "*"), folder)
-
-    @classmethod
-    def among(cls, files: Mapping[str, Path], where: Path, options: Path | None = None) -> "AllenNlpFiles":
-        """Finds the files by their names: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
-
-        `.h5` counts as `.hdf5`.
-
-        Args:
-            files: paths by name, all in one folder.
-            where: the folder or archive, for messages.
-            options: the options file, if it is not among them.
-
-        Raises:
-            ConversionError: if there is not exactly one options file and one file of weights.
-        """
-        found = [options] if options is not None else _preferred(files, "*options*.json", "options.json")
-        arrays = [files[name] for name in sorted(files) if is_hdf5(name)]
-        softmax = [path for path in arrays if "softmax" in path.name]
-        weights = [path for path in arrays if path not in softmax]
-        vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
-        if holds_tensorflow_checkpoint(files):
-            weights += [find_index(files, where)]
-        if len(found) != 1 or len(weights) != 1 or len(softmax) > 1:
-            raise ConversionError(
-                f"{where} must hold `options.json` and exactly one `.hdf5` file or TensorFlow checkpoint, found "
-                f"{listed(sorted(files)) or 'nothing'}; name the files with `--options FILE --weights FILE`, where an "
-                "`.index` gives the language models with their softmax."
-            )
-        return cls(
-            found[0],
-            weights[0],
-            vocabulary[0] if len(vocabulary) == 1 else None,
-            softmax[0] if softmax else None,
-        )
-
-    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Reads the options, and all arrays by their names in hdf5 files.
-
-        Raises:
-            ConversionError: if a file is missing or damaged, or does not hold what its field needs.
-        """
-        options = read_options(self.options)
-        arrays = read_hdf5(self.weights) if self._is_hdf5 else read_variables(self.weights.with_suffix(""))
-        if self.softmax is not None:
-            softmax = read_hdf5(self.softmax)
-            is_one = has_softmax(softmax) and set(softmax) <= {SOFTMAX_MATRIX, SOFTMAX_BIAS}
-            expected = f"a file of `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`"
-            require(is_one, self.softmax, "", expected, listed(sorted(softmax)))
-            require(not has_softmax(arrays), self.weights, "", f"without a softmax beside {self.softmax}", "another")
-            arrays |= softmax
-        if self.token_embeddings is not None:
-            options = {key: value for key, value in options.items() if key != "char_cnn"}
-            dump = read_hdf5(self.token_embeddings)
-            is_dump = set(dump) == {"embedding"}
-            require(is_dump, self.token_embeddings, "", "a file of `embedding` alone", listed(sorted(dump)))
-            arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))} | dump
-        return options, arrays
-
-    @property
-    def paths(self) -> list[Path]:
-        """Every file that holds weights or options."""
-        paths = [self.options, self.weights]
-        if not self._is_hdf5:
-            paths += shards_of(self.weights.with_suffix(""))
-        return paths + [path for path in (self.softmax, self.token_embeddings) if path is not None]
-
-    @property
-    def _is_hdf5(self) -> bool:
-        return self.weights.suffix != ".index"
-
 
 def checkpoint_files(source: Source) -> dict[str, Path]:
     """The files outside any folder and, if they hold no weights, those of the one folder with a TensorFlow checkpoint.
@@ -161,24 +84,9 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
         ConversionError: if it cannot be converted.
     """
     files = checkpoint_files(source)
-    notes: tuple[str, ...] = ()
-    if source.is_file and given.options is None:
-        beside = _beside(source.path)
-        if not beside:
-            raise ConversionError(
-                f"{source.path} is one file of a checkpoint, and there is no options file beside it: put "
-                f"`options.json` there, or give `--options FILE --weights {source.path}`."
-            )
-        notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name[-5:] == ".json")
-        files = files | beside
-    found = AllenNlpFiles.among(files, source.path, given.options)
-    found = replace(
-        found,
-        vocabulary=given.vocabulary or found.vocabulary,
-        softmax=given.softmax or found.softmax,
-        token_embeddings=given.token_embeddings,
-    )
-    checkpoint = read_allennlp(found, given.word_splitter or "ptb")
+    beside = _beside(source.path) if source.is_file and given.options is None else {}
+    checkpoint = read_allennlp(_find(files | beside, source.path, given), given.word_splitter or "ptb")
+    notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name.endswith(".json"))
     sources = source.to_digest(*checkpoint.sources.values())
     return replace(checkpoint, sources=sources, notes=notes + checkpoint.notes)
 
@@ -193,31 +101,80 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     Raises:
         ConversionError: if it cannot be converted.
     """
-    options, arrays = files.read()
-    shapes = {name: array.shape for name, array in arrays.items()}
-    config = config_from_options(options, shapes, files.options)
+    options = read_options(files.options)
+    paths = [files.options, files.weights]
+    if files.weights.suffix == ".index":
+        arrays = read_variables(files.weights.with_suffix(""))
+        paths += shards_of(files.weights.with_suffix(""))
+    else:
+        arrays = read_hdf5(files.weights)
+    notes = []
+    if files.softmax is not None:
+        softmax = read_hdf5(files.softmax)
+        expected = f"a file of `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`"
+        require(has_softmax(softmax), files.softmax, "", expected, listed(sorted(softmax)))
+        arrays |= softmax
+    if files.token_embeddings is not None:
+        options = {key: value for key, value in options.items() if key != "char_cnn"}
+        arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))}
+        arrays |= read_hdf5(files.token_embeddings)
+        notes.append(f"the character CNN is not carried: words have the vectors of {files.token_embeddings.name}.")
+    config = config_from_options(options, {name: array.shape for name, array in arrays.items()}, files.options)
     rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
-    bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
     tokenizer = _tokenizer(config, files, word_splitter)
     if has_softmax(arrays) and tokenizer.num_word_classes is not None:
         config.task_specific_params = deepcopy(BILM_TF_SCORING)
+    elif has_softmax(arrays):
+        notes.append(
+            f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
+            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
+            "line)."
+        )
+    bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
+    paths += [path for path in (files.softmax, files.token_embeddings) if path is not None]
     return Checkpoint(
         config,
         import_arrays(rules, arrays, str(files.weights)),
         tokenizer,
-        {path.name: path for path in files.paths},
+        {path.name: path for path in paths},
         partial(ReferenceElmo, options, bilm) if config.token_encoder == "char_cnn" else None,
-        _notes(config, files),
+        tuple(notes),
+    )
+
+
+def _find(files: Mapping[str, Path], where: Path, given: Given) -> AllenNlpFiles:
+    """Finds what is not given by its name: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
+
+    `.h5` counts as `.hdf5`.
+    """
+    options = [given.options] if given.options is not None else _preferred(files, "*options*.json", "options.json")
+    arrays = [files[name] for name in sorted(files) if is_hdf5(name)]
+    softmax = [path for path in arrays if "softmax" in path.name]
+    weights = [path for path in arrays if path not in softmax]
+    vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
+    if holds_tensorflow_checkpoint(files):
+        weights += [find_index(files, where)]
+    is_one = (len(options), len(weights), len(softmax) > 1) == (1, 1, False)
+    expected = "a source of `options.json` and exactly one `.hdf5` file or TensorFlow checkpoint"
+    advice = (
+        "Name the files with `--options FILE --weights FILE`, where an `.index` gives the language models with their "
+        "softmax."
+    )
+    require(is_one, where, "", expected, listed(sorted(files)), advice)
+    return AllenNlpFiles(
+        options[0],
+        weights[0],
+        given.vocabulary or (vocabulary[0] if len(vocabulary) == 1 else None),
+        given.softmax or (softmax[0] if softmax else None),
+        given.token_embeddings,
     )
 
 
 def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
     reads_words = config.token_encoder == "word_embedding"
-    if reads_words and files.vocabulary is None:
-        raise ConversionError(
-            f"{files.weights} is of a model that reads word ids, so its vocabulary is needed to make them: "
-            "put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
-        )
+    advice = "Put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
+    has_words = files.vocabulary is not None or not reads_words
+    require(has_words, files.weights, "", "given with the vocabulary of its word ids", "no vocabulary", advice)
     names_words = reads_words or config.num_softmax_words is not None
     path = str(files.vocabulary) if names_words and files.vocabulary is not None else None
     with reading(files.vocabulary):
@@ -228,25 +185,13 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
             vocab_file=path if reads_words else None,
             words_file=None if reads_words else path,
         )
-    num_words = tokenizer.num_word_classes or 0
-    num_rows = config.vocab_size - 1 if reads_words else num_words
-    require(num_words <= num_rows, path, "", f"at most {num_rows} words, as many as `embedding` has rows", num_words)
-    num_predicted = config.num_softmax_words
-    is_same = path is None or num_predicted in (None, num_words)
-    require(is_same, path, "", f"{num_predicted} words, as many as the softmax has", num_words)
+    num_words, num_predicted = tokenizer.num_word_classes or 0, config.num_softmax_words
+    num_rows = config.vocab_size - 1
+    if num_predicted is not None and path is not None:
+        require(num_words == num_predicted, path, "", f"{num_predicted} words, as many as the softmax has", num_words)
+    elif reads_words:
+        require(num_words <= num_rows, path, "", f"at most {num_rows} words, the rows of `embedding`", num_words)
     return tokenizer
-
-
-def _notes(config: ElmoConfig, files: AllenNlpFiles) -> tuple[str, ...]:
-    if files.token_embeddings is not None:
-        return (f"the character CNN is not carried: words have the vectors of {files.token_embeddings.name}.",)
-    if config.num_softmax_words is not None and files.vocabulary is None:
-        return (
-            f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
-            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
-            "line).",
-        )
-    return ()
 
 
 def _beside(weights: Path) -> dict[str, Path]:

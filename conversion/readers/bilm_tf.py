@@ -63,5 +63,4 @@ def read_variables(prefix: Path) -> dict[str, np.ndarray]:
         if not any(re.fullmatch(ignored, variable) for ignored in IGNORED_VARIABLES):
             other = variables.setdefault(array_name(variable), variable)
             require(other == variable, prefix, variable, f"another array of an ELMo than `{other}`", "the same")
-    bundle.check_sizes(variables.values())
-    return {name: bundle.read(variable) for name, variable in variables.items()}
+    return dict(zip(variables, bundle.read(variables.values()).values(), strict=True))

@@ -25,7 +25,7 @@ from elmo_hf.tokenizer.word_codec import PADDING
 
 from ..contract import Checkpoint, Given
 from ..options import Option, clip_to_config, make_config, read_options
-from ..refusals import mismatch, reading, require
+from ..refusals import reading, require
 from ..rules import PrependZeroRow, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import ReferenceManyLangs
@@ -92,18 +92,17 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
     token = read_state_dict(_file(source, "token_embedder.pkl"))
     encoder = read_state_dict(_file(source, "encoder.pkl"))
     has_characters, has_words = (bool(options["token_embedder"].get(f"{part}_dim")) for part in ("char", "word"))
-    require(has_characters or has_words, where, "token_embedder", "with a `char_dim` or a `word_dim`", "neither")
     characters = _lexicon(source, "char.dic", token, CHARACTERS) if has_characters else {}
     words = _lexicon(source, "word.dic", token, WORDS) if has_words else {}
-    symbols = name_symbols(characters, words, len(token[CHARACTERS]) if characters else 0)
-    num_words = len(token[WORDS]) if has_words else 0
+    num_characters, num_words = len(token[CHARACTERS]) if characters else 0, len(token[WORDS]) if words else 0
+    symbols = name_symbols(characters, words, num_characters)
     config = make_config(
         options,
         ENCODER_OPTIONS + CHARACTER_OPTIONS * has_characters + (WORD_OPTION,) * has_words,
         where,
         token_encoder="char_cnn" if has_characters else "word_embedding",
         alphabet="code_points",
-        vocab_size=1 + num_words + (len(token[CHARACTERS]) if has_characters else 0),
+        vocab_size=1 + num_words + num_characters,
         num_input_words=num_words if has_characters else 0,
         char_projection=True,
         cell_projection=True,
@@ -172,25 +171,21 @@ def _architecture(source: Source) -> tuple[dict[str, Any], Path]:
 def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: str) -> dict[str, int]:
     """Reads lines `symbol TAB row`: each symbol's index in the table."""
     path = _file(source, name)
-    is_table = table in token and token[table].ndim == 2
-    require(is_table, source.files["token_embedder.pkl"], table, f"a table with the rows of {name}", "none")
-    num_rows, rows = len(token[table]), {}
-    symbols: dict[int, str] = {}
+    num_rows = (*token.get(table, np.empty(0)).shape, 0)[0]
+    rows: dict[str, int] = {}
     with reading(path):
         lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
         for number, line in enumerate(lines, start=1):
-            symbol, tab, row = line.removesuffix("\r").rpartition("\t")
-            is_row = bool(tab) and row.isdecimal() and int(row) < num_rows
-            if not is_row or symbols.setdefault(int(row), symbol) != symbol:
-                expected = f"a symbol, a tab and a row of its own below {num_rows}"
-                raise mismatch(path, f"line {number}", expected, f"{line!r:.200}")
+            symbol, _, row = line.removesuffix("\r").rpartition("\t")
+            is_row = "\t" in line and row.isdecimal() and int(row) < num_rows
+            require(is_row, path, f"line {number}", f"a symbol, a tab and a row below {num_rows}", f"{line!r:.200}")
             rows[symbol] = int(row)
+    require(len(set(rows.values())) == len(rows), path, "", "a lexicon with a row for each symbol", "one row twice")
     require("<oov>" in rows, path, "<oov>", "there, the symbol for all that are not", "nothing")
     return rows
 
 
 def _file(source: Source, name: str) -> Path:
-    require(
-        name in source.files, source.path, "", f"a folder with {name}, as every ELMoForManyLangs model", source.listing
-    )
+    expected = f"a folder with {name}, as every ELMoForManyLangs model"
+    require(name in source.files, source.path, "", expected, source.listing)
     return source.files[name]

@@ -15,59 +15,78 @@ bundle's `BundleHeaderProto`, under every other key a tensor's `BundleEntryProto
 bytes, stored as rotate(c, 15 bits to the right) + 0xa282ead8. Sources: tensorflow/core/util/tensor_bundle, and
 LevelDB's `doc/table_format.md`.
 
-Each tensor is read on demand, so the slots of an optimiser cost nothing. Checkpoints may come from anywhere: every
-checksum is verified, and every size is compared with the file before memory is allocated.
+Only the tensors that are asked for are read, so the slots of an optimiser cost nothing. Checkpoints may come from
+anywhere: every checksum is verified, and sizes are compared with the file before memory is allocated.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
 
-from ..refusals import check_unpacked, listed, mismatch, reading, require
+from ..refusals import check_unpacked, listed, reading, require
 from ..sources import beginning
-from .protobuf import Message, Reader
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
-MAX_AXES = 8
 MAX_INDEX_SIZE = 1 << 20  # an ELMo's index has about 5 kB
-STRING = 7  # the value of the enum for strings
 # Keys are values of TensorFlow's enum `DataType`.
-DTYPES: dict[int, np.dtype] = {
-    1: np.dtype("<f4"),
-    2: np.dtype("<f8"),
-    3: np.dtype("<i4"),
-    9: np.dtype("<i8"),
-    19: np.dtype("<f2"),
-}
+DTYPES = {number: np.dtype(name) for number, name in ((1, "<f4"), (2, "<f8"), (3, "<i4"), (9, "<i8"), (19, "<f2"))}
 
 
-@dataclass(frozen=True)
-class TensorEntry:
-    """The index's entry for one tensor; it is checked only when the tensor is read.
+class Reader:
+    """Takes bytes from the front; raises ValueError if there are too few."""
 
-    Attributes:
-        dtype: value of its `DataType`.
-        shape: its shape.
-        shard: index of its data file.
-        offset: position of its first byte there.
-        size: bytes.
-        checksum: masked CRC-32C of its bytes.
-        is_sliced: whether it was saved in parts, each under a key of its own.
-    """
+    def __init__(self, data: bytes) -> None:
+        """Starts in front."""
+        self.data = data
+        self.place = 0
 
-    dtype: int
-    shape: tuple[int, ...]
-    shard: int
-    offset: int
-    size: int
-    checksum: int
-    is_sliced: bool
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        if not 0 <= size <= len(self.data) - self.place:
+            raise ValueError(f"{size} bytes must follow, found {len(self.data) - self.place}")
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+    def varint(self) -> int:
+        """A number in groups of seven bits, lowest first; a byte's highest bit says that more follow."""
+        number = 0
+        for shift in range(0, 64, 7):
+            byte = self.take(1)[0]
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+        raise ValueError("a number has more than 64 bits")
+
+
+class Message(dict[int, list[Any]]):
+    """The fields of a protobuf message: numbers, and the bytes of strings and messages, by field number."""
+
+    def __init__(self, data: bytes) -> None:
+        """Takes the fields apart; raises one of `DAMAGE` if they are damaged."""
+        reader = Reader(data)
+        takers: dict[int, Callable[[], int | bytes]] = {
+            0: reader.varint,
+            2: lambda: reader.take(reader.varint()),
+            5: lambda: int.from_bytes(reader.take(4), "little"),
+        }
+        while reader.place < len(data):
+            field, wire_type = divmod(reader.varint(), 8)
+            self.setdefault(field, []).append(takers[wire_type]())
+
+    def last(self, field: int) -> Any:
+        """The last value of a field; an absent number is 0."""
+        return self.get(field, [0])[-1]
+
+    def messages(self, field: int) -> list["Message"]:
+        """The messages of a repeated field."""
+        return [Message(part) for part in self.get(field, [])]
 
 
 class TensorBundle:
@@ -75,7 +94,7 @@ class TensorBundle:
 
     Attributes:
         prefix: path of the checkpoint without `.index`.
-        entries: the index's entries by name.
+        entries: each tensor's `BundleEntryProto` by name; it is checked only when the tensor is read.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -88,41 +107,36 @@ class TensorBundle:
         path = prefix.with_name(f"{prefix.name}.index")
         with reading(path):
             require(path.stat().st_size <= MAX_INDEX_SIZE, path, "", f"an index of {MAX_INDEX_SIZE:,} bytes", "more")
-            values = dict(_table_entries(path.read_bytes()))
-            header = Message(values.pop(b"", b""))
-            require(header.number(2) == 0, path, "endianness", "little", "big")
-            self._num_shards = header.number(1)
-            self.entries = {key.decode("utf-8"): _tensor_entry(value) for key, value in values.items()}
+            values = {key.decode("utf-8"): Message(value) for key, value in _table_entries(path.read_bytes(), path)}
+            header = values.pop("", Message(b""))
+            require(header.last(2) == 0, path, "endianness", "little", "big")
+            self._num_shards = header.last(1)
+            self.entries = values
 
-    def check_sizes(self, names: Iterable[str]) -> None:
-        """Checks that tensors are not much larger than the files: many of them may lie in the same bytes.
-
-        Raises:
-            ConversionError: if they are.
-        """
-        sizes: dict[Path, int] = {}
-        for name in names:
-            path = self._shard(name)
-            sizes[path] = sizes.get(path, 0) + self.entries[name].size
-        for path, size in sizes.items():
-            check_unpacked(size, path)
-
-    def read(self, name: str) -> np.ndarray:
-        """Reads one tensor.
+    def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Reads tensors by name.
 
         Raises:
             KeyError: if the index has no such name.
-            ConversionError: if its type is not supported, or its bytes are missing or damaged.
+            ConversionError: if a type is not supported, bytes are missing or damaged, or tensors are much larger than
+                their file, in the same bytes of which many may lie.
         """
-        entry, path = self.entries[name], self._shard(name)
-        dtype = DTYPES.get(entry.dtype)
-        is_whole = dtype is not None and not entry.is_sliced and len(entry.shape) <= MAX_AXES
-        if dtype is None or not is_whole or math.prod(entry.shape) * dtype.itemsize != entry.size:
-            raise mismatch(path, name, f"one whole array of {', '.join(map(str, DTYPES.values()))}", entry)
-        with reading(path):
-            array = np.fromfile(path, dtype, count=entry.size // dtype.itemsize, offset=entry.offset)
-            require(_masked_crc(array) == entry.checksum, path, name, "as its checksum says", "other bytes")
-            return array.reshape(entry.shape)
+        unpacked: Counter[Path] = Counter()
+        arrays = {}
+        for name in names:
+            entry, path = self.entries[name], self._shard(name)
+            with reading(path):
+                dtype = DTYPES.get(entry.last(1), np.dtype(object))
+                shape = tuple(axis.last(1) for shape in entry.messages(2) for axis in shape.messages(2))
+                is_whole = 7 not in entry and math.prod(shape) * dtype.itemsize == entry.last(5)
+                kinds = ", ".join(map(str, DTYPES.values()))
+                require(not dtype.hasobject and is_whole, path, name, f"one whole array of {kinds}", dict(entry))
+                unpacked[path] += entry.last(5)
+                check_unpacked(unpacked[path], path)
+                array = np.fromfile(path, dtype, count=math.prod(shape), offset=entry.last(4))
+                require(_masked_crc(array) == entry.last(6), path, name, "as its checksum says", "other bytes")
+                arrays[name] = array.reshape(shape)
+        return arrays
 
     def read_string(self, name: str) -> bytes:
         """Reads a tensor that is one string.
@@ -136,22 +150,19 @@ class TensorBundle:
         """
         entry, path = self.entries[name], self._shard(name)
         with reading(path), path.open("rb") as file:
-            require(entry.dtype == STRING and entry.shape == (), path, name, "one string", entry)
-            file.seek(entry.offset)
-            reader = Reader(file.read(entry.size))
+            file.seek(entry.last(4))
+            reader = Reader(file.read(entry.last(5)))
             length = reader.varint()
-            checksum, string = reader.take(4), reader.take(length)
-            checked = length.to_bytes(4, "little") + checksum + string
-            require(_masked_crc(checked) == entry.checksum, path, name, "as its checksum says", "other bytes")
-        return string
+            rest = reader.take(4 + length)
+            is_whole = _masked_crc(length.to_bytes(4, "little") + rest) == entry.last(6)
+            require(is_whole, path, name, "one string, as its checksum says", "other bytes")
+        return rest[4:]
 
     def _shard(self, name: str) -> Path:
-        """The data file of a tensor, which reaches to its end."""
-        entry = self.entries[name]
-        path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard:05d}-of-{self._num_shards:05d}")
-        size, end = path.stat().st_size if path.is_file() else 0, entry.offset + entry.size
-        require(path.is_file() and end <= size, path, name, f"in the file up to byte {end}", f"a file of {size} bytes")
-        return path
+        """The data file of a tensor."""
+        with reading(self.prefix):
+            shard = f"{self.entries[name].last(3):05d}-of-{self._num_shards:05d}"
+        return self.prefix.with_name(f"{self.prefix.name}.data-{shard}")
 
 
 def shards_of(prefix: Path) -> list[Path]:
@@ -196,39 +207,22 @@ def _masked_crc(data: bytes | np.ndarray) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _tensor_entry(value: bytes) -> TensorEntry:
-    """Reads a `BundleEntryProto`."""
-    entry = Message(value)
-    return TensorEntry(
-        dtype=entry.number(1),
-        shape=tuple(axis.number(1) for shape in entry.messages(2) for axis in shape.messages(2)),
-        shard=entry.number(3),
-        offset=entry.number(4),
-        size=entry.number(5),
-        checksum=entry.number(6),
-        is_sliced=bool(entry.messages(7)),
-    )
-
-
-def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a sorted string table."""
-    if len(table) < FOOTER_SIZE or int.from_bytes(table[-8:], "little") != MAGIC:
-        raise ValueError(f"it does not end with TensorFlow's magic number {MAGIC:#x}, as V2 checkpoints do")
+    is_table = len(table) >= FOOTER_SIZE and int.from_bytes(table[-8:], "little") == MAGIC
+    require(is_table, path, "", f"TensorFlow's, with the number {MAGIC:#x} at its end, as of V2 checkpoints", "another")
     footer = Reader(table[-FOOTER_SIZE:])
-    _block(table, footer)
-    for _, handle in _block_entries(_block(table, footer)):
-        yield from _block_entries(_block(table, Reader(handle)))
+    _block(table, footer, path)
+    for _, handle in _block_entries(_block(table, footer, path)):
+        yield from _block_entries(_block(table, Reader(handle), path))
 
 
-def _block(table: bytes, handle: Reader) -> bytes:
+def _block(table: bytes, handle: Reader, path: Path) -> bytes:
     """The content of the block at a handle."""
     offset, size = handle.varint(), handle.varint()
-    end = offset + size
-    block = Reader(table[offset : end + 5]).take(size + 5)
-    if _masked_crc(block[:-4]) != int.from_bytes(block[-4:], "little"):
-        raise ValueError(f"the checksum of the block at byte {offset} is wrong")
-    if table[end] != 0:
-        raise ValueError(f"the block at byte {offset} is compressed (type {table[end]}), which TensorFlow never does")
+    block = Reader(table[offset : offset + size + 5]).take(size + 5)
+    is_whole = _masked_crc(block[:-4]) == int.from_bytes(block[-4:], "little")
+    require(is_whole, path, f"block at byte {offset}", "as its checksum says", "other bytes")
     return block[:-5]
 
 
@@ -236,7 +230,7 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     num_restarts = int.from_bytes(block[-4:], "little")
     reader = Reader(Reader(block).take(len(block) - 4 - 4 * num_restarts))
     key = b""
-    while not reader.is_at_end:
+    while reader.place < len(reader.data):
         shared, unshared, value_size = reader.varint(), reader.varint(), reader.varint()
         key = key[:shared] + reader.take(unshared)
         yield key, reader.take(value_size)

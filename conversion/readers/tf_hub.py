@@ -22,7 +22,7 @@ tensorflow/hub's issues #88, #369 and #450 print of Google's.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -40,8 +40,7 @@ from ..sources import Source
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import CELL_ARRAYS
 from .hdf5_layout import NUM_CHARACTERS, allennlp_rules, config_from_options
-from .protobuf import Message
-from .tensor_bundle import TensorBundle, shards_of
+from .tensor_bundle import Message, TensorBundle, shards_of
 
 INDEX = "variables.index"
 PROGRAM = "saved_model.pb"
@@ -75,26 +74,33 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     Raises:
         ConversionError: if it is no ELMo's, or cannot be converted.
     """
-    index = _index(source)
+    found = _named(source, INDEX)
+    modules = listed(str(PurePosixPath(name).parent.parent) for name in found) or f"`{PROGRAM}` alone"
+    require(len(found) == 1, source.path, "", f"a folder with one module's `variables/{INDEX}`", modules)
+    index = source.files[found[0]]
     bundle = TensorBundle(index.with_suffix(""))
     keys = _keys(bundle, index)
-    prefix = _prefix(keys, source.path)
-    ours = {name.removeprefix(prefix): key for name, key in keys.items() if name.startswith(prefix)}
+    prefixes = sorted(name.removesuffix(TABLE) for name in keys if f"/{name}".endswith(f"/{TABLE}"))
+    where = listed(map(repr, prefixes)) if prefixes else f"only {listed(keys)}"
+    require(len(prefixes) == 1, source.path, TABLE, "there once, in a module of one ELMo", where)
+    ours = {name.removeprefix(prefixes[0]): key for name, key in keys.items() if name.startswith(prefixes[0])}
     states = [name for name in ours if STATE.fullmatch(name)]
     weights = {name: key for name, key in ours.items() if re.match("bilm/|aggregation/", name) and name not in states}
-    is_googles = _is_googles(weights, source.path)
-    used = {*weights.values(), *(ours[name] for name in states)}
-    bundle.check_sizes(weights.values())
-    arrays = _arrays({name: bundle.read(key) for name, key in weights.items()}, index)
+    mixes = [mix for mix in (GOOGLE, DEEPPAVLOV) if not weights.keys().isdisjoint(mix)]
+    expected = f"a module with one scalar mix, `{GOOGLE[0]}` or `{DEEPPAVLOV[0]}`"
+    require(len(mixes) == 1, source.path, "", expected, listed(name for name in weights if "aggregation/" in name))
+    is_googles = mixes == [GOOGLE]
+    arrays = _arrays(dict(zip(weights, bundle.read(weights.values()).values(), strict=True)), index)
     shapes = {name: array.shape for name, array in arrays.items()}
-    options = _options(shapes, index) if given.options is None else read_options(given.options)
+    with reading(index):
+        options = _options(shapes) if given.options is None else read_options(given.options)
     config = config_from_options(options, shapes, given.options or index)
     # For `elmo_hf.tfhub`: which calls share a state, and whether a sentence's mean has the mix's scale.
     state = ("none", "shared", "signature")[min(len({name.partition("/")[0] for name in states}), 2)]
     config.task_specific_params = {"tfhub": {"state": state, "scaled_mean": is_googles}}
     rules = allennlp_rules(config) + _mix_rules(is_googles, config.num_hidden_layers)
-    mix = (*GOOGLE, *DEEPPAVLOV)
-    bilm = {name: array for name, array in arrays.items() if name not in mix}
+    bilm = {name: array for name, array in arrays.items() if name not in mixes[0]}
+    used = {*weights.values(), *(ours[name] for name in states)}
     return Checkpoint(
         config,
         import_arrays(rules, arrays, str(index)),
@@ -113,19 +119,15 @@ def _named(source: Source, name: str) -> list[str]:
     return sorted(each for each in source.files if PurePosixPath(each).name == name)
 
 
-def _index(source: Source) -> Path:
-    """The index of the module's variables."""
-    found = _named(source, INDEX)
-    modules = listed(str(PurePosixPath(name).parent.parent) for name in found) or f"`{PROGRAM}` alone"
-    require(len(found) == 1, source.path, "", f"a folder with one module's `variables/{INDEX}`", modules)
-    return source.files[found[0]]
-
-
 def _keys(bundle: TensorBundle, index: Path) -> dict[str, str]:
-    """The keys of the variables by their names."""
+    """The keys of the variables by their names, which TensorFlow 2 keeps in a `TrackableObjectGraph`."""
     names: dict[str, str] = {}
     if OBJECT_GRAPH in bundle.entries:
-        names = _names_in(bundle.read_string(OBJECT_GRAPH), index)
+        with reading(index):
+            graph = Message(bundle.read_string(OBJECT_GRAPH))
+            for attribute in (each for node in graph.messages(1) for each in node.messages(2)):
+                name, key = (bytes.decode(attribute.get(field, [b""])[-1]) for field in (2, 3))
+                names[key] = name
     keys: dict[str, str] = {}
     for key in bundle.entries:
         name = names.get(key) or key.removesuffix(VALUE)
@@ -135,38 +137,13 @@ def _keys(bundle: TensorBundle, index: Path) -> dict[str, str]:
     return keys
 
 
-def _names_in(graph: bytes, index: Path) -> dict[str, str]:
-    """The names of variables by their keys, from a `TrackableObjectGraph`."""
-    with reading(index):
-        attributes = [each for node in Message(graph).messages(1) for each in node.messages(2)]
-        return {each.text(3): each.text(2) for each in attributes}
-
-
-def _prefix(names: Iterable[str], path: Path) -> str:
-    """What stands before the names of the one ELMo, such as `module/`."""
-    prefixes = sorted(name.removesuffix(TABLE) for name in names if f"/{name}".endswith(f"/{TABLE}"))
-    found = listed(map(repr, prefixes)) if prefixes else f"only {listed(names)}"
-    require(len(prefixes) == 1, path, TABLE, "there once, in a module of one ELMo", found)
-    return prefixes[0]
-
-
-def _is_googles(names: Mapping[str, str], path: Path) -> bool:
-    """Whether the scalar mix has Google's names, not DeepPavlov's."""
-    found = [mix for mix in (GOOGLE, DEEPPAVLOV) if not set(mix).isdisjoint(names)]
-    mixes = listed(name for name in names if name.startswith("aggregation/")) or "none"
-    require(len(found) == 1, path, "", f"a module with one scalar mix, `{GOOGLE[0]}` or `{DEEPPAVLOV[0]}`", mixes)
-    return found[0] == GOOGLE
-
-
 def _arrays(variables: Mapping[str, np.ndarray], index: Path) -> dict[str, np.ndarray]:
     """The variables by the names of `hdf5_layout.py`, without the table's zero row."""
     arrays = {}
     for name, array in variables.items():
         cell = CELL.fullmatch(name)
-        if cell is not None:
-            arrays[f"{cell[1]}/LSTMCell/{CELL_ARRAYS[cell[2]]}"] = array
-        else:
-            arrays[name.removeprefix("bilm/")] = array
+        theirs = name.removeprefix("bilm/") if cell is None else f"{cell[1]}/LSTMCell/{CELL_ARRAYS[cell[2]]}"
+        arrays[theirs] = array
     table = arrays["char_embed"]
     if table.ndim == 2 and len(table) == NUM_CHARACTERS + 1:
         require(not table[0].any(), index, TABLE, "a table whose row 0, the padding's, is zero", table[0].tolist())
@@ -174,21 +151,18 @@ def _arrays(variables: Mapping[str, np.ndarray], index: Path) -> dict[str, np.nd
     return arrays
 
 
-def _options(shapes: Mapping[str, tuple[int, ...]], index: Path) -> dict[str, dict[str, Any]]:
+def _options(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
     """The options of shapes and `CONSTANTS`; wrong shapes give options that `import_arrays` finds not to fit."""
     cell = "RNN_0/RNN/MultiRNNCell/Cell{}/LSTMCell/{}"
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
-    first = (shapes.get(cell.format(0, "W_0"), ()), shapes.get(cell.format(0, "B"), ()), shapes["char_embed"])
-    is_legible = tuple(map(len, first)) == (2, 1, 2) and all(len(shape) == 4 for shape in filters)
-    require(is_legible, index, "", "variables whose kernel, bias, table and filters give the sizes", (first, filters))
     options: dict[str, dict[str, Any]] = {
         "lstm": {
-            "projection_dim": first[0][0] // 2,
-            "dim": first[1][0] // 4,
+            "projection_dim": shapes[cell.format(0, "W_0")][0] // 2,
+            "dim": shapes[cell.format(0, "B")][0] // 4,
             "n_layers": sum(cell.format(layer, "W_0") in shapes for layer in range(len(shapes))),
         },
         "char_cnn": {
-            "embedding": {"dim": first[2][1]},
+            "embedding": {"dim": shapes["char_embed"][1]},
             "filters": [[width, count] for _, width, _, count in filters],
             "n_highway": sum(f"CNN_high_{k}/W_carry" in shapes for k in range(len(shapes))),
         },
@@ -200,10 +174,11 @@ def _options(shapes: Mapping[str, tuple[int, ...]], index: Path) -> dict[str, di
 
 def _mix_rules(is_googles: bool, num_layers: int) -> list[Rule]:
     weights, scale = GOOGLE if is_googles else DEEPPAVLOV
-    scales = Rule(scale, (), ("scalar_mixes.0.scale",))
-    if not is_googles:
-        scales = Rule(scale, (1,), ("scalar_mixes.0.scale",), (DropLeadingAxis(),))
-    return [Rule(weights, (num_layers + 1,), ("scalar_mixes.0.logits",)), scales]
+    shape, ops = ((), ()) if is_googles else ((1,), (DropLeadingAxis(),))
+    return [
+        Rule(weights, (num_layers + 1,), ("scalar_mixes.0.logits",)),
+        Rule(scale, shape, ("scalar_mixes.0.scale",), ops),
+    ]
 
 
 def _notes(given: Given, states: list[str], left: list[str]) -> tuple[str, ...]:

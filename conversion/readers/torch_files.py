@@ -7,13 +7,12 @@ checksums and can be mapped into memory.
 import re
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..refusals import ConversionError, check_unpacked, reading, require, shortened
+from ..refusals import ConversionError, check_unpacked, listed, reading, require, shortened
 from ..sources import open_zip
 
 
@@ -32,27 +31,25 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
             with open_zip(path) as archive:
                 damaged = archive.testzip()
             require(damaged is None, path, damaged or "", "as its checksum says", "other bytes")
-        state = _load(path, is_zip)
-        is_state = isinstance(state, dict) and all(isinstance(each, str) for each in state)
-        require(is_state and len(state) > 0, path, "", "a state dict, tensors by name", type(state).__name__)
-        for name, tensor in state.items():
-            is_dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_quantized
-            require(is_dense, path, name, "a dense tensor", type(tensor).__name__)
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        except Exception as error:  # torch's text advises to run the code in the file
+            foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
+            found = f"one with {foreign[1]}" if foreign else f"another, or a damaged one ({type(error).__name__})"
+            expected = "a file of tensors by torch.save; other pickles can run code and are not read"
+            raise ConversionError(
+                f"{path} must be {expected}, found {shortened(found)}. Get the file again."
+            ) from error
+        items = state.items() if isinstance(state, dict) else [("", state)]
+        others = [
+            f"`{name}` of {type(each).__name__}"
+            for name, each in items
+            if not isinstance(name, str) or not isinstance(each, Tensor)
+        ]
+        require(len(items) > 0 and not others, path, "", "a state dict, tensors by name", listed(others))
         # Strides of 0 let a tensor of any size repeat a few stored numbers.
-        check_unpacked(sum(tensor.nbytes for tensor in state.values()), path)
+        check_unpacked(sum(tensor.nbytes for _, tensor in items), path)
         return {
             name: (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(force=True)
-            for name, tensor in state.items()
+            for name, tensor in items
         }
-
-
-def _load(path: Path, is_zip: bool) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
-    except Exception as error:  # torch's text advises to run the code in the file
-        foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
-        found = f"it holds {foreign[1]}" if foreign else type(error).__name__
-        raise ConversionError(
-            f"{path} is not a state dict that torch.save wrote, or is damaged: {shortened(found)}. Other pickles can "
-            "run code and are not read. Get the file again."
-        ) from error

@@ -67,24 +67,40 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     name = weights_name(source)
     assert name is not None
     state = read_state_dict(source.files[name])
-    prefix = _find_elmo(state, source.path)
+    prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
+    found = listed(map(repr, prefixes)) if prefixes else _modules(state)
+    require(len(prefixes) == 1, source.path, CHARACTERS, "there once, behind the name of one ELMo", found)
     setting = _settings(source)
     options_path = given.options or _archived_options(source, setting)
     options = read_options(options_path)
-    arrays = _join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
-    config = _config(options, f"{options_path}, or config.json of {source.path}", arrays, setting)
+    arrays = _join_mixes(
+        {key.removeprefix(prefixes[0]): array for key, array in state.items() if key.startswith(prefixes[0])}
+    )
+    # The setting has keys that in the options of a training mean something else.
+    known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")} | dict(setting)
+    config = make_config(
+        known,
+        LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
+        f"{options_path}, or config.json of {source.path}",
+        vocab_size=(*arrays[CHARACTERS].shape, 0)[0],
+        char_projection=True,
+        cell_projection=True,
+        forget_bias=0.0,
+        num_output_representations=sum(name.startswith("scalar_mix_") and name.endswith(".gamma") for name in arrays),
+    )
     rules = trained_rules(config)
-    known = {rule.source for rule in rules}
-    carried = {key: array for key, array in arrays.items() if key in known or key.startswith(OF_THE_BILM)}
-    left = [key for key in state if not key.startswith(prefix)] + [prefix + key for key in arrays if key not in carried]
-    bilm = {key.removeprefix(BILM): array for key, array in arrays.items()}
+    sources = {rule.source for rule in rules}
+    carried = {key: array for key, array in arrays.items() if key in sources or key.startswith(OF_THE_BILM)}
+    left = [key for key in state if not key.startswith(prefixes[0])]
+    left += [prefixes[0] + key for key in arrays if key not in carried]
+    note = f"{len(left)} arrays of the task's model are not carried: {_modules(left)}."
     return Checkpoint(
         config,
         import_arrays(rules, carried, str(source.files[name])),
         ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=given.word_splitter or "ptb"),
         source.to_digest(source.files[name], *([given.options] if given.options else [])),
-        partial(allennlp_reference, options, bilm),
-        _notes(left),
+        partial(allennlp_reference, options, {key.removeprefix(BILM): array for key, array in arrays.items()}),
+        (note,) * bool(left),
     )
 
 
@@ -103,13 +119,6 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
             Rule(f"{theirs}.gamma", (1,), (f"{ours}.scale",), (DropLeadingAxis(),)),
         ]
     return rules
-
-
-def _find_elmo(state: Mapping[str, np.ndarray], path: Path) -> str:
-    prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
-    found = listed(map(repr, prefixes)) if prefixes else listed(_modules(state))
-    require(len(prefixes) == 1, path, CHARACTERS, "there once, behind the name of one ELMo", found)
-    return prefixes[0]
 
 
 def _settings(source: Source) -> Mapping[str, Any]:
@@ -148,31 +157,7 @@ def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return joined
 
 
-def _config(
-    options: Mapping[str, Any], where: str, arrays: Mapping[str, np.ndarray], setting: Mapping[str, Any]
-) -> ElmoConfig:
-    num_mixes = sum(name.startswith("scalar_mix_") and name.endswith(".gamma") for name in arrays)
-    # The setting has keys that in the options of a training mean something else.
-    options = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")} | dict(setting)
-    return make_config(
-        options,
-        LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
-        where,
-        vocab_size=(*arrays[CHARACTERS].shape, 0)[0],
-        char_projection=True,
-        cell_projection=True,
-        forget_bias=0.0,
-        num_output_representations=num_mixes,
-    )
-
-
-def _modules(names: Iterable[str]) -> Counter[str]:
+def _modules(names: Iterable[str]) -> str:
     """The number of arrays of each module."""
-    return Counter(name.rpartition(".")[0] or name for name in names)
-
-
-def _notes(left: list[str]) -> tuple[str, ...]:
-    if not left:
-        return ()
-    modules = listed(f"{module} ({count})" for module, count in _modules(left).items())
-    return (f"{len(left)} arrays of the task's model are not carried: {modules}.",)
+    counts = Counter(name.rpartition(".")[0] or name for name in names)
+    return listed(f"{module} ({count})" for module, count in counts.items())

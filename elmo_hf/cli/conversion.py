@@ -1,6 +1,5 @@
 """The commands `elmo-hf convert` and `elmo-hf models`."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -103,12 +102,14 @@ def convert(
     found = source or weights
     if model is not None:
         found, own = published.download(model)
-        given = replace(own, **{name: path for name, path in vars(given).items() if path is not None})
+        given = Given(**own | {name: path for name, path in vars(given).items() if path is not None})
         writing["source_name"] = f"the published {model} model"
-        if own.options is None:
-            labels = published.PUBLISHED[model].labels | labels
-        else:
+        if "options" in own:
             writing["facts"] = published_facts(model.removesuffix("-lm"))
+        else:
+            row = published.PUBLISHED[model]
+            known = None if row.licence in ("no-restrictions", "unknown") else row.licence
+            labels = card_labels(known, [row.language], row.source) | labels
     assert found is not None
     difference = conversion.convert_source(found, destination, given, labels=labels, **writing)
     if difference is not None:

@@ -14,7 +14,6 @@ from language_models import state_of
 
 from elmo_hf import ElmoModel, ElmoTokenizer, tiny_model
 from elmo_hf.conversion import published
-from elmo_hf.conversion.contract import Given
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 
 BASE = FIXTURES / "base_2l_relu"
@@ -51,8 +50,7 @@ def test_convert_makes_a_folder_of_a_folder(tmp_path: Path) -> None:
 )
 def test_convert_looks_for_the_options_beside_a_file_of_weights(options: str, weights: str, tmp_path: Path) -> None:
     (tmp_path / weights).write_bytes((BASE / "weights.hdf5").read_bytes())
-    hint = f"`--options FILE --weights {tmp_path / weights}`."
-    assert_fails(run("convert", tmp_path / weights, tmp_path / "to"), 1, hint)
+    assert_fails(run("convert", tmp_path / weights, tmp_path / "to"), 1, "`--options FILE --weights FILE`")
     (tmp_path / options).write_bytes((BASE / "options.json").read_bytes())
     if weights != "any.h5":
         (tmp_path / "another_options.json").write_text("{}")
@@ -68,9 +66,9 @@ def test_convert_looks_for_the_options_beside_a_file_of_weights(options: str, we
 def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def download(name: str) -> tuple[Path, Given]:
+    def download(name: str) -> tuple[Path, dict[str, Path]]:
         asked.append(name)
-        return BASE / "weights.hdf5", Given(options=BASE / "options.json")
+        return BASE / "weights.hdf5", {"options": BASE / "options.json"}
 
     monkeypatch.setattr(published, "download", download)
     result = run("convert", "--model", "5.5B", tmp_path / "to")

@@ -59,7 +59,7 @@ WRONG = {
     "convert nowhere new": "nowhere",
     "convert --model large new": "--model must be one of small, medium, original, 5.5B, pt, ",
     "convert --model embeddia-hr new": "https://www.clarin.si/repository/xmlui/handle/11356/1277",
-    "convert --options file.txt --weights none new": "there is no file or folder none.",
+    "convert --options file.txt --weights none new": "none must be a folder or a file",
     "convert folder new --license M!T": "'M!T'",
     "convert folder new --source here": "'here'",
     "convert --to allennlp bert new": "'bert'",

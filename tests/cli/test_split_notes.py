@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from checkpoints import shared
+from checkpoints import allennlp_to_folder, shared
 from commands import run
 from language_models import WORDS, random_language_model, tiny_files, words_file
 from newcomer import SMALL
@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.cli.split_notes import say_split
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
 from elmo_hf.text.sentences import looks_split
 

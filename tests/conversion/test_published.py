@@ -1,6 +1,7 @@
 """Downloads of a published checkpoint, from a server on this machine."""
 
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -10,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from archives import manylangs_files, write_zip
-from checkpoints import FIXTURES
+from checkpoints import FIXTURES, bits
 from commands import run
+from fresh_process import run_forked
 from huggingface_hub import ModelCard
-from transformers import AutoModelForPreTraining
+from language_models import state_of
 
-from elmo_hf.conversion import published
 from elmo_hf.conversion.contract import Given
-from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.published import PUBLISHED, Published, download
 from elmo_hf.conversion.refusals import ConversionError
 
@@ -51,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        content = self.server.contents.get(self.path)
+        content = self.server.contents.get(self.path.partition("?")[0])
         if content is None:
             self.send_error(404)
             return
@@ -79,26 +80,22 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_files_and_a_record_of_their_checksums_are_kept(server: Server, tmp_path: Path) -> None:
-    weights, given = download("small", server.url, tmp_path / "small")
-    assert (weights, given) == (tmp_path / "small" / WEIGHTS, Given(options=tmp_path / "small" / OPTIONS))
-    assert (tmp_path / "small" / OPTIONS).read_bytes() == (BASE / "options.json").read_bytes()
-    assert weights.read_bytes() == (BASE / "weights.hdf5").read_bytes()
-    assert sorted(path.name for path in weights.parent.iterdir()) == sorted(["SHA256SUMS", OPTIONS, WEIGHTS])
+    folder = tmp_path / "small"
+    weights, given = download("small", server.url, folder)
+    assert (weights, given) == (folder / WEIGHTS, {"options": folder / OPTIONS})
     assert server.asked == [f"/elmo/{SMALL}/{OPTIONS}", f"/elmo/{SMALL}/{WEIGHTS}"]
     digests = [hashlib.sha256((BASE / name).read_bytes()).hexdigest() for name in ("options.json", "weights.hdf5")]
-    record = (tmp_path / "small" / "SHA256SUMS").read_text(encoding="utf-8")
+    record = (folder / "SHA256SUMS").read_text(encoding="utf-8")
     assert record == f"{digests[0]}  {OPTIONS}\n{digests[1]}  {WEIGHTS}\n"  # as sha256sum writes it
-    difference = convert_source(weights, tmp_path / "to", given, check=True)
+    difference = convert_source(weights, tmp_path / "to", Given(**given), check=True)
     assert difference is not None
     assert difference < 1e-5
     assert f"| `{WEIGHTS}` | `{digests[1]}` |" in (tmp_path / "to" / "README.md").read_text().splitlines()
-
-
-def test_files_lie_below_hf_home_unless_a_folder_is_given(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(published, "HF_HOME", str(tmp_path / "home"))
-    assert download("small", server.url)[0] == tmp_path / "home" / "elmo-hf" / "small" / WEIGHTS
+    assert download("small", server.url, folder)[0] == weights
+    assert len(server.asked) == 2
+    weights.write_bytes(b"something else")
+    with pytest.raises(ConversionError, match=f"SHA256SUMS .* Delete {folder} "):
+        download("small", server.url, folder)
 
 
 def test_a_call_after_an_interrupted_one_fetches_what_is_missing(server: Server, tmp_path: Path) -> None:
@@ -110,16 +107,6 @@ def test_a_call_after_an_interrupted_one_fetches_what_is_missing(server: Server,
     server.asked.clear()
     assert download("small", server.url, tmp_path)[0].read_bytes() == weights
     assert server.asked == [f"/elmo/{SMALL}/{WEIGHTS}"]
-    assert download("small", server.url, tmp_path)[0].read_bytes() == weights
-    assert len(server.asked) == 1
-
-
-def test_files_that_changed_since_their_download_are_named(server: Server, tmp_path: Path) -> None:
-    download("small", server.url, tmp_path)
-    for name in (OPTIONS, WEIGHTS):
-        (tmp_path / name).write_bytes(b"something else")
-    with pytest.raises(ConversionError, match=rf"SHA256SUMS .*{OPTIONS}, {WEIGHTS}\. Delete {tmp_path} "):
-        download("small", server.url, tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["no file", "cut", "no network"])
@@ -146,17 +133,6 @@ def test_a_name_without_an_address_is_refused_before_anything_is_fetched(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_lie_elsewhere_are_fetched_from_there(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = {f"/elsewhere/{name}": (BASE / name).read_bytes() for name in ("options.json", "weights.hdf5")}
-    server.contents = elsewhere
-    address = server.url.replace("/elmo/", "/elsewhere/")
-    monkeypatch.setitem(published.PUBLISHED, "far", Published(f"{address}options.json", f"{address}weights.hdf5"))
-    assert download("far", server.url, tmp_path)[0].read_bytes() == (BASE / "weights.hdf5").read_bytes()
-    assert server.asked == list(elsewhere)
-
-
 def test_rows_of_the_table_are_whole() -> None:
     for name, each in PUBLISHED.items():
         assert re.fullmatch(r"[a-z]{2,3}", each.language), name
@@ -177,48 +153,38 @@ def test_rows_of_the_table_are_whole() -> None:
 
 
 @pytest.mark.parametrize("kind", ["hdf5", "checkpoint"])
-def test_a_model_with_its_softmax_is_fetched_and_scores(
-    kind: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_with_its_softmax_is_fetched_from_elsewhere(
+    kind: str, tiny_lm_folder: Path, server: Server, tmp_path: Path
 ) -> None:
     source = FIXTURES / "bilm_tf_lm_tiny"
     names = {"options": "options.json", "weights": "model.ckpt-1.index", "vocabulary": "vocab.txt"}
     if kind == "hdf5":
-        given = ("--options", source / "options.json", "--weights", source / "model.ckpt-1.index")
-        assert run("convert", *given, "--vocabulary", source / "vocab.txt", tmp_path / "hub").exit_code == 0
         source = tmp_path / "back"
-        assert run("convert", tmp_path / "hub", source, "--to", "allennlp").exit_code == 0
+        folder_to_allennlp(tiny_lm_folder, source)
         names |= {"weights": "weights.hdf5", "softmax": "softmax.hdf5"}
     server.contents = {f"/lm/{path.name}": path.read_bytes() for path in source.iterdir()}
     address = server.url.replace("/elmo/", "/lm/")
-    published_lm = Published(**{role: address + name for role, name in names.items()}, language="en")
-    monkeypatch.setitem(published.PUBLISHED, "small-lm", published_lm)
-    monkeypatch.setattr(published, "HF_HOME", str(tmp_path / "home"))
-    result = run("convert", "--model", "small-lm", tmp_path / "lm")
-    assert result.exit_code == 0, result.output
-    lm = AutoModelForPreTraining.from_pretrained(tmp_path / "lm")
-    assert lm.config.num_softmax_words == len((source / "vocab.txt").read_text(encoding="utf-8").split())
+    table = {"a-lm": Published(**{role: f"{address}{name}?download=1" for role, name in names.items()}, language="en")}
+    if kind == "checkpoint":
+        table["a-lm"] = replace(table["a-lm"], weights=f"{address}model.ckpt-1.index")
+    weights, given = download("a-lm", server.url, tmp_path / "files", table)
+    assert {name: path.name for name, path in given.items()} | {"weights": weights.name} == names
     assert len(server.asked) == len(names) + (kind == "checkpoint")
+    convert_source(weights, tmp_path / "lm", Given(**given))
+    assert bits(state_of(tmp_path / "lm")) == bits(state_of(tiny_lm_folder))
 
 
-def test_an_archive_is_fetched_and_converted_with_its_labels(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_zip(tmp_path / "144.zip", manylangs_files())
-    server.contents = {"/11/144.zip": (tmp_path / "144.zip").read_bytes()}
-    row = replace(PUBLISHED["manylangs-en"], weights=server.url.replace("/elmo/", "/11/") + "144.zip")
-    monkeypatch.setitem(published.PUBLISHED, "manylangs-en", row)
-    monkeypatch.setattr(published, "HF_HOME", str(tmp_path / "home"))
-    result = run("convert", "--model", "manylangs-en", tmp_path / "en", "--check", "--license", "apache-2.0")
-    assert result.exit_code == 0, result.output
+def test_the_command_fetches_an_archive_and_labels_it(tmp_path: Path) -> None:
+    kept = tmp_path / "home" / "elmo-hf" / "manylangs-en"
+    kept.mkdir(parents=True)
+    write_zip(kept / "144.zip", manylangs_files())
+    arguments = ["convert", "--model", "manylangs-en", str(tmp_path / "en"), "--check", "--license", "apache-2.0"]
+    environment = os.environ | {"HF_HOME": str(tmp_path / "home")}
+    run_forked("from elmo_hf.cli import main; main()", arguments, tmp_path, environment)
     data = ModelCard.load(tmp_path / "en" / "README.md").data
     assert (data.license, data.language) == ("apache-2.0", ["en"])
     assert "https://github.com/HIT-SCIR/ELMoForManyLangs" in (tmp_path / "en" / "README.md").read_text(encoding="utf-8")
-    kept = tmp_path / "home" / "elmo-hf" / "manylangs-en"
     assert sorted(path.name for path in kept.iterdir()) == ["144.zip", "SHA256SUMS"]
-    server.contents.clear()
-    (kept / "144.zip").unlink()
-    with pytest.raises(ConversionError, match=r"144\.zip"):
-        download("manylangs-en")
 
 
 def test_the_command_lists_every_model() -> None:
@@ -231,8 +197,3 @@ def test_the_command_lists_every_model() -> None:
     assert original.split()[1:4] == ["en", "4096/512", "no-restrictions"]
     assert pt.split()[1:] == ["pt", "-", "unknown", "Wikipedia", "https://github.com/allenai/allennlp/issues/2025"]
     assert hr.endswith("https://www.clarin.si/repository/xmlui/handle/11356/1277 (by hand)")
-
-
-def test_the_name_of_a_file_ends_before_the_query_of_its_address(tmp_path: Path) -> None:
-    (tmp_path / "weights.hdf5").write_bytes(b"x")
-    assert published.fetch("https://nowhere.invalid/a/weights.hdf5?download=1", tmp_path) == tmp_path / "weights.hdf5"

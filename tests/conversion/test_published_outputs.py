@@ -1,6 +1,6 @@
-"""`--check` with the numbers that were published for official weights, with true weights and with others."""
+"""`--check`: the comparison with the witness, and with the numbers that were published for official weights."""
 
-import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,53 +9,44 @@ import pytest
 from checkpoints import BASE, base_checkpoint
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.check import check_folder, embed_stream
-from elmo_hf.conversion.contract import Checkpoint
-from elmo_hf.conversion.convert import allennlp_to_folder
-from elmo_hf.conversion.published import PUBLISHED, Published, download
+from elmo_hf.conversion.check import CHECK_SENTENCES, check_folder, embed_stream
+from elmo_hf.conversion.contract import Checkpoint, Given
+from elmo_hf.conversion.convert import convert_source, write_folder
+from elmo_hf.conversion.published import Published, download
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 from elmo_hf.conversion.witness.reference_outputs import (
     STREAMS,
-    Check,
     Stream,
     cosine_distances,
     explained_variance_ratios,
 )
 
 SENTENCES = ("The ferry left the harbour .", "Yes .", "The ferry is late .")
+TINY = Published("far/options.json", "far/weights.hdf5", size="32/8")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def layers() -> list[np.ndarray]:
     """The vectors of `SENTENCES` from the checkpoint's arrays, by NumPy, with the state carried."""
     reference, state = ReferenceElmo(*base_checkpoint()), {}
     return [reference.embed(sentence.split(), state)[:, 1:-1] for sentence in SENTENCES]
 
 
-@pytest.fixture
-def streams(layers: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> list[Stream]:
-    """Numbers of the tiny model, as if it were a published one."""
-    monkeypatch.setitem(PUBLISHED, "tiny", Published("far/options.json", "far/weights.hdf5", size="32/8"))
-    distances, ratios = cosine_distances(2, (0, 1), (2, 1)), explained_variance_ratios(1, 0, 3)
-    checks = (
-        Check("two ferries", distances, tuple(distances(layers))),
-        Check("all words", ratios, tuple(ratios(layers))),
-    )
-    return [Stream("tiny", "somewhere", SENTENCES, checks)]
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    return read_allennlp(AllenNlpFiles.in_folder(BASE), "ptb")
+    return read_allennlp(AllenNlpFiles(BASE / "options.json", BASE / "weights.hdf5"))
 
 
-def altered(streams: list[Stream]) -> list[Stream]:
-    """The same numbers, the second of `all words` a hundredth larger."""
-    ferries, words = streams[0].checks
-    words = replace(words, expected=(words.expected[0], words.expected[1] * 1.01))
-    return [replace(streams[0], checks=(ferries, words))]
+def stream_of(layers: list[np.ndarray], factor: float = 1) -> Stream:
+    """Numbers of the tiny model as if it were a published one, the last of them multiplied."""
+
+    def measure(layers: list[np.ndarray]) -> np.ndarray:
+        return np.append(cosine_distances(layers, 2, (0, 1), (2, 1)), explained_variance_ratios(layers, 1))
+
+    *rest, last = measure(layers)
+    return Stream("tiny", "somewhere", SENTENCES, measure, (*rest, last * factor))
 
 
 def test_streams_are_embedded_with_the_state_carried(tiny_folder: Path, layers: list[np.ndarray]) -> None:
@@ -64,72 +55,62 @@ def test_streams_are_embedded_with_the_state_carried(tiny_folder: Path, layers: 
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
-def test_true_weights_give_the_published_numbers(
-    tiny_folder: Path, checkpoint: Checkpoint, streams: list[Stream]
+def test_true_weights_give_the_published_numbers_and_others_do_not(
+    tiny_folder: Path, checkpoint: Checkpoint, layers: list[np.ndarray]
 ) -> None:
-    difference, names = check_folder(tiny_folder, checkpoint, [*streams, *STREAMS])
+    difference, names = check_folder(tiny_folder, checkpoint, [stream_of(layers)], {"tiny": TINY})
     assert difference < 1e-5
     assert names == ["tiny"]
+    for factor in (1.01, np.nan):
+        with pytest.raises(ConversionError, match="somewhere"):
+            check_folder(tiny_folder, checkpoint, [stream_of(layers, factor)], {"tiny": TINY})
 
 
-def test_the_number_shown_is_the_one_that_differs_most(
-    tiny_folder: Path, checkpoint: Checkpoint, streams: list[Stream]
-) -> None:
-    _, second = streams[0].checks[1].expected
-    message = (
-        f"all words: somewhere has {second * 1.01:.6f} for the published tiny model, this checkpoint gives {second:.6f}"
-    )
-    with pytest.raises(ConversionError, match=re.escape(message)):
-        check_folder(tiny_folder, checkpoint, altered(streams))
-
-
-def test_numbers_that_are_none_are_refused(tiny_folder: Path, checkpoint: Checkpoint, streams: list[Stream]) -> None:
-    checks = (Check("nothing", lambda layers: np.array([1.0, np.nan]), (1.0, 2.0)),)
-    with pytest.raises(ConversionError, match=r"nothing: somewhere has 2\.000000 .* gives nan"):
-        check_folder(tiny_folder, checkpoint, [replace(streams[0], checks=checks)])
-
-
-@pytest.mark.parametrize("change", ["file name", "cell_size", "projection_size"])
+@pytest.mark.parametrize(("weights", "size"), [("weights_2", "32/8"), ("weights", "33/8"), ("weights", "32/9")])
 def test_files_of_another_name_and_models_of_other_sizes_are_not_compared(
-    change: str, tiny_folder: Path, checkpoint: Checkpoint, streams: list[Stream], monkeypatch: pytest.MonkeyPatch
+    weights: str, size: str, tiny_folder: Path, checkpoint: Checkpoint, layers: list[np.ndarray]
 ) -> None:
-    rows = {
-        "file name": {"weights": "far/weights_2.hdf5", "size": "32/8"},
-        "cell_size": {"weights": "far/weights.hdf5", "size": "33/8"},
-        "projection_size": {"weights": "far/weights.hdf5", "size": "32/9"},
-    }
-    monkeypatch.setitem(PUBLISHED, "tiny", Published("far/options.json", **rows[change]))
-    _, names = check_folder(tiny_folder, checkpoint, altered(streams))
-    assert names == []
+    table = {"tiny": Published("far/options.json", f"far/{weights}.hdf5", size=size)}
+    assert check_folder(tiny_folder, checkpoint, [stream_of(layers, 1.01)], table)[1] == []
 
 
-def test_cosine_distances_are_of_all_pairs_in_order() -> None:
+@pytest.mark.parametrize(("sentence", "change"), [(0, np.nan), (1, np.nan), (2, np.nan), (1, 0.25)])
+def test_a_model_that_differs_from_its_checkpoint_is_not_written(
+    sentence: int, change: float, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    class Changed(ReferenceElmo):
+        def embed(self, words: Sequence[str], *args: object) -> np.ndarray:
+            return super().embed(words) + change * (list(words) == list(CHECK_SENTENCES[sentence]))
+
+    changed = replace(checkpoint, make_reference=lambda: Changed(*base_checkpoint()))
+    with pytest.raises(ConversionError, match=f"a difference of {change:.2e}"):
+        write_folder(changed, tmp_path / "DEST", source_name="any", check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_measures_are_what_they_are_called() -> None:
     words = np.array([[3.0, 0], [0, 2], [-1, 0], [1, 1]])
     sentences = [np.stack([words[:2] * 0 + 9, words[:2]]), np.stack([words[2:] * 0 + 9, words[2:]])]
-    measured = cosine_distances(1, (0, 0), (0, 1), (1, 0), (1, 1))(sentences)
     half = 1 - 1 / np.sqrt(2)
+    measured = cosine_distances(sentences, 1, (0, 0), (0, 1), (1, 0), (1, 1))
     np.testing.assert_allclose(measured, [1, 2, half, 1, half, 2 - half], atol=1e-12)
-
-
-def test_explained_variance_ratios_are_those_of_the_covariance() -> None:
     generator = np.random.default_rng(5)
-    sentences = [generator.normal(size=(2, length, 4)) * [5, 2, 1, 0.5] + 3 for length in (4, 3, 6)]
-    eigenvalues = np.linalg.eigvalsh(np.cov(np.concatenate([layers[1] for layers in sentences[1:]]).T))[::-1]
-    measured = explained_variance_ratios(1, 1, 3)(sentences)
-    np.testing.assert_allclose(measured, eigenvalues[:2] / eigenvalues.sum(), atol=1e-12)
+    sentences = [generator.normal(size=(2, length, 4)) * [5, 2, 1, 0.5] + 3 for length in (3, 6)]
+    eigenvalues = np.linalg.eigvalsh(np.cov(np.concatenate([layers[1] for layers in sentences]).T))[::-1]
+    np.testing.assert_allclose(explained_variance_ratios(sentences, 1), eigenvalues[:2] / eigenvalues.sum(), atol=1e-12)
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.source)
 def test_every_check_measures_as_many_numbers_as_were_published(stream: Stream) -> None:
     generator = np.random.default_rng(1)
     layers = [generator.normal(size=(3, len(sentence.split()), 16)) for sentence in stream.sentences]
-    for check in stream.checks:
-        assert check.measure(layers).shape == (len(check.expected),), check.name
+    assert stream.measure(layers).shape == (len(stream.expected),)
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", ["small", "original", "5.5B"])
 def test_the_official_weights_give_the_published_numbers(name: str, tmp_path: Path) -> None:
-    files, told = download(name, folder=tmp_path / "files"), []
-    allennlp_to_folder(files, tmp_path / "elmo", source_name=name, check=True, tell=told.append)
-    assert told == [f"the vectors are those that were published for {name}."]
+    weights, given = download(name, folder=tmp_path / "files")
+    told: list[str] = []
+    convert_source(weights, tmp_path / "elmo", Given(**given), check=True, tell=told.append)
+    assert told[1:] == [f"Note: the vectors are those that were published for {name}."]

@@ -7,10 +7,9 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from checkpoints import BASE
+from checkpoints import BASE, allennlp_to_folder
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.folder.loading import TINY_FOLDER
 
 from .runs import count_changes_into, run
@@ -82,7 +81,7 @@ def prepare(root: Path, name: str) -> Job:
 def make_inputs(folder: Path) -> None:
     """Writes what the commands read."""
     folder.mkdir()
-    allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder / "model", source_name="tiny")
+    allennlp_to_folder(BASE, folder / "model", source_name="tiny")
     write_text(folder / "corpus.txt", make_sentences(12))
     with zipfile.ZipFile(folder / "source.zip", "w") as archive:
         for path in sorted(BASE.iterdir()):

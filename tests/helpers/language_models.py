@@ -19,7 +19,7 @@ from checkpoints import (
 )
 from safetensors.numpy import load_file
 
-from elmo_hf.conversion.convert import AllenNlpFiles
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "a", "ferry", "the ", "naïve", "日本", "x", "y"]
 LANGUAGE_MODEL_OPTIONS = {

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import BASE, EDGES, VOCABULARY
+from checkpoints import BASE, EDGES, VOCABULARY, allennlp_to_folder
 from language_models import tiny_files
 from loopback_hub import LoopbackHub
 from rows import C
 from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.scan.path import scan_path
 
 
@@ -69,7 +69,7 @@ def tiny_model(tiny_config: ElmoConfig) -> ElmoModel:
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base case, converted and checked."""
     folder = tmp_path_factory.mktemp("conversion") / "tiny"
-    allennlp_to_folder(AllenNlpFiles.in_folder(BASE), folder, source_name="our_tiny", check=True)
+    allennlp_to_folder(BASE, folder, check=True, source_name="our_tiny")
     return folder
 
 

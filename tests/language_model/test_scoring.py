@@ -1,5 +1,6 @@
 """Log-probabilities of a text: from zero state and carried, against one word a call, and against NumPy."""
 
+import json
 import math
 from functools import cache
 from itertools import islice
@@ -8,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import shared
+from checkpoints import allennlp_to_folder, arrays_of, shared
 from language_models import tiny_files
 from tiny_lm import SENTENCES, inputs_of, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -204,7 +205,7 @@ class NumpyLanguageModel:
 
     def __init__(self, files: AllenNlpFiles) -> None:
         assert files.vocabulary is not None
-        options, arrays = files.read()
+        options, arrays = json.loads(files.options.read_text(encoding="utf-8")), arrays_of(files)
         self.matrix, self.bias = arrays["softmax/W"].astype(np.float64), arrays["softmax/b"]
         self.reference = ReferenceElmo(options, arrays)
         self.word_vector = cache(self.reference.word_vector)

@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES, GOLDEN_CASES, shared
+from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, shared
 
 from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules
 from elmo_hf.conversion.rules import export_arrays
 
@@ -26,7 +26,7 @@ class Golden:
 
     def __init__(self, name: str, folder: Path) -> None:
         source = FIXTURES / name
-        allennlp_to_folder(AllenNlpFiles.in_folder(source), folder / name, source_name=name)
+        allennlp_to_folder(source, folder / name, source_name=name)
         self.folder = folder / name
         self.sentences: dict[str, list[list[str]]] = json.loads((source / "sentences.json").read_text())
         self.expected = np.load(source / "expected.npz")

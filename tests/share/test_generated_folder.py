@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES, GOLDEN_CASES, run_python
+from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, run_python
 from task_models import LSTM, TASKS, C, make_task_model
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import AllenNlpFiles, allennlp_to_folder
 from elmo_hf.hub_code import TABLE
 from elmo_hf.model.configuration_elmo import ELMO_HF
 
@@ -43,7 +42,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("saved")
     for case in GOLDEN_CASES:
         (work / case).mkdir()
-        allennlp_to_folder(AllenNlpFiles.in_folder(FIXTURES / case), work / case / "model", source_name=case)
+        allennlp_to_folder(FIXTURES / case, work / case / "model", source_name=case)
         sentences = json.loads((FIXTURES / case / "sentences.json").read_text())["call1"]
         (work / case / "asked.json").write_text(
             json.dumps({"architecture": "ElmoModel", "has_pairs": False, "sentences": sentences})
