@@ -256,7 +256,7 @@ OPTIONS: dict[str, list[Any]] = {
     "lstm.layer_norm": [True],
     "char_cnn": [None],
     "char_cnn.embedding": [4],
-    "char_cnn.filters": [7, [[51, 4]]],
+    "char_cnn.filters": [7],
     "char_cnn.activation": ["gelu"],
     "char_cnn.dilation": [2],
 }
