@@ -80,12 +80,13 @@ class ElmoPipe:
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "ElmoPipe":
         """Loads the model that `to_disk` saved."""
-        self._loaded = _load(path, self.device)
+        self._load(path)
         return self
 
-    def _load(self) -> tuple[ElmoModel, ElmoTokenizer]:
-        if self._loaded is None:
-            self._loaded = _load(self.model, self.device)
+    def _load(self, folder: str | Path | None = None) -> tuple[ElmoModel, ElmoTokenizer]:
+        if self._loaded is None or folder is not None:
+            name = folder or self.model
+            self._loaded = load_complete(name).to(self.device), load_tokenizer(name)
         return self._loaded
 
 
@@ -110,10 +111,6 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
     ):
         hooks |= {"vector": vector, "has_vector": lambda part: bool(part.vector.any()), "similarity": _similarity}
     return doc
-
-
-def _load(name: str | Path, device: str) -> tuple[ElmoModel, ElmoTokenizer]:
-    return load_complete(name).to(device), load_tokenizer(name)
 
 
 def _similarity(one: Doc | Span | Token, other: Any) -> float:

@@ -25,7 +25,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "files and a module": (lambda: Elmo(*FILES, 1, module=nn.Identity()), "`module`", ValueError),
     "too few mix parameters": (lambda: Elmo(*FILES, 1, scalar_mix_parameters=[1]), "3 numbers", ValueError),
     "too few tensors": (lambda: ScalarMix(2)([nn.Parameter()]), "shorter", ValueError),
-    "an empty batch": (lambda: batch_to_ids([]), "[]", ValueError),
+    "an empty batch": (lambda: batch_to_ids([]), "empty list", RuntimeError),
     "strings for lists": (lambda: batch_to_ids(["abc"]), "abc", ValueError),  # type: ignore[list-item]
     "ids of 24 characters": (lambda: Elmo(*FILES, 1)(batch_to_ids([["a"]])[..., :24]), "50", ValueError),
     "blank keys": (lambda: embed_file("Yes", ""), "use_sentence_keys", ValueError),

@@ -64,26 +64,6 @@ def test_the_default_signature_splits_on_blanks_alone(elmo: hub.Module) -> None:
     assert elmo(["one\ttwo three"], as_dict=True)["elmo"].shape == (1, 2, 2 * P)
 
 
-def test_without_as_dict_the_mean_of_the_words_is_returned(elmo: hub.Module) -> None:
-    sentences = [" ".join(words) for words in CALLS["call1"]]
-    pooled = elmo(sentences)
-    elmo.elmo.reset_states()
-    torch.testing.assert_close(pooled, elmo(sentences, as_dict=True)["default"], rtol=0, atol=0)
-
-
-def test_signatures_can_be_called_by_name_as_in_tensorflow_2(elmo: hub.Module) -> None:
-    assert_outputs(elmo.signatures["default"](text=[" ".join(words) for words in CALLS["call1"]]), "call1")
-    elmo.elmo.reset_states()
-    assert_outputs(elmo.signatures["tokens"](**as_tokens(CALLS["call1"])), "call1")
-
-
-def test_arrays_of_strings_are_taken_too(elmo: hub.Module) -> None:
-    inputs = {name: np.array(values) for name, values in as_tokens(CALLS["call1"]).items()}
-    assert_outputs(elmo(inputs, signature="tokens", as_dict=True), "call1")
-    elmo.elmo.reset_states()
-    assert_outputs(elmo([" ".join(words).encode() for words in CALLS["call1"]], as_dict=True), "call1")
-
-
 def test_the_state_can_be_switched_off(elmo: hub.Module) -> None:
     elmo.elmo.stateful = False
     for _ in range(2):

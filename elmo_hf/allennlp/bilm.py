@@ -24,7 +24,6 @@ from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import checked_words
-from ..model.token_encoder import distinct_rows
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .state_dicts import rename_bilm
 
@@ -94,6 +93,7 @@ class _ElmoCharacterEncoder(nn.Module):
             files = find_files(options_file, weight_file)
             self._options, self._weight_file = read_options(files.options), str(files.weights)
         self.encoder = model.token_encoder
+        self._embed_ids = model.embed_ids
         self.requires_grad = requires_grad
         self.output_dim: int = model.config.projection_size
         self._config: ElmoConfig = model.config
@@ -116,13 +116,7 @@ class _ElmoCharacterEncoder(nn.Module):
             ValueError: if the ids have another shape, are no integers or out of range.
         """
         ids, mask = add_sentence_boundaries(*checked_words(inputs, None, self._config), self._boundary_ids)
-        if torch.compiler.is_compiling():  # which words are equal depends on the data
-            vectors = self.encoder(ids.flatten(0, 1)).unflatten(0, mask.shape).masked_fill(~mask.unsqueeze(-1), 0)
-            return {"mask": mask, "token_embedding": vectors}
-        distinct, which = distinct_rows(ids[mask])
-        of_words = self.encoder(distinct)
-        vectors = of_words.new_zeros(*mask.shape, self.output_dim)
-        return {"mask": mask, "token_embedding": vectors.masked_scatter(mask.unsqueeze(-1), of_words[which])}
+        return {"mask": mask, "token_embedding": self._embed_ids(ids, mask)}
 
 
 class ElmoLstm(nn.Module):

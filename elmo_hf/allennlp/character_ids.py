@@ -1,8 +1,7 @@
 """Words to character ids: AllenNLP's `batch_to_ids` and `ELMoCharacterMapper`."""
 
-import functools
-
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from ..model.configuration_elmo import (
     BEGIN_SENTENCE_ID,
@@ -11,7 +10,6 @@ from ..model.configuration_elmo import (
     END_WORD_ID,
     FILLER_ID,
 )
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 
 MAX_WORD_LENGTH = 50
@@ -21,12 +19,13 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
     """Maps B lists of words to `(B, T, C)` character ids, without `<S>` and `</S>`, padded with rows of 0.
 
     Raises:
-        ValueError: if there is no list, or a string in place of one.
+        ValueError: if a string is in place of a list.
     """
-    if len(batch) == 0 or any(isinstance(words, str) for words in batch):
-        raise ValueError(f"`batch_to_ids` takes one list of words or more, found {batch!r:.200}.")
-    encoded = _tokenizer()(batch, is_split_into_words=True, add_special_tokens=False, padding=True, return_tensors="pt")
-    return encoded["input_ids"]
+    if any(isinstance(words, str) for words in batch):
+        raise ValueError(f"`batch_to_ids` takes lists of words, found {batch!r:.200}.")
+    codec = CharacterCodec(MAX_WORD_LENGTH)
+    rows = [torch.from_numpy(codec.encode(words)).long() for words in batch]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 class ELMoCharacterMapper:
@@ -48,8 +47,3 @@ class ELMoCharacterMapper:
     def convert_word_to_char_ids(word: str) -> list[int]:
         """The C ids of a word, as `batch_to_ids` gives them."""
         return CharacterCodec(MAX_WORD_LENGTH).encode([word])[0].tolist()
-
-
-@functools.cache
-def _tokenizer() -> ElmoTokenizer:
-    return ElmoTokenizer(max_word_length=MAX_WORD_LENGTH)

@@ -44,15 +44,13 @@ class ElmoEmbedder(nn.Module):
             ConversionError: if a file is missing or has another format.
         """
         super().__init__()
-        self.elmo_bilm = _ElmoBiLm(options_file, weight_file)
         self.cuda_device = cuda_device
-        if cuda_device >= 0:
-            self.elmo_bilm = self.elmo_bilm.cuda(cuda_device)
+        self._device = f"cuda:{cuda_device}" if cuda_device >= 0 else "cpu"
+        self.elmo_bilm = _ElmoBiLm(options_file, weight_file).to(self._device)
 
     def batch_to_embeddings(self, batch: list[list[str]]) -> tuple[Tensor, Tensor]:
         """Embeds B lists of words: `(B, L+1, T, 2P)`, and the mask `(B, T)`."""
-        ids = batch_to_ids(batch)
-        output = self.elmo_bilm(ids.cuda(self.cuda_device) if self.cuda_device >= 0 else ids)
+        output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
         layers = [remove_sentence_boundaries(layer, output["mask"]) for layer in output["activations"]]
         return torch.stack([vectors for vectors, _ in layers], dim=1), layers[0][1]
 

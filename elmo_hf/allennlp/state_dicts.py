@@ -11,7 +11,8 @@ import torch
 from elmo_hf.conversion.readers.trained_allennlp import BILM, CHARACTERS, trained_rules
 from elmo_hf.conversion.rules import import_arrays
 
-from ..model.configuration_elmo import ElmoConfig
+# Where `_ElmoBiLm` has the parts of `ElmoModel`.
+PARTS = {"token_encoder": "_token_embedder.encoder", "bilm": "_elmo_lstm.bilm"}
 
 
 def rename_bilm(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
@@ -26,17 +27,8 @@ def rename_bilm(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
         theirs = [name for name in state if name.startswith((f"{prefix}_token_embedder.", f"{prefix}_elmo_lstm."))]
         arrays = {BILM + name.removeprefix(prefix): state.pop(name).detach().cpu().numpy() for name in theirs}
         for name, array in import_arrays(rules, arrays, "the state dict").items():
-            state[prefix + _own_name(name)] = _without_forget_bias(name, torch.from_numpy(array), config)
-
-
-def _own_name(name: str) -> str:
-    """The name that `_ElmoBiLm` has for a parameter of `ElmoModel`."""
-    part, _, rest = name.partition(".")
-    return f"_token_embedder.encoder.{rest}" if part == "token_encoder" else f"_elmo_lstm.bilm.{rest}"
-
-
-def _without_forget_bias(name: str, tensor: torch.Tensor, config: ElmoConfig) -> torch.Tensor:
-    """AllenNLP's forget gates carry the bias that the model adds at run time; gates are i, f, g, o."""
-    if name.endswith("input_linear.bias"):
-        tensor.unflatten(0, (4, -1))[1].sub_(config.forget_bias)
-    return tensor
+            part, _, rest = name.partition(".")
+            tensor = state[f"{prefix}{PARTS[part]}.{rest}"] = torch.from_numpy(array)
+            if name.endswith("input_linear.bias"):
+                # AllenNLP's forget gates include the bias that the model adds at run time; gates are i, f, g, o.
+                tensor.unflatten(0, (4, -1))[1].sub_(config.forget_bias)

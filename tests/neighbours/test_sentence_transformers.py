@@ -10,7 +10,7 @@ from checkpoints import run_python
 from neighbours import TEXTS, pooled
 from task_models import make_task_model
 
-from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoForPreTraining, ElmoModel
 from elmo_hf.hub_code import SENTENCE_FILES
 
 
@@ -48,14 +48,6 @@ def test_encode_gives_the_pooler_output_exactly(each_folder: Path) -> None:
     similarity = model.similarity(together[:1], together[2:])
     norms = np.linalg.norm(together, axis=1)
     np.testing.assert_allclose(similarity[0], together[2:] @ together[0] / norms[2:] / norms[0], atol=1e-6)
-
-
-def test_a_longest_length_cuts_as_the_tokenizer_does(folder: Path) -> None:
-    model = open_folder(folder)
-    model.max_seq_length = 6
-    elmo, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
-    inputs = tokenizer(TEXTS[:1], truncation=True, max_length=6, return_tensors="pt")
-    np.testing.assert_array_equal(model.encode(TEXTS[:1]), elmo(**inputs).pooler_output.detach())
 
 
 def test_it_is_saved_and_opened_again_with_its_prompts_and_further_modules(folder: Path, tmp_path: Path) -> None:
