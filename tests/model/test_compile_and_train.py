@@ -1,7 +1,6 @@
 """Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from task_models import LSTM, logits_of, make_batch, make_task_model
 from tiny_inputs import assert_outputs_close, random_inputs
 from torch import Tensor
-from transformers import Trainer, TrainingArguments
 
 from elmo_hf import ElmoConfig, ElmoModel
 
@@ -136,20 +134,3 @@ def test_models_for_a_task_compute_the_same_when_compiled(task: str, fields: dic
             gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
             found.append((logits_of(output), output.loss, gradients))
         assert_outputs_close(found[0], found[1], 1e-5)
-
-
-def test_a_trainer_that_compiles_learns_the_same(tmp_path: Path) -> None:
-    weights = []
-    for compiles in (True, False):
-        torch._dynamo.reset()
-        sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]], "classifier_dropout": 0.0}
-        model = make_task_model("classification", **sizes, representation_dropout=0.0)
-        options: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "aot_eager"} if compiles else {}
-        arguments = TrainingArguments(
-            tmp_path, max_steps=2, per_device_train_batch_size=2, report_to=[], use_cpu=True, **options
-        )
-        batch = make_batch("classification")
-        examples = [{name: tensor[row] for name, tensor in batch.items()} for row in range(3)]
-        Trainer(model, arguments, train_dataset=examples).train()
-        weights.append(dict(model.named_parameters()))
-    assert_outputs_close(weights[0], weights[1], 1e-6)

@@ -1,6 +1,5 @@
 """A model of one direction is the forward half of one of two: values, states, gradients; saved, exported, in heads."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from tiny_inputs import assert_outputs_close, random_inputs
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.scan.path import scan_path
-from elmo_hf.share.export import export_model
 
 SIZES = {
     "max_word_length": 8,
@@ -76,27 +74,6 @@ def test_old_configs_have_two_directions() -> None:
     old = ElmoConfig(**SIZES).to_dict()
     del old["bidirectional"]
     assert ElmoConfig.from_dict(old).hidden_size == 2 * P
-
-
-def test_a_saved_model_gives_the_same_numbers_and_has_no_backward_weights(tmp_path: Path) -> None:
-    one = forward_half(make_model()).float()
-    one.save_pretrained(tmp_path)
-    loaded = ElmoModel.from_pretrained(tmp_path).eval()
-    assert not any("backward" in name for name in loaded.state_dict())
-    inputs = random_inputs(one.config, [4, 2])
-    assert_outputs_close(loaded(**inputs).to_tuple(), one(**inputs).to_tuple(), 0)
-
-
-def test_an_exported_program_gives_its_numbers_with_a_state(tmp_path: Path) -> None:
-    one = forward_half(make_model(num_hidden_layers=1)).float()
-    difference = export_model(one, tmp_path / "one.pt2", has_state=True)
-    assert difference is not None
-    assert difference <= 1e-5
-    program = torch.export.load(tmp_path / "one.pt2").module()
-    state = {"hidden": torch.zeros(1, 1, P), "cell": torch.zeros(1, 1, H)}
-    inputs = random_inputs(one.config, [3])
-    found = program(**inputs, **state)
-    assert_outputs_close(found["next_cell"], one(**inputs).state.cell, 1e-5)
 
 
 @pytest.mark.parametrize("task", TASKS)
