@@ -13,7 +13,7 @@ from transformers import Pipeline
 from transformers.pipelines import check_task
 
 from .folder.loading import HUB_ARGUMENTS, load_complete, load_language_models, load_tokenizer
-from .language_model.fill_mask import ElmoFillMaskPipeline
+from .language_model.cloze import ElmoFillMaskPipeline
 from .model.modeling_elmo import ElmoModel
 from .tasks.sequence_classification import ElmoForSequenceClassification
 from .tasks.token_classification import ElmoForTokenClassification

@@ -12,8 +12,7 @@ A window goes through the biLM as one batch of both directions' words, whose hal
 Deliberate difference from bilm-tf: a sampled loss has a name of its own and never occurs in evaluation.
 """
 
-from collections.abc import Iterable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,8 +20,10 @@ from torch import Tensor
 
 from ..model.inputs import check_shape
 from . import sentence_model
+from .cloze import predict_words
 from .full_cross_entropy import cross_entropy
 from .sampled_softmax import Candidates, draw_candidates, sampled_losses
+from .scoring import score
 from .sentence_model import DIRECTIONS
 
 # Arguments that make a batch a window of streams.
@@ -89,13 +90,5 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
             f"{name}_loss": cross_entropy(vectors, weight, bias, classes) for name, (vectors, classes) in chosen.items()
         }
 
-    def score(
-        self, sentences: Iterable[Sequence[str]], tokenizer: Any, *, carries_state: bool = False, num_rows: int = 32
-    ) -> Any:
-        """Log-probabilities, surprisals and perplexities of a text: `scoring.score`."""
-        rows = num_rows if carries_state else None
-        return import_module("elmo_hf.language_model.scoring").score(self, sentences, tokenizer, rows)
-
-    def predict_words(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """The words that fit a gap: `elmo_hf.predict_words(model, tokenizer, words, ...)`."""
-        return import_module("elmo_hf.language_model.cloze").predict_words(self, *args, **kwargs)
+    score = score
+    predict_words = predict_words

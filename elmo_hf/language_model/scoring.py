@@ -27,8 +27,7 @@ from torch import Tensor, nn
 
 from ..model.inputs import IGNORED
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
-from .pretraining import ElmoForPreTraining
-from .sentence_model import DIRECTIONS
+from .sentence_model import DIRECTIONS, ElmoForPreTraining
 from .streams import Stream, window_arguments
 
 BATCH_WORDS = 4096  # positions, padding included
@@ -99,12 +98,17 @@ class Scores:
 
 
 def score(
-    model: ElmoForPreTraining, sentences: Iterable[Sequence[str]], tokenizer: Any, num_rows: int | None = None
+    model: ElmoForPreTraining,
+    sentences: Iterable[Sequence[str]],
+    tokenizer: Any,
+    *,
+    carries_state: bool = False,
+    num_rows: int = DEFAULT_ROWS,
 ) -> Scores:
     """Log-probabilities, surprisals and perplexities of sentences, lists of words without boundaries, without dropout.
 
-    Each sentence starts from the zero state; or with `num_rows` from the state of the sentence before, as in bilm-tf's
-    test: so many rows are read side by side, and 1 reads the text in its order.
+    Each sentence starts from the zero state; or, if it carries the state, from that of the sentence before, as in
+    bilm-tf's test: so many rows are read side by side, and 1 reads the text in its order.
 
     Raises:
         ValueError: if there is no sentence, or one is a string; if the tokenizer has no vocabulary of predicted words;
@@ -114,7 +118,7 @@ def score(
     if len(corpus) == 0:
         raise ValueError("the text has no sentences, so there is nothing to score.")
     with evaluating(model):
-        return score_from_zero(model, corpus) if num_rows is None else score_carried(model, corpus, num_rows)
+        return score_carried(model, corpus, num_rows) if carries_state else score_from_zero(model, corpus)
 
 
 @torch.no_grad()
