@@ -1,30 +1,30 @@
-"""Small files that ask for much memory or time: a clear error within 1 GiB and 20 seconds, and nothing written.
+"""Small files that ask for much memory or time: a clear error within 1 GiB and 20 seconds, and nothing written."""
 
-`PYTHONPATH=tests/helpers python -m measured_hostile` prints what each of them takes.
-"""
-
-import os
+import resource
 from pathlib import Path
 
-from fresh_process import python_path, run_forked
-from measured_hostile import HOSTILE, MAX_MIB
+import pytest
+from checkpoints import BASE
+from faults.runs import run
+from hostile_checkpoints import HOSTILE_CHECKPOINTS
 
-MEASURE = """
-import sys
-from pathlib import Path
-from measured_hostile import HOSTILE, measure
-
-for name in HOSTILE:
-    print(name, *measure(name, Path(sys.argv[1])), sep="|")
-"""
+BYTES, SECONDS = 1 << 30, 20
 
 
-def test_hostile_files_are_refused_within_the_limits(tmp_path: Path) -> None:
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": python_path(Path(__file__).parent / "helpers")}
-    printed = run_forked(MEASURE, [str(tmp_path / "source")], tmp_path, environment)
-    found = dict(line.split("|", maxsplit=1) for line in printed.splitlines() if "|" in line)
-    assert found.keys() == HOSTILE.keys()
-    for name, (_, message) in HOSTILE.items():
-        grown, _, answer = found[name].split("|", maxsplit=2)
-        assert message in answer, (name, answer)
-        assert 0 <= int(grown) < MAX_MIB, (name, grown)
+def limit() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS,) * 2)
+
+
+@pytest.mark.parametrize("name", HOSTILE_CHECKPOINTS)
+def test_hostile_files_are_refused_within_the_limits(name: str, tmp_path: Path) -> None:
+    make, word = HOSTILE_CHECKPOINTS[name]
+    (tmp_path / "source").mkdir()
+    source = make(tmp_path / "source")
+    (tmp_path / "work").mkdir()
+    options = ["--options", str(BASE / "options.json")] if source.suffix == ".th" else []
+    outcome = run(["convert", str(source), "DEST", *options], tmp_path / "work", limit)
+    assert outcome.is_refused, outcome
+    assert word in outcome.output
+    assert not list((tmp_path / "work").iterdir())

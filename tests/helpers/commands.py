@@ -24,14 +24,6 @@ def assert_fails(result: Result, code: int, text: str) -> None:
     assert "Traceback" not in result.output
 
 
-def assert_stopped(result: Result, code: int, sentence: str) -> None:
-    """The program ends with the code and the sentence, without a traceback."""
-    assert isinstance(result.exception, SystemExit), repr(result.exception)
-    assert result.exit_code == code
-    assert sentence in result.stderr.splitlines()
-    assert "Traceback" not in result.output
-
-
 def read_hdf5(path: Path) -> list[np.ndarray]:
     """The vectors that `elmo-hf embed` wrote, in the order of the sentences."""
     with h5py.File(path, "r") as file:
