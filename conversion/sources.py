@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from elmo_hf.disk.whole_files import temporary_folder
-
 from .refusals import check_unpacked, listed, reading, require
 
 BLOCK = 1 << 17
@@ -76,9 +74,9 @@ def open_source(path: Path) -> Iterator[Source]:
         return
     require(path.is_file(), path, "", "a folder or a file", "nothing")
     if _is_archive(path):
-        with temporary_folder() as temporary:
+        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary:
             # This puts the archive's name into every path, and so into every message.
-            folder = temporary / path.name
+            folder = Path(temporary, path.name)
             folder.mkdir()
             with reading(path):
                 _unpack(path, folder)

@@ -1,6 +1,7 @@
 """The command `elmo-hf embed`."""
 
 import sys
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -74,9 +75,8 @@ def embed(
 
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.input_documents import Documents
-    from elmo_hf.embedding.processes import Processes
-    from elmo_hf.embedding.ray_data import RayCluster
-    from elmo_hf.embedding.shards import embed_documents, is_folder
+    from elmo_hf.embedding.processes import Alone, launched
+    from elmo_hf.embedding.shards import embed_documents, in_this_process, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -88,8 +88,12 @@ def embed(
 
     # pyarrow's own memory pool keeps up to 100 MiB that it no longer needs.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
-    cluster = None if engine is None else RayCluster(device)
-    processes = Processes.launched(on_cpu=device == "cpu") if engine is None else Processes()
+    if engine is None:
+        make, processes = in_this_process, launched(on_cpu=device == "cpu")
+    else:
+        from elmo_hf.embedding.ray_data import in_workers
+
+        make, processes = partial(in_workers, device=device), Alone()
     place = usable_device("cpu" if engine else device or processes.device)
     loaded = load_complete(model).to(place), load_tokenizer(model)
     splitter, options = loaded[1].word_splitter, {"whitespace": "--split-into-words"}
@@ -101,11 +105,11 @@ def embed(
         shard_format=shard_format or "parquet",
         batch_words=batch_words,
         processes=processes,
-        cluster=cluster,
+        make=make,
         show_progress=True,
         look=lambda texts: say_split("the text", texts, splitter, options=options),
     )
-    if processes.is_first:
+    if processes.is_main_process:
         say(f"Wrote {counted(count, 'sentence')} to {output}.")
         if chosen is not None and chosen.found is False:
             say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")

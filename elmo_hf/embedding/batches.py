@@ -21,12 +21,7 @@ def batches_by_length(lengths: Sequence[int], batch_words: int) -> Iterator[list
         lengths: of the texts in positions, boundaries included.
         batch_words: the most positions of a batch, padding included; a longer text is alone. A batch has at most
             `MOST_TEXTS` texts, or `batch_words` / 16 if that is more.
-
-    Raises:
-        ValueError: if `batch_words` is below 1.
     """
-    if batch_words < 1:
-        raise ValueError(f"`batch_words` must be at least 1, found {batch_words}.")
     most_texts = max(MOST_TEXTS, batch_words // 16)
     rest = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     start = 0
@@ -47,9 +42,6 @@ def outputs_in_batches(
         tokenizer: the model's.
         texts: the words of each text.
         batch_words: as in `batches_by_length`.
-
-    Raises:
-        ValueError: if `batch_words` is below 1.
     """
     num_boundaries = tokenizer.num_special_tokens_to_add()
     for batch in batches_by_length([len(text) + num_boundaries for text in texts], batch_words):
@@ -63,7 +55,7 @@ def word_vectors_in_batches(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Gives the index of each text and the ELMo vectors `(n, 2P)` of its words, without boundaries; longest first.
 
-    Arguments and errors are those of `outputs_in_batches`.
+    Arguments are those of `outputs_in_batches`.
     """
     start = tokenizer.num_special_tokens_to_add() // 2
     for batch, outputs in outputs_in_batches(model, tokenizer, texts, batch_words):

@@ -28,12 +28,11 @@ class ChosenWords:
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, bool] = {}
         self.found: bool | None = None
-        if os.path.isfile(source):  # unlike `Path.is_file`, it takes a string that is too long for a name
+        # Unlike `Path.is_file`, this takes a string that is too long for a name.
+        if os.path.isfile(source) or "/" in source or source.endswith((".txt", ".tsv", ".csv")):
             words = (line.strip() for line in read_lines(Path(source)))
             self._known = dict.fromkeys((word for word in words if word), True)
             content = "\n".join(sorted(self._known))
-        elif "/" in source or source.endswith((".txt", ".tsv", ".csv")):
-            raise FileNotFoundError(f"there is no file {source}.")
         else:
             try:
                 self._pattern, content = re.compile(source), f"/{source}/"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..folder.loading import load_shared, version_of
-from ..text.sentences import Sentence, sentence_of
+from ..text.sentences import sentence_of
 from .chosen_words import ChosenWords
 from .window_vectors import BATCH_WORDS, Selection, embed_window
 
@@ -46,7 +46,7 @@ class Embedder:
         """
         self.model, self.column, self.batch_words, self.device = str(model), column, batch_words, device
         self.selection = Selection(layers, dtype, None if words is None else ChosenWords(words))
-        self.selection.check_holder("")
+        self.selection.check()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Embeds the texts of n rows; order and size of the batch change no more than the last bits.
@@ -60,24 +60,16 @@ class Embedder:
             these words in their texts.
 
         Raises:
-            ValueError: if there is no such column, a value is no text, or the model cannot be loaded.
+            ValueError: if a value is not a text, or the model cannot be loaded.
         """
-        if self.column not in batch:
-            raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(batch))}.")
         values = [each.tolist() if isinstance(each, np.ndarray) else each for each in batch[self.column]]
         model, tokenizer = load_shared(self.model, self.device)
-        sentences = [self._sentence(row, value) for row, value in enumerate(values)]
+        sentences = [sentence_of({"text": value}, ["text"]) for value in values]
         arrays = dict(embed_window(model, tokenizer, sentences or [""], self.selection, self.batch_words))
         columns: dict[str, Any] = {name: [arrays[row][name] for row in range(len(arrays))] for name in arrays[0]}
         if self.selection.layers == "pooled":
             columns = {name: np.array(column) for name, column in columns.items()}
         return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
-
-    def _sentence(self, row: int, value: Any) -> Sentence:
-        try:
-            return sentence_of({"text": value})
-        except ValueError as error:
-            raise ValueError(f"column {self.column!r}, row {row} of the batch: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments, and which version of a folder they mean: `datasets` computes anew if that changes."""

@@ -1,18 +1,13 @@
 """What is embedded: sentences of files, stores, standard input and datasets, and windows of them; a light module."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..disk.installed import require
-from ..text.sentences import Sentence, read_dataset, read_sentences, sentence_of
+from ..text.sentences import Sentence, read_dataset, read_sentences
 from .stores import InputFile, find_files, place_of
 
-
-class Line(NamedTuple):
-    """Where a sentence stands: in which document, and which one of it, from 0."""
-
-    document: str
-    number: int
+# Where a sentence stands: in which document, and which one of it, from 0.
+Line = tuple[str, int]
 
 
 class Window(NamedTuple):
@@ -61,12 +56,8 @@ class Documents(NamedTuple):
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ImportError: if a dataset is to be read, and `datasets` is not installed.
-            ValueError: if a store cannot be reached.
         """
         documents = cls(sources, **reading)
-        if documents.column is not None:
-            require("train", "datasets")
         if documents.column is not None or documents.stream is not None:
             return documents
         by_place: dict[str, str] = {}
@@ -101,25 +92,19 @@ class Documents(NamedTuple):
         """The sentences of all documents, with their places."""
         for name in self.names:
             for index, sentence in enumerate(self._sentences(name)):
-                yield Line(name, index), sentence
+                if self.split_into_words and isinstance(sentence, str):
+                    sentence = sentence.split()
+                yield (name, index), sentence
 
-    def _sentences(self, name: str) -> Iterable[Sentence]:
+    def _sentences(self, name: str) -> Iterator[Sentence]:
         if self.column is not None:
-            yield from read_dataset(name, self.split, self._sentence_in)
+            yield from read_dataset(name, self.split, (self.column,))
             return
         file: Any = InputFile(name, self.stream)
         version = file.version()
-        yield from read_sentences(file, self.split_into_words, self.encoding)
+        yield from read_sentences(file, encoding=self.encoding)
         if file.version() != version:
             raise ValueError(
                 f"{name} changed while it was being read. Make it what it was, or delete what was written; then "
                 "give the same command again."
             )
-
-    def _sentence_in(self, row: dict[str, Any]) -> Sentence:
-        """The sentence in the column of a dataset's row."""
-        assert self.column is not None
-        if self.column not in row:
-            raise ValueError(f"there is no column {self.column!r}; found {', '.join(sorted(row))}")
-        sentence = sentence_of({"text": row[self.column]})
-        return sentence.split() if self.split_into_words and isinstance(sentence, str) else sentence

@@ -5,91 +5,64 @@ repeats its window. The model travels to the workers; the documents are read her
 are to be computed goes to Ray's object store.
 """
 
-import json
 import logging
-import socket
+import pickle
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+import ray
+from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
 from tqdm import tqdm
 
-from ..disk.installed import require
-from .input_documents import Line, Window
+from .input_documents import Window
+from .shards import Maker
 
 
-class RayCluster:
-    """The cluster that Ray finds, or else a new one on this machine, which ends with the process."""
+def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str | None = None) -> None:
+    """Makes the shards of windows on the cluster that Ray finds, or else on a new one, which ends with the process.
 
-    def __init__(self, device: str | None = None) -> None:
-        """Connects to no cluster yet.
+    Args:
+        maker: makes a shard.
+        windows: what to make.
+        bar: counts sentences.
+        device: `"cpu"`, `"cuda"`, or None: GPUs if the cluster has any.
 
-        Args:
-            device: `"cpu"`, `"cuda"`, or None: GPUs if the cluster has any.
-
-        Raises:
-            ImportError: if Ray is not installed.
-        """
-        require("ray", "ray")
-        self._device = device
-
-    def make(self, maker: Any, windows: Iterable[Window], bar: tqdm) -> None:
-        """Makes the shards of windows, in any order.
-
-        Args:
-            maker: `maker(window)` makes a shard; `maker.begin(process, device)` comes before, once a worker.
-            windows: what to make.
-            bar: counts sentences.
-
-        Raises:
-            ValueError: if the cluster has no such device, or a shard cannot be made.
-        """
-        import ray
-        from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
-
-        ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        kind = self._device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
-        if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():
-            raise ValueError(f"with Ray, the device must be cpu or cuda, and in its cluster; found {kind!r}.")
-        # Each window is a block of its own, so a worker takes one at a time.
-        blocks = [ray.put(pa.table({"window": [json.dumps(window)]})) for window in windows]
-        if not blocks:
-            return
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        DataContext.get_current().enable_progress_bars = False
-        made = from_arrow_refs(blocks).map_batches(
-            _Worker,
-            fn_args=[[ray.put(maker)], kind],
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=ActorPoolStrategy(min_size=1, max_size=len(blocks)),
-            num_cpus=1,
-            num_gpus=int(kind == "cuda"),
-        )
-        for row in made.iter_rows():
-            if row["error"]:
-                raise ValueError(row["error"])
-            bar.update(row["sentences"])
+    Raises:
+        ValueError: if the cluster has no such device, or a shard cannot be made.
+    """
+    ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    kind = device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
+    if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():  # Ray would wait for it
+        raise ValueError(f"with Ray, the device must be cpu or cuda, and in its cluster; found {kind!r}.")
+    # Each window is a block of its own, so a worker takes one at a time.
+    blocks = [ray.put(pa.table({"window": [pickle.dumps(window)]})) for window in windows]
+    if not blocks:
+        return
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    DataContext.get_current().enable_progress_bars = False
+    made = from_arrow_refs(blocks).map_batches(
+        _Worker,
+        fn_constructor_args=[[ray.put(maker)], kind],
+        batch_size=1,
+        batch_format="pyarrow",
+        compute=ActorPoolStrategy(min_size=1, max_size=len(blocks)),
+        num_cpus=1,
+        num_gpus=int(kind == "cuda"),
+    )
+    for row in made.iter_rows():
+        bar.update(row["sentences"])
 
 
 class _Worker:
     """What runs in a process of Ray's."""
 
-    def __init__(self) -> None:
-        self._maker: Any = None
+    def __init__(self, shared: list[Any], device: str) -> None:
+        self._maker: Maker = ray.get(shared[0])
+        self._maker.model.to(device)
+        self._maker.shards.look()
 
-    def __call__(self, batch: pa.Table, shared: list[Any], device: str) -> pa.Table:
-        (window,) = batch["window"].to_pylist()
-        number, first, lines, sentences = json.loads(window)
-        error = ""
-        try:
-            if self._maker is None:
-                import ray
-
-                maker = ray.get(shared[0])
-                maker.begin(f"a worker on {socket.gethostname()}", device)
-                self._maker = maker
-            self._maker(Window(number, first, [Line(*line) for line in lines], sentences))
-        except (OSError, ValueError) as failure:  # Ray would wrap it in pages of its own
-            error = str(failure)
-        return pa.table({"sentences": [len(sentences)], "error": [error]})
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        window = pickle.loads(batch["window"][0].as_py())
+        self._maker(window)
+        return pa.table({"sentences": [len(window.sentences)]})

@@ -5,7 +5,7 @@ A folder on a disk or in a store holds, for windows of consecutive sentences:
     part-00000.parquet        the vectors of the first window, and so on; or .safetensors, .npz, .hdf5
     _index.jsonl              which sentences of which document each shard holds; written last
     _job.json                 what the shards are computed with: model, tokenizer, settings
-    _index/part-00000.json    the digest of job and sentences, size and checksum of a shard; written after the shard
+    _index/part-00000.txt     the digest of job and sentences, checksum and size of a shard; written after the shard
 
 The working folder `OUT.partial` of one file holds the same, with smaller windows and shards `part-00000.chunk`; at the
 end they are joined in OUT, and the folder goes.
@@ -23,27 +23,28 @@ A shard is whole if its size is that of its entry, and on a disk also its checks
 import hashlib
 import json
 import logging
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import google_crc32c
 import numpy as np
 from tqdm import tqdm
 
-from ..disk.whole_files import check_folder_of, check_new_file, named_if_full, only_writer, publish_last
+from ..disk.whole_files import named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import raw_texts, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
-from .processes import Processes
-from .ray_data import RayCluster
+from .processes import Alone
 from .stores import Folder, is_url
 from .vector_files import WRITERS, Record, read_chunk, write_chunk
 from .window_vectors import BATCH_WORDS, Arrays, Selection, embed_window
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,27 @@ def is_folder(output: str) -> bool:
     )
 
 
+class Maker(NamedTuple):
+    """Computes a window and writes its shard, here or in another process."""
+
+    model: ElmoModel
+    tokenizer: ElmoTokenizer
+    selection: Selection
+    batch_words: int
+    shards: "Shards"
+
+    def __call__(self, window: Window, bar: tqdm | None = None) -> None:
+        """Makes the shard of a window; the bar counts sentences."""
+        arrays = embed_window(self.model, self.tokenizer, window.sentences, self.selection, self.batch_words, bar)
+        self.shards.write(window, arrays)
+
+
+def in_this_process(maker: Maker, windows: Iterable[Window], bar: tqdm) -> None:
+    """Makes the shards of windows one by one."""
+    for window in windows:
+        maker(window, bar)
+
+
 def embed_documents(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
@@ -75,8 +97,9 @@ def embed_documents(
     *,
     shard_format: str = "parquet",
     batch_words: int = BATCH_WORDS,
-    processes: Processes | None = None,
-    cluster: RayCluster | None = None,
+    window_characters: int | None = None,
+    processes: "Alone | PartialState | None" = None,
+    make: Callable[[Maker, Iterable[Window], tqdm], None] = in_this_process,
     show_progress: bool = False,
     look: Callable[[list[str]], None] = lambda texts: None,
 ) -> int:
@@ -91,8 +114,9 @@ def embed_documents(
         selection: what is kept of a sentence.
         shard_format: of a folder, one of `FORMATS`.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+        window_characters: of a shard; None: about `SHARD_BYTES` of vectors, or `CHUNK_CHARACTERS` for a file.
         processes: those that share the work, each calling this function with the same arguments; None: this one alone.
-        cluster: whose workers compute; None: this process does.
+        make: makes the shards of windows, in any order.
         show_progress: shows a bar of the first process's sentences.
         look: gets the raw texts among the first sentences.
 
@@ -100,13 +124,13 @@ def embed_documents(
         the number of sentences.
 
     Raises:
-        ValueError: if files of this format cannot hold the vectors, a document cannot be read or changes meanwhile, the
-            store cannot be reached, or the folder holds shards of another job or of other sentences.
+        ValueError: if files of this format cannot hold the vectors, a document cannot be read or changes meanwhile, or
+            the folder holds shards of another job or of other sentences.
         BlockingIOError: if another run is writing to this output on a disk.
         FileExistsError: if the file exists, or the folder holds other files.
-        NoRoomError: if there is no room on the disk.
+        OSError: if there is no room on the disk; and other errors, if a store cannot be reached.
     """
-    processes = processes or Processes()
+    processes = processes or Alone()
     file = None if is_folder(output) else Path(output)
     suffix = f".{shard_format}" if file is None else file.suffix.lower()
     if suffix not in WRITERS or (file is not None and is_url(output)):
@@ -114,94 +138,92 @@ def embed_documents(
             f"vectors are written to a folder ({output}/), or on this disk to a file whose suffix is one of "
             f"{', '.join(WRITERS)}, found {output}."
         )
-    selection.check_holder(suffix)
+    selection.check(suffix)
     by_bytes = 6 * SHARD_BYTES // selection.bytes_per_word(model)
-    characters = min(SHARD_CHARACTERS, by_bytes) if file is None else CHUNK_CHARACTERS
+    characters = window_characters or (CHUNK_CHARACTERS if file else min(SHARD_CHARACTERS, by_bytes))
     job = selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
-    job |= {"format": shard_format if file is None else "chunk", "shard_characters": characters}
-    shards = _Shards(Folder(output if file is None else f"{output}.partial"), job)
-    place = file or shards.folder.disk
-    with ExitStack() as stack, nullcontext() if place is None else named_if_full(place):
-        processes.on_first(lambda: shards.open(file, stack))
-        shards.look(f"process {processes.index}")
-        maker = _Maker(model.eval(), tokenizer, selection, batch_words, shards)
-        windows = documents.windows(characters)
-        index, count = processes.index, processes.count
-        if documents.stream is not None:  # which cannot be shared, so the first process does all
-            windows, count = windows if processes.is_first else iter(()), 1
-        if processes.is_first:
-            first = [*islice(windows, 1)]
+    job |= {"format": "chunk" if file else shard_format, "shard_characters": characters}
+    shards = Shards(Folder(f"{output}.partial" if file else output), job, file)
+    windows = documents.windows(characters)
+    index, count = processes.process_index, processes.num_processes
+    if documents.stream is not None:  # which cannot be shared, so the first process does all
+        windows, count = windows if processes.is_main_process else iter(()), 1
+    with ExitStack() as stack:
+        if processes.is_main_process:
+            joined = shards.begin(stack)
+            first = [*islice(windows, 1)]  # nothing is written if it cannot be read
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
-        missing = shards.missing(windows, index, count)
-        with tqdm(unit=" sentences", disable=not (show_progress and processes.is_first)) as bar:
-            if cluster is not None:
-                cluster.make(maker, missing, bar)
-            else:
-                for window in missing:
-                    maker(window, bar)
-        processes.wait()
-        processes.on_first(lambda: shards.finish(file))
+            shards.record_job()
+        processes.wait_for_everyone()
+        shards.look()
+        with tqdm(unit=" sentences", disable=not (show_progress and processes.is_main_process)) as bar:
+            maker = Maker(model.eval(), tokenizer, selection, batch_words, shards)
+            make(maker, shards.missing(windows, index, count), bar)
+        processes.wait_for_everyone()
+        if processes.is_main_process:
+            shards.finish(joined)
     return shards.num_sentences
 
 
-class _Shards:
-    """The shards of a folder, and what is known of them."""
+class Shards:
+    """The shards of a folder, and what is known of them.
 
-    def __init__(self, folder: Folder, job: dict[str, Any]) -> None:
-        self.folder, self._job, self._suffix = folder, job, f".{job['format']}"
+    Attributes:
+        num_sentences: of the windows that were read.
+    """
+
+    def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
+        """Writes nothing yet; the shards are joined in `file` if there is one."""
+        self._folder, self._job, self._file = folder, json.dumps(job, indent=1), file
+        self._suffix = f".{job['format']}"
         self._sizes: dict[str, int] = {}
-        self._digests: list[str] = []
+        self._windows: list[tuple[str, int, list[list[Any]]]] = []  # digest, first sentence and spans of each
         self.num_sentences = 0
 
-    def open(self, file: Path | None, stack: ExitStack) -> None:
-        """Keeps other runs out of an output on a disk until `stack` closes, and records the job.
+    def begin(self, stack: ExitStack) -> Path | None:
+        """Keeps other runs out of an output on a disk until `stack` closes.
 
-        Args:
-            file: the output; None if it is the folder itself.
-            stack: what closes in the end.
+        Returns:
+            where to write the file that takes its name at the end.
 
         Raises:
             FileExistsError: if the file exists, or the folder holds other files.
-            ValueError: if the folder holds shards of another job.
         """
-        disk = self.folder.disk
-        if file is not None:
-            check_folder_of(file)
-        names = self.folder.sizes()
-        if names and JOB not in names and not any(name.startswith("_index/") for name in names):
-            raise FileExistsError(f"{self.folder.name} holds other files, such as {min(names)}; give a new folder.")
-        if disk is not None:
-            if file is None:
-                disk.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(only_writer(file or disk))
-            self.folder.remove_leftovers()
-            names = self.folder.sizes()
-        if file is not None:
-            check_new_file(file)
-        if file is not None and disk is not None:
-            stack.callback(_remove_empty, disk)
-        recorded = _unseal(self.folder.read([JOB])[0]) if JOB in names else None
-        if recorded is None:
-            with self.folder.new(JOB) as path:
-                path.write_bytes(_seal(self._job))
-        elif other := " and ".join(key for key in self._job if recorded.get(key) != self._job[key]):
-            raise ValueError(
-                f"{self.folder.name} holds shards of another {other}; choose another output, or delete that folder to "
-                "start anew."
-            )
+        joined = None
+        place = self._file or self._folder.disk
+        if place is not None:
+            if self._file is None:
+                place.parent.mkdir(parents=True, exist_ok=True)
+            joined = stack.enter_context(only_writer(place))
+            stack.enter_context(named_if_full(place))
+            self._folder.remove_leftovers()
+        if self._file is not None:
+            refuse_existing(self._file, is_folder=False)
+        names = self._folder.sizes()
+        if names and JOB not in names:
+            raise FileExistsError(f"{self._folder.name} holds other files, such as {min(names)}; give a new folder.")
+        return joined
 
-    def look(self, process: str) -> None:
+    def record_job(self) -> None:
+        """Writes what the shards are computed with, unless there are some."""
+        if not any(name.startswith("part-") for name in self._folder.sizes()):
+            with self._folder.new(JOB) as path:
+                path.write_text(self._job, encoding="utf-8")
+
+    def look(self) -> None:
         """Lists what is there.
 
         Raises:
-            ValueError: if this process, named so, does not see what the first one wrote.
+            ValueError: if the recorded job is another one.
+            FileNotFoundError: if this process does not see what the first one wrote.
         """
-        self._sizes = self.folder.sizes()
-        if JOB not in self._sizes:
+        self._sizes = self._folder.sizes()
+        recorded = self._folder.read([JOB])[0].decode(errors="replace")
+        if other := [line for line in self._job.splitlines() if line not in recorded.splitlines()]:
             raise ValueError(
-                f"{process} does not see {self.folder.name}/{JOB}, which the first process wrote; the "
-                "machines must share a file system or a store."
+                f"{self._folder.name} holds shards of another job than {' '.join(other)}; choose another output, or "
+                "delete that folder to start anew."
             )
 
     def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[Window]:
@@ -210,31 +232,37 @@ class _Shards:
             digest = self._digest(window)
             if window.number % count == index and not self._has(window.number, digest):
                 yield window
-            self._digests.append(digest)
+            self._windows.append((digest, window.first, _spans(window)))
             self.num_sentences += len(window.lines)
 
     def _has(self, number: int, digest: str) -> bool:
-        """Whether a window's shard is there and whole; says so if it is there and damaged.
-
-        Raises:
-            ValueError: if it is of other sentences.
-        """
+        """Whether a window's shard is there and whole; says so if it is there and damaged."""
         shard, entry = self._shard(number), _entry(number)
-        if entry not in self._sizes:
+        if shard not in self._sizes or entry not in self._sizes:
             return False
-        facts = _unseal(self.folder.read([entry])[0])
-        if facts is not None and facts.get("of") != digest:
-            raise self._changed(shard)
-        if facts is not None and facts["size"] == self._sizes.get(shard):
-            disk = self.folder.disk
-            if disk is None or facts["checksum"] == _checksum_of(disk / shard):
-                return True
-        logger.warning("%s/%s is damaged; it is computed again.", self.folder.name, shard)
+        checksum, size = self._facts(self._folder.read([entry])[0], number, digest)
+        disk = self._folder.disk
+        if size == str(self._sizes[shard]) and (disk is None or checksum == _checksum_of(disk / shard)):
+            return True
+        logger.warning("%s/%s is damaged; it is computed again.", self._folder.name, shard)
         return False
 
-    def _changed(self, shard: str) -> ValueError:
-        return ValueError(
-            f"the input changed: {self.folder.name}/{shard} is of other sentences. Make the input what it was, choose "
+    def _facts(self, entry: bytes, number: int, digest: str) -> list[str]:
+        """The checksum and the size of a shard, as its entry records them; two empty ones if that is damaged.
+
+        Raises:
+            ValueError: if the shard is of other sentences.
+        """
+        found = entry.decode(errors="replace").split()
+        if len(found) != 3:
+            return ["", ""]
+        if found[0] != digest:
+            self._refuse(self._shard(number))
+        return found[1:]
+
+    def _refuse(self, shard: str) -> NoReturn:
+        raise ValueError(
+            f"the input changed: {self._folder.name}/{shard} is of other sentences. Make the input what it was, choose "
             "another output, or delete that folder to start anew."
         )
 
@@ -249,93 +277,65 @@ class _Shards:
         texts = (storable(each if isinstance(each, str) else " ".join(each)) for each in window.sentences)
         rows = zip(texts, window.lines, strict=True)
         records = (Record(window.first + row, text, by_row[row], line) for row, (text, line) in enumerate(rows))
-        with self.folder.new(self._shard(window.number)) as path:
+        with self._folder.new(self._shard(window.number)) as path:
             WRITERS.get(self._suffix, write_chunk)(path, records)
-            facts = {"of": self._digest(window), "size": path.stat().st_size, "checksum": _checksum_of(path)}
-        with self.folder.new(_entry(window.number)) as path:
-            path.write_bytes(_seal(facts | {"first": window.first, "documents": _spans(window)}))
+            facts = self._digest(window), _checksum_of(path), str(path.stat().st_size)
+        with self._folder.new(_entry(window.number)) as path:
+            path.write_text(" ".join(facts) + "\n", encoding="ascii")
 
-    def finish(self, file: Path | None) -> None:
-        """Joins the entries of all shards into `_index.jsonl`, or the shards into one file.
+    def finish(self, joined: Path | None) -> None:
+        """Writes `_index.jsonl`; or joins the shards in a file at `joined`, and gives it its name.
 
         Raises:
             ValueError: if the input changed or a shard was damaged meanwhile.
         """
-        known = {self._shard(number) for number in range(len(self._digests))}
-        for name in sorted(self._sizes):
-            if name.startswith("part-") and name not in known:
-                raise self._changed(name)
-        if file is not None and self.folder.disk is not None:
-            written = self.folder.disk / file.name
-            try:
-                WRITERS[file.suffix.lower()](written, self._records(self.folder.disk))
-                publish_last(written, file)
-            finally:
-                written.unlink(missing_ok=True)  # a full disk gets its room back
+        known = {self._shard(number) for number in range(len(self._windows))}
+        if beyond := sorted(name for name in self._sizes if name.startswith("part-") and name not in known):
+            self._refuse(beyond[0])
+        if self._file is not None and joined is not None and self._folder.disk is not None:
+            WRITERS[self._file.suffix.lower()](joined, self._records(self._folder.disk))
+            publish(joined, self._file)
+            self._folder.disk.replace(joined)  # it is removed; if this process is killed, by a later one
             return
-        content = b"".join(self._index())
-        if INDEX not in self._sizes or self.folder.read([INDEX]) != [content]:
-            with self.folder.new(INDEX) as path:
+        content = "".join(self._index()).encode()
+        if INDEX not in self._sizes or self._folder.read([INDEX]) != [content]:
+            with self._folder.new(INDEX) as path:
                 path.write_bytes(content)
 
     def _records(self, disk: Path) -> Iterator[Record]:
         """All sentences."""
-        for number, facts in enumerate(self._entries()):
-            path = disk / self._shard(number)
-            if _checksum_of(path) != facts["checksum"]:
-                raise _damaged(path)
-            yield from read_chunk(path, facts["first"])
+        for number, _ in enumerate(self._checksums()):
+            yield from read_chunk(disk / self._shard(number), self._windows[number][1])
 
-    def _index(self) -> Iterator[bytes]:
+    def _index(self) -> Iterator[str]:
         """A line for each document, or part of one, of each shard."""
-        for number, facts in enumerate(self._entries()):
+        for number, checksum in enumerate(self._checksums()):
+            _, first, spans = self._windows[number]
             row = 0
-            for document, index, rows in facts["documents"]:
+            for document, index, rows in spans:
                 line = {"shard": self._shard(number), "row": row, "rows": rows, "document": document, "index": index}
-                line |= {"number": facts["first"] + row, "checksum": facts["checksum"]}
+                yield json.dumps(line | {"number": first + row, "checksum": checksum}) + "\n"
                 row += rows
-                yield json.dumps(line).encode() + b"\n"
 
-    def _entries(self) -> Iterator[dict[str, Any]]:
-        """What is recorded of each shard, which this or another process wrote, or an earlier run."""
-        entries = self.folder.read([_entry(number) for number in range(len(self._digests))])
-        for number, (sealed, digest) in enumerate(zip(entries, self._digests, strict=True)):
-            facts = _unseal(sealed)
-            if facts is None:
-                raise _damaged(f"{self.folder.name}/{_entry(number)}")
-            if facts.get("of") != digest:  # another process read other sentences
-                raise self._changed(self._shard(number))
-            yield facts
+    def _checksums(self) -> Iterator[str]:
+        """Of each shard, which this or another process wrote, or an earlier run."""
+        entries = self._folder.read([_entry(number) for number in range(len(self._windows))])
+        for number, (entry, (digest, _, _)) in enumerate(zip(entries, self._windows, strict=True)):
+            checksum, _ = self._facts(entry, number, digest)
+            shard = f"{self._folder.name}/{self._shard(number)}"
+            if not checksum or (self._file is not None and checksum != _checksum_of(Path(shard))):
+                raise ValueError(f"{shard} was damaged while the run went on; give the same command again.")
+            yield checksum
 
     def _digest(self, window: Window) -> str:
         """Of the job, and of the sentences and where they stand."""
-        sentences = hashlib.sha256()
+        digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
-            sentences.update(json.dumps(sentence).encode() + b"\n")
-        content = json.dumps(self._job) + json.dumps(_spans(window)) + sentences.hexdigest()
-        return hashlib.sha256(content.encode()).hexdigest()
+            digest.update(json.dumps(sentence).encode() + b"\n")
+        return digest.hexdigest()
 
     def _shard(self, number: int) -> str:
         return f"part-{number:05d}{self._suffix}"
-
-
-class _Maker(NamedTuple):
-    """Computes a window and writes its shard, here or in a process of Ray's."""
-
-    model: ElmoModel
-    tokenizer: ElmoTokenizer
-    selection: Selection
-    batch_words: int
-    shards: _Shards
-
-    def begin(self, process: str, device: str) -> None:
-        """Prepares another process."""
-        self.shards.look(process)
-        self.model.to(device)
-
-    def __call__(self, window: Window, bar: tqdm | None = None) -> None:
-        arrays = embed_window(self.model, self.tokenizer, window.sentences, self.selection, self.batch_words, bar)
-        self.shards.write(window, arrays)
 
 
 def _alone(array: np.ndarray) -> np.ndarray:
@@ -344,32 +344,14 @@ def _alone(array: np.ndarray) -> np.ndarray:
     return array if is_most else array.copy()
 
 
-def _remove_empty(folder: Path) -> None:
-    """Removes a working folder without shards, such as that of an input that could not be read."""
-    if not (folder / "_index").is_dir():
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _entry(number: int) -> str:
-    return f"_index/part-{number:05d}.json"
+    return f"_index/part-{number:05d}.txt"
 
 
 def _spans(window: Window) -> list[list[Any]]:
     """Of each document in a window: its name, the first of its sentences, and how many there are."""
-    parts = ([*lines] for _, lines in groupby(window.lines, key=lambda line: line.document))
+    parts = ([*lines] for _, lines in groupby(window.lines, key=lambda line: line[0]))
     return [[*lines[0], len(lines)] for lines in parts]
-
-
-def _seal(value: dict[str, Any]) -> bytes:
-    """A JSON object, and above it a line with its checksum."""
-    content = json.dumps(value).encode()
-    return b"%08x\n" % google_crc32c.value(content) + content
-
-
-def _unseal(sealed: bytes) -> dict[str, Any] | None:
-    """The object that `_seal` took; None if it is damaged."""
-    checksum, _, content = sealed.partition(b"\n")
-    return json.loads(content) if checksum == b"%08x" % google_crc32c.value(content) else None
 
 
 def _checksum_of(path: Path) -> str:
@@ -379,7 +361,3 @@ def _checksum_of(path: Path) -> str:
         while block := file.read(BLOCK):
             checksum.update(block)
     return checksum.hexdigest().decode()
-
-
-def _damaged(path: str | Path) -> ValueError:
-    return ValueError(f"{path} was damaged while the run went on; give the same command again.")

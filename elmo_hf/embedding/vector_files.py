@@ -16,9 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from safetensors.numpy import save_file
-from safetensors.torch import load_file
-from safetensors.torch import save_file as save_tensors
+from safetensors.torch import load_file, save_file
 
 from ..disk.guarded_file import GuardedFile
 from ..text.sentences import storable
@@ -68,21 +66,16 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
         dataset[0] = json.dumps(sentence_to_index)
 
 
-def write_safetensors(path: Path, records: Iterator[Record]) -> None:
+def write_safetensors(path: Path, records: Iterator[Record], most: int = MOST_TENSORS) -> None:
     """Writes one tensor a sentence, named by its number; bits in uint16 as bfloat16."""
-    arrays = {name: array for record in records for name, array in record.named.items()}
-    if len(arrays) > MOST_TENSORS:
+    arrays = {name: torch.from_numpy(array) for record in records for name, array in record.named.items()}
+    if len(arrays) > most:
         raise ValueError(
-            f"a .safetensors file holds at most {MOST_TENSORS:,} arrays, because its header is limited, found "
+            f"a .safetensors file holds at most {most:,} arrays, because its header is limited, found "
             f"{len(arrays):,}; choose another format."
         )
-    if not any(array.dtype == np.uint16 for array in arrays.values()):
-        save_file(arrays, path)
-        return
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    is_bits = {name: tensor.dtype == torch.uint16 for name, tensor in tensors.items()}
-    save_tensors(
-        {name: tensor.view(torch.bfloat16) if is_bits[name] else tensor for name, tensor in tensors.items()}, path
+    save_file(
+        {name: each.view(torch.bfloat16) if each.dtype == torch.uint16 else each for name, each in arrays.items()}, path
     )
 
 
@@ -117,12 +110,10 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
 
 def write_chunk(path: Path, records: Iterator[Record]) -> None:
     """Writes what `read_chunk` reads, all that a file of any format needs of consecutive sentences."""
-    arrays: dict[str, np.ndarray] = {}
-    texts: list[str] = []
-    for record in records:
-        arrays |= record.named
-        texts.append(record.text)
-    save_file(arrays | {"texts": np.frombuffer(json.dumps(texts).encode(), np.uint8)}, path)
+    kept = [*records]
+    arrays = {name: torch.from_numpy(array) for record in kept for name, array in record.named.items()}
+    texts = json.dumps([record.text for record in kept]).encode()
+    save_file(arrays | {"texts": torch.frombuffer(bytearray(texts), dtype=torch.uint8)}, path)
 
 
 def read_chunk(path: Path, first: int) -> Iterator[Record]:

@@ -60,27 +60,22 @@ class Selection:
         layers: a key of `LAYERS`.
         dtype: of the numbers, one of `DTYPES`; the model computes in its own.
         words: those whose vectors are kept; None keeps all.
-
-    Raises:
-        ValueError: if an attribute is illegal.
     """
 
     layers: str = "all"
     dtype: str = "float32"
     words: ChosenWords | None = None
 
-    def __post_init__(self) -> None:
-        for name, value, known in (("layers", self.layers, LAYERS), ("dtype", self.dtype, DTYPES)):
-            if value not in known:
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}, found {value!r}.")
-        if self.layers == "pooled" and self.words is not None:
-            raise ValueError("`pooled` has one vector a sentence, so no words can be chosen; leave `words` out.")
-
-    def check_holder(self, suffix: str) -> None:
-        """Raises ValueError if files of a suffix, or NumPy arrays if it is empty, cannot hold the numbers."""
-        if self.dtype == "bfloat16" and suffix != ".safetensors":
-            holder = f"{suffix} files" if suffix else "NumPy arrays"
-            raise ValueError(f"{holder} hold no bfloat16; choose float16, or safetensors.")
+    def check(self, suffix: str = "") -> None:
+        """Raises ValueError if there is no such selection; or a kind of file, or NumPy's arrays, cannot hold it."""
+        layers = [each for each in LAYERS if each != "pooled" or self.words is None]  # which has no words to choose
+        dtypes = [each for each in DTYPES if each != "bfloat16" or suffix == ".safetensors"]
+        if self.layers not in layers or self.dtype not in dtypes:
+            raise ValueError(
+                f"`layers` must be one of {', '.join(layers)}{' with `words`' if self.words else ''}, found "
+                f"{self.layers!r}; `dtype` one of {', '.join(dtypes)} in {suffix or 'NumPy'} arrays, found "
+                f"{self.dtype!r}."
+            )
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
         """What the vectors depend on, but for the text."""

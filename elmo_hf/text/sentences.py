@@ -13,17 +13,16 @@ it. In CoNLL-U each block is a sentence.
 """
 
 import codecs
-import contextlib
 import gzip
 import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 Sentence = str | list[str]
 
@@ -32,20 +31,9 @@ JSON_SUFFIXES = (".jsonl", ".json")
 CONLLU_SUFFIX = ".conllu"
 # text8, a corpus on one line, has 100 million characters.
 MAX_LINE_CHARACTERS = 1 << 27
-# First bytes of what people take for text, and what to do.
-LOOKS: dict[bytes, str] = {
-    b"\xff\xfe\0\0": "UTF-32: give the encoding utf-32",
-    b"\0\0\xfe\xff": "UTF-32: give the encoding utf-32",
-    b"\xff\xfe": "UTF-16: give the encoding utf-16",
-    b"\xfe\xff": "UTF-16: give the encoding utf-16",
-    b"\x1f\x8b": "a gzipped file: its name must end in .gz",
-    b"BZh": "a bzip2 archive: unpack it",
-    b"\xfd7zXZ": "an xz archive: unpack it",
-    b"\x28\xb5\x2f\xfd": "a zstandard archive: unpack it",
-    b"PK\x03\x04": "a zip archive, or a document of an office program: unpack or export it",
-    b"%PDF": "a PDF: export its text",
-}
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
+# What the library `datasets` raises besides its own errors if a dataset is not there, or a file of it is damaged.
+UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
 # From how many sentences, and how many characters of each, a text's look is judged.
 LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
 # What stands between blanks in text that was split into words, and is a part of its neighbour in raw text.
@@ -55,30 +43,70 @@ CLOSING = "\"')]}’”»"
 
 
 def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "utf-8") -> Iterator[Sentence]:
-    """Reads a file sentence by sentence.
+    """Reads a file sentence by sentence; errors are those of `read_lines`.
 
     Args:
         path: the file; its suffix says what it holds.
         split_into_words: whether strings are words separated by blanks already.
-        encoding: of the file's characters, a name that Python knows; a byte order mark of UTF-8 is skipped.
-
-    Raises:
-        ValueError: if a line has a wrong format or encoding, with the file and the line; or if there is no such
-            encoding.
-        OSError: if the file cannot be opened.
+        encoding: of the file's characters, a name that Python knows.
     """
-    parse = PARSERS.get(suffix_of(path), _parse_text)
-    for sentence in parse(read_lines(path, encoding), path):
+    sentences: Iterator[Sentence]
+    if suffix_of(path) == CONLLU_SUFFIX:
+        sentences = _blocks(read_lines(path, encoding, _conllu_words))
+    else:
+        parse = _json_sentence if suffix_of(path) in JSON_SUFFIXES else _text_sentence
+        sentences = read_lines(path, encoding, parse)
+    for sentence in sentences:
         yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
 
 
-def read_dataset(name: str, split: str, sentence_in: Callable[[dict[str, Any]], Sentence]) -> Iterator[Sentence]:
+def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] = str) -> Iterator[Any]:
+    """Reads a file of text, gzipped or not, line by line, each with its line feed.
+
+    Args:
+        path: the file.
+        encoding: of its characters; a byte order mark of UTF-8 is skipped.
+        parse: what is made of a line.
+
+    Raises:
+        ValueError: with the file and the line, if bytes are not of the encoding, a gzipped file is damaged, or `parse`
+            raises it; or if Python has no such encoding.
+        OSError: if the file cannot be opened.
+    """
+    number = 0
+    with path.open("rb") as file:
+        try:
+            is_utf8 = codecs.lookup(encoding).name == "utf-8"  # "utf-8-sig" skips the mark that Windows puts first
+            content: Any = gzip.open(file) if path.name.lower().endswith(".gz") else file
+            # A lone carriage return ends no line.
+            stream = io.TextIOWrapper(content, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
+            for line in iter(partial(stream.readline, MAX_LINE_CHARACTERS), ""):
+                number += 1
+                if "\0" in line or len(line) == MAX_LINE_CHARACTERS:
+                    raise ValueError(
+                        f"holds the character 0, or {MAX_LINE_CHARACTERS:,} characters; give its encoding, such as "
+                        "utf-16-le, or export its text."
+                    )
+                yield parse(line)
+        except (LookupError, RecursionError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+            reason = str(error)
+            if isinstance(error, UnicodeDecodeError):
+                # Lines are decoded many at a time; what is before the byte has lines that were not read yet.
+                number += 1 + error.object[: error.start].count(b"\n")
+                reason = (
+                    f"not {encoding.upper()} (byte 0x{error.object[error.start]:02x}). Give the file's encoding, such "
+                    "as `--encoding latin-1`; unpack a compressed file, or name it .gz if it is gzipped."
+                )
+            raise ValueError(f"{path}{f', line {number}' if number else ''}: {reason}") from error
+
+
+def read_dataset(name: str, split: str, keys: Sequence[str] = KEYS) -> Iterator[Sentence]:
     """Streams the sentences of a dataset; needs the `datasets` library.
 
     Args:
         name: a folder, or a name on the Hub.
         split: the split to read.
-        sentence_in: gives the sentence in a row, a dictionary of columns, or raises ValueError.
+        keys: the columns, as in `sentence_of`.
 
     Raises:
         ValueError: naming the dataset and the row, if it cannot be read.
@@ -86,16 +114,35 @@ def read_dataset(name: str, split: str, sentence_in: Callable[[dict[str, Any]], 
     from datasets import load_dataset
     from datasets.exceptions import DatasetsError
 
+    number = -1
     try:
-        for number, row in enumerate(load_dataset(name, split=split, streaming=True)):
-            try:
-                sentence = sentence_in(row)
-            except ValueError as error:
-                raise ValueError(f"row {number}: {error}") from error
-            yield sentence
-    except (DatasetsError, EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error) as error:
-        reason = str(error).rstrip(".") or "a file of it is empty"
-        raise ValueError(f"{name} cannot be read as a dataset: {reason}.") from error
+        for row in load_dataset(name, split=split, streaming=True):
+            number += 1
+            yield sentence_of(row, keys)
+    except (DatasetsError, *UNREADABLE) as error:
+        reason = str(error) or "a file of it is empty."
+        place = f"row {number}: " if number >= 0 else ""
+        raise ValueError(f"{name} cannot be read as a dataset: {place}{reason}") from error
+
+
+def sentence_of(value: Any, keys: Sequence[str] = KEYS) -> Sentence:
+    """The sentence in a value: a string or a list of words, or in an object one under a key.
+
+    Args:
+        value: what JSON or a dataset gives.
+        keys: of an object; the first one that is there and not null is read. If all are null, the sentence is "".
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if isinstance(value, dict) and any(key in value for key in keys):
+        value = next((value[key] for key in keys if value.get(key) is not None), "")
+    if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(word, str) for word in value)):
+        raise ValueError(
+            f"must be a string, a list of words, or an object with one of them under {' or '.join(map(repr, keys))}, "
+            f"found {str(value)[:80]}."
+        )
+    return value
 
 
 def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sentence]]:
@@ -125,154 +172,37 @@ def suffix_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Reads a file of text, gzipped or not, line by line, each with its line feed; errors are those above."""
-    check_encoding(encoding)
-    with open_bytes(path) as file:
-        yield from _lines(file, path, encoding)
-
-
-@contextlib.contextmanager
-def open_bytes(path: Path) -> Iterator[Any]:
-    """Opens a file, gzipped or not; raises ValueError if a gzipped one is damaged."""
-    try:
-        with path.open("rb") as content:
-            with gzip.open(content) if path.name.lower().endswith(".gz") else content as file:
-                yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} must be a gzipped file, because its name ends in .gz: {error}.") from error
-
-
 def storable(text: str) -> str:
     """The text with `?` for each lone surrogate, which no file of UTF-8 can hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def sentence_of(example: dict[str, Any]) -> Sentence:
-    """The sentence in an object, from the first of `KEYS` that is there and not null; "" if all are null.
-
-    Raises:
-        ValueError: if the object has none of these keys, or its value is neither a string nor a list of strings.
-    """
-    if not any(key in example for key in KEYS):
-        found = ", ".join(sorted(map(repr, example)))[:80] or "nothing"
-        raise ValueError(f"must have {', '.join(map(repr, KEYS[:-1]))} or {KEYS[-1]!r}, found {found}.")
-    return _checked(next((example[key] for key in KEYS if example.get(key) is not None), ""))
+def _text_sentence(line: str) -> str:
+    return line.rstrip("\r\n")
 
 
-def check_encoding(encoding: str) -> None:
-    """Checks the name of an encoding.
+def _json_sentence(line: str) -> Sentence:
+    return sentence_of(json.loads(line)) if line.strip() else ""
 
-    Raises:
-        ValueError: if Python has no such encoding of text.
-    """
-    try:
-        io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    except (LookupError, ValueError) as error:
+
+def _conllu_words(line: str) -> list[str] | None:
+    """The word of a line, if it has one: the words of a multiword token follow; None for a blank line."""
+    line = line.rstrip("\r\n")
+    columns = line.split("\t")
+    found = CONLLU_NUMBER.fullmatch(columns[0])
+    if line and line[0] != "#" and (len(columns) != 10 or found is None or not columns[1]):
         raise ValueError(
-            f"there is no encoding of text {encoding!r}; well-known ones are utf-8, utf-16, latin-1, cp1252."
-        ) from error
+            f"CoNLL-U has 10 columns, the number of a word, such as 1, 2-3 or 4.1, and the word first, found "
+            f"{len(columns)}: {line[:80]!r}."
+        )
+    return None if not line else [columns[1]] if found and found[1] else []
 
 
-def _lines(file: Any, path: Path, encoding: str) -> Iterator[str]:
-    """Decodes the lines of a binary file.
-
-    Raises:
-        ValueError: with the line, if bytes are not of the encoding, or what they give is no text.
-    """
-    head: bytes = file.peek(8)[:8]
-    # "utf-8-sig" skips the byte order mark that Windows puts first; a lone carriage return ends no line.
-    is_utf8 = codecs.lookup(encoding).name == "utf-8"
-    stream: IO[str] = io.TextIOWrapper(file, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
-    number = 0
-    try:
-        for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_CHARACTERS), ""), start=1):
-            if "\0" in line:
-                looks = _looks(head) or "UTF-16 without a byte order mark (give the encoding utf-16-le), or no text"
-                raise ValueError(f"{path}, line {number}: holds the character 0; the file looks like {looks}.")
-            if len(line) == MAX_LINE_CHARACTERS:
-                raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_CHARACTERS:,} characters.")
-            yield line
-    except UnicodeDecodeError as error:
-        # Lines are decoded many at a time; what is before the byte has lines that were not read yet.
-        number += 1 + error.object[: error.start].decode(_known(error.encoding)).count("\n")
-        found = f"{path}, line {number}: not {encoding.upper()} (byte 0x{error.object[error.start]:02x})"
-        raise ValueError(f"{found}. {_advice(head, encoding)}") from error
-    except UnicodeError as error:
-        raise ValueError(f"{path}: not {encoding.upper()} ({error}). {_advice(head, encoding)}") from error
-
-
-def _known(encoding: str) -> str:
-    """The encoding that an error names; latin-1, with the line breaks of most others, if there is none."""
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError:
-        return "latin-1"
-
-
-def _looks(head: bytes) -> str:
-    return next((looks for magic, looks in LOOKS.items() if head.startswith(magic)), "")
-
-
-def _advice(head: bytes, encoding: str) -> str:
-    looks = _looks(head)
-    if looks and not looks.endswith(encoding.lower()):
-        return f"It looks like {looks}."
-    return "Give the file's encoding, such as `--encoding latin-1`, or convert the file to UTF-8."
-
-
-def _parse_text(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
-    for line in lines:
-        yield line.rstrip("\r\n")
-
-
-def _parse_json_lines(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            value: Any = json.loads(line) if line.strip() else ""
-            sentence = sentence_of(value) if isinstance(value, dict) else _checked(value)
-        except (RecursionError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}); each line must be one value.") from error
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
-        yield sentence
-
-
-def _checked(value: Any) -> Sentence:
-    is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
-    if not (isinstance(value, str) or is_words):
-        raise ValueError(f"must be a string, a list of words, or an object with one of them, found {str(value)[:80]}.")
-    return value
-
-
-def _parse_conllu(lines: Iterable[str], path: Path) -> Iterator[Sentence]:
+def _blocks(lines: Iterable[list[str] | None]) -> Iterator[Sentence]:
     words: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        line = line.rstrip("\r\n")
-        if line.startswith("#"):
-            continue
-        if line:
-            words += _conllu_words(line, f"{path}, line {number}")
+    for of_line in chain(lines, [None]):
+        if of_line is not None:
+            words += of_line
         elif words:
             yield words
             words = []
-    if words:
-        yield words
-
-
-def _conllu_words(line: str, place: str) -> list[str]:
-    """The word of a line; none of a multiword token, whose words follow, and of an empty node."""
-    columns = line.split("\t")
-    found = CONLLU_NUMBER.fullmatch(columns[0])
-    if len(columns) != 10 or found is None or not columns[1]:
-        raise ValueError(
-            f"{place}: CoNLL-U has 10 columns, the number of a word, such as 1, 2-3 or 4.1, and the word first, found "
-            f"{len(columns)}: {line[:80]!r}."
-        )
-    return [columns[1]] if found[1] else []
-
-
-PARSERS: dict[str, Callable[[Iterable[str], Path], Iterator[Sentence]]] = {
-    **dict.fromkeys(JSON_SUFFIXES, _parse_json_lines),
-    CONLLU_SUFFIX: _parse_conllu,
-}

@@ -11,7 +11,7 @@ from glob import glob, has_magic
 from io import StringIO
 from pathlib import Path
 
-from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, sentence_of
+from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -36,7 +36,7 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
         for file in files:
             yield from read_sentences(Path(file), encoding=encoding)
         if not files:
-            yield from read_dataset(source, "train", sentence_of)
+            yield from read_dataset(source, "train")
 
 
 def _files(source: str) -> list[str]:

@@ -127,7 +127,7 @@ def pretrain(
 
     Raises:
         BlockingIOError: if another run works in the folder.
-        NoRoomError: if there is no room on the disk.
+        OSError: if there is no room on the disk.
         ValueError: if the folder holds a finished model, a run with other settings or corpora, or a damaged checkpoint.
         KeyboardInterrupt: after a signal, with a sentence for the user, which is empty in all processes but the first,
             and the exit code, 128 and the number of the signal.

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -77,34 +76,6 @@ def test_a_model_that_was_saved_again_is_another_one(folder: str, mixed_model: E
     mixed_model.save_pretrained(folder)
     assert pickle.dumps(Embedder(folder)) != before[0]  # so `datasets` does not take its cached result
     assert not np.allclose(Embedder(folder)({"text": ["Yes"]})["vectors"], before[1])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": "second"}, "`layers` must be one of all, top, mix, average, pooled, found 'second'."),
-        ({"dtype": "bfloat16"}, "NumPy arrays hold no bfloat16; choose float16, or safetensors."),
-    ],
-)
-def test_an_illegal_argument_is_named_at_once(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Embedder(**options)
-
-
-@pytest.mark.parametrize(
-    ("batch", "message"),
-    [
-        ({"id": [1], "body": ["a"]}, "there is no column 'text'; found body, id."),
-        (
-            {"text": ["a", 17]},
-            "column 'text', row 1 of the batch: must be a string, a list of words, or an object with one of them, "
-            "found 17.",
-        ),
-    ],
-)
-def test_a_batch_without_texts_is_named(batch: dict[str, list], message: str, folder: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Embedder(folder)(batch)
 
 
 def test_datasets_map_it_whole_and_streaming(

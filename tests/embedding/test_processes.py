@@ -1,10 +1,7 @@
 """Two processes embed a corpus together, bit for bit as one does, also after one of them was killed."""
 
-import builtins
 import shutil
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,8 +10,7 @@ from launching import fork_two, launch
 from vectors import SENTENCES, assert_all_close, embed_alone, embed_file, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import shards
-from elmo_hf.embedding.processes import MPI_SIZES, Processes
+from elmo_hf.embedding.processes import MPI_SIZES, Alone, launched
 
 COPIES = 4
 BOTH = {"killed": "killed_shards", "killed.hdf5.partial": "killed"}
@@ -26,7 +22,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
     folder = tmp_path_factory.mktemp("embedding")
     corpus = folder / "corpus.txt"
     corpus.write_text("".join(f"{sentence}\n" for sentence in SENTENCES * COPIES), encoding="utf-8")
-    (folder / "bad.jsonl").write_text('"fine"\n17\n')
     (folder / "model").symlink_to(tiny_folder)
     for killed, function in BOTH.items():
         with pytest.raises(AssertionError, match=r"^exit code -?[1-9]"):
@@ -36,15 +31,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the launched processes
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "CHUNK_CHARACTERS", WINDOW_CHARACTERS)
-        patch.setattr(shards, "SHARD_CHARACTERS", WINDOW_CHARACTERS)
-        for name in ("alone.hdf5", "finished.hdf5", "alone/", "finished/"):
-            embed_file(model, tokenizer, corpus, f"{folder}/{name}", batch_words=20)
+    options = {"batch_words": 20, "window_characters": WINDOW_CHARACTERS}
+    for name in ("alone.hdf5", "finished.hdf5", "alone/", "finished/"):
+        embed_file(model, tokenizer, corpus, f"{folder}/{name}", **options)
     torch.set_num_threads(num_threads)
     code, output = launch("embedding_ranks.py", folder, stdin=corpus)
-    (folder / "output").write_text(output)
     assert code == 0, output[-5000:]
+    for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/"):
+        assert output.count(f"Wrote {len(SENTENCES) * COPIES} sentences to {folder}/{name}.") == 1
     return folder
 
 
@@ -74,53 +68,24 @@ def test_two_processes_write_the_same_shards_as_one(name: str, folder: Path) -> 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_killed_process_leaves_whole_shards_of_both(name: str, folder: Path) -> None:
-    entries = {path.name for path in (folder / name / "_index").glob("part-*.json")}
+    entries = {path.name for path in (folder / name / "_index").glob("part-*.txt")}
     # The second process finished its first window, number 1, and died at its second, number 3.
-    assert "part-00001.json" in entries
-    assert "part-00003.json" not in entries
+    assert "part-00001.txt" in entries
+    assert "part-00003.txt" not in entries
     assert not (folder / name / "_index.jsonl").exists()
 
 
-def test_the_first_process_alone_speaks_and_all_name_errors(folder: Path) -> None:
-    output = (folder / "output").read_text()
-    for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/"):
-        assert output.count(f"Wrote {len(SENTENCES) * COPIES} sentences to {folder}/{name}.") == 1
-    for error in ("whole.hdf5 exists already", "bad.jsonl, line 2"):
-        assert error in output
-    for rank in (0, 1):
-        assert output.count(f"process {rank} ended with 1") == 2
-    assert not (folder / "bad.hdf5.partial").exists()
+def test_an_error_of_the_first_process_ends_both(folder: Path) -> None:
+    with pytest.raises(AssertionError, match=r"^exit code 1: "):
+        fork_two("embedding_ranks", folder, "refused")
 
 
 @pytest.mark.parametrize(
     "environment", [{}, {"WORLD_SIZE": "1", "LOCAL_RANK": "0"}, {"WORLD_SIZE": "4"}], ids=["none", "one", "a cluster's"]
 )
-def test_without_a_launcher_there_is_one_process_and_no_accelerate(
-    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import_module = builtins.__import__
-
-    def refusing(name: str, *arguments: Any) -> Any:
-        assert not name.startswith("accelerate")
-        return import_module(name, *arguments)
-
+def test_without_a_launcher_there_is_one_process(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WORLD_SIZE", "LOCAL_RANK", *MPI_SIZES):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(builtins, "__import__", refusing)
-    alone = Processes.launched()
-    assert (alone.index, alone.count, alone.is_first) == (0, 1, True)
-    called: list[int] = []
-    alone.on_first(lambda: called.append(17))
-    assert called == [17]
-    alone.wait()
-
-
-@pytest.mark.parametrize("name", ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"])
-def test_several_processes_without_accelerate_name_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "3")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setitem(sys.modules, "accelerate", None)
-    with pytest.raises(ImportError, match=r"^this needs accelerate"):
-        Processes.launched()
+    assert isinstance(launched(), Alone)

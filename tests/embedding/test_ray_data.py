@@ -1,12 +1,12 @@
 """`--engine ray`: the shards of one process, though a worker is lost; either kind of run continues the other's."""
 
-import importlib
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +18,34 @@ from interrupts import count_rows
 from vectors import SENTENCES, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.embedding import shards
-from elmo_hf.embedding.ray_data import RayCluster
+
+ray = pytest.importorskip("ray")
+
+from elmo_hf.embedding.ray_data import in_workers  # noqa: E402
 
 COPIES = 40
 
 
-@pytest.fixture(scope="module")
-def two_workers() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def _two_workers() -> Iterator[None]:
     """A cluster of two processor cores on this machine."""
-    ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
     yield
     ray.shutdown()
 
 
 @pytest.fixture
-def run(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Any]]:
+def run(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Embeds a corpus of 120 windows; gives the contents of the files."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the workers
-    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 59)
-    monkeypatch.setattr(shards, "CHUNK_CHARACTERS", 59)
     corpus = tmp_path / "in.txt"
     corpus.write_text("".join(f"{each}\n" for each in SENTENCES) * COPIES, encoding="utf-8")
 
-    def embed_it(name: str, cluster: RayCluster | None = None) -> dict[str, bytes]:
+    def embed_it(name: str, **options: Any) -> dict[str, bytes]:
         output = f"{tmp_path}/{name}"
-        found = embed_file(mixed_model, tiny_tokenizer, corpus, output, layers="mix", cluster=cluster)
-        assert found == len(SENTENCES) * COPIES
+        options |= {"layers": "mix", "window_characters": 59}
+        assert embed_file(mixed_model, tiny_tokenizer, corpus, output, **options) == len(SENTENCES) * COPIES
         path = Path(output)
         return {file.name: file.read_bytes() for file in [path, *path.rglob("*")] if file.is_file()}
 
@@ -66,9 +63,7 @@ def workers() -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds Ray's processes in /proc")
-def test_the_shards_of_a_lost_worker_are_computed_again(
-    two_workers: None, run: Callable[..., dict[str, bytes]], tmp_path: Path
-) -> None:
+def test_the_shards_of_a_lost_worker_are_computed_again(run: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
     killed: list[int] = []
 
     def kill_one() -> None:
@@ -79,64 +74,45 @@ def test_the_shards_of_a_lost_worker_are_computed_again(
 
     thread = threading.Thread(target=kill_one, daemon=True)
     thread.start()
-    found = run("ray/", RayCluster("cpu"))
+    found = run("ray/", make=partial(in_workers, device="cpu"))
     thread.join(1)
     assert len(killed) == 1
     assert found == run("alone/")
 
 
 def test_runs_with_and_without_ray_continue_each_other(
-    two_workers: None, run: Callable[..., dict[str, bytes]], mixed_model: ElmoModel, tmp_path: Path, monkeypatch: Any
+    run: Callable[..., dict[str, bytes]], mixed_model: ElmoModel, tmp_path: Path
 ) -> None:
     whole = run("out/")
-    for first, second in ((RayCluster(), None), (None, RayCluster())):
-        for path in (tmp_path / "out").glob("part-000[0-4]*" if first else "part-000[6-9]*"):
+    for pattern in ("part-000[0-4]*", "part-000[6-9]*"):
+        for path in (tmp_path / "out").glob(pattern):
             path.unlink()
-        run("out/", first)
-        counts = count_rows(mixed_model, monkeypatch)
-        assert run("out/", second) == whole
+        counts = count_rows(mixed_model)
+        assert run("out/", make=in_workers) == whole
+        assert run("out/") == whole
         assert counts == []
 
 
-def test_one_file_is_joined_from_what_workers_wrote(two_workers: None, run: Callable[..., dict[str, bytes]]) -> None:
-    (found,), (expected,) = run("ray.npz", RayCluster()).values(), run("alone.npz").values()
+def test_one_file_is_joined_from_what_workers_wrote(run: Callable[..., dict[str, bytes]]) -> None:
+    (found,), (expected,) = run("ray.npz", make=in_workers).values(), run("alone.npz").values()
     assert found == expected
 
 
-def test_errors_of_workers_are_raised_here(
-    two_workers: None, run: Callable[..., dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look = shards._Shards.look
-
-    def look_and_move(self: Any, process: str) -> None:
-        look(self, process)
-        (tmp_path / "out" / "_job.json").rename(tmp_path / "elsewhere")
-
-    monkeypatch.setattr(shards._Shards, "look", look_and_move)
-    with pytest.raises(ValueError, match=rf"^a worker on {os.uname().nodename} does not see {tmp_path}/out/_job\.json"):
-        run("out/", RayCluster())
-
-
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_a_device_that_the_cluster_lacks_is_named(
-    device: str, two_workers: None, run: Callable[..., dict[str, bytes]]
-) -> None:
+def test_a_device_that_the_cluster_lacks_is_named(device: str, run: Callable[..., dict[str, bytes]]) -> None:
     with pytest.raises(ValueError, match=f"^with Ray, .* found '{device}'"):
-        run("out/", RayCluster(device))
+        run("out/", make=partial(in_workers, device=device))
 
 
-def test_the_command_needs_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "in.txt").write_text("Yes\n")
-    find = importlib.util.find_spec
-    monkeypatch.setattr("elmo_hf.disk.installed.find_spec", lambda name: None if name == "ray" else find(name))
-    result = run_command("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
-    assert_fails(result, 1, "this needs ray")
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_command_writes_shards(two_workers: None, tmp_path: Path) -> None:
+def test_the_command_writes_shards(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("Yes\n")
     result = run_command("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
     assert result.stdout == f"Wrote 1 sentence to {tmp_path}/out/.\n"
     names = {"_index", "_index.jsonl", "_job.json", "part-00000.parquet"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    (tmp_path / "out" / "part-00000.parquet").unlink()
+    (tmp_path / "out" / "_index" / "part-00000.txt").unlink()
+    (tmp_path / "out" / "_index").rmdir()
+    (tmp_path / "out" / "_index").touch()  # a worker cannot write
+    result = run_command("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
+    assert_fails(result, 1, "_index")

@@ -134,13 +134,10 @@ def test_parquet_file_opens_as_a_dataset(
     assert_all_close([np.array(vectors) for vectors in dataset["vectors"]], alone(layers), tolerance)
 
 
-def test_parquet_rows_are_written_in_groups(
-    embed: Any, alone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("elmo_hf.embedding.vector_files.ROWS_PER_GROUP", 4)
-    lines = [f"word{number} " * (number % 4) for number in range(10)]
-    assert_all_close(embed(".parquet", "\n".join(lines), batch_words=9), alone(sentences=lines))
-    assert pq.ParquetFile(tmp_path / "vectors.parquet").num_row_groups == 3
+def test_parquet_rows_are_written_in_groups(embed: Any, tmp_path: Path) -> None:
+    lines = [f"word{number} " * (number % 4) for number in range(300)]
+    assert_all_close(embed(".parquet", "\n".join(lines)), embed(".npz", "\n".join(lines)), 0)
+    assert pq.ParquetFile(tmp_path / "vectors.parquet").num_row_groups == 2
 
 
 def test_no_batch_has_more_positions_than_allowed_but_for_a_longer_text_alone(

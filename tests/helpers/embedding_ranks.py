@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import typer
 
 from elmo_hf.cli import app
 from elmo_hf.embedding import shards
 
 WINDOW_CHARACTERS = 59
+shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
 
 
-def run(*arguments: object) -> None:
-    """Runs a command and prints its exit code."""
-    try:
-        app(["embed", *map(str, arguments), "--batch-words", "20"])
-    except SystemExit as end:
-        typer.echo(f"process {os.environ['RANK']} ended with {end.code}")
+def run(folder: Path, output: object, source: object = "corpus.txt") -> None:
+    """Embeds the corpus, or standard input."""
+    source = source if source == "-" else folder / str(source)
+    app(
+        ["embed", f"{folder}/model", str(source), "-o", f"{folder}/{output}", "--batch-words", "20"],
+        standalone_mode=False,
+    )
 
 
 def die_at_second_window(embed_window: Any) -> Any:
@@ -35,28 +36,27 @@ def die_at_second_window(embed_window: Any) -> Any:
     return dying
 
 
-def killed(folder: Path) -> None:
-    """The second process dies at its second window; what it writes is `killed.hdf5`."""
-    shards.CHUNK_CHARACTERS = WINDOW_CHARACTERS
+def killed(folder: Path, output: str = "killed.hdf5") -> None:
+    """The second process dies at its second window."""
     shards.embed_window = die_at_second_window(shards.embed_window)
-    run(folder / "model", folder / "corpus.txt", "-o", folder / "killed.hdf5")
+    run(folder, output)
 
 
 def killed_shards(folder: Path) -> None:
-    """The second process dies at its second window; what it writes is `killed/`."""
-    shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
-    shards.embed_window = die_at_second_window(shards.embed_window)
-    run(folder / "model", folder / "corpus.txt", "-o", f"{folder}/killed/")
+    """The same for a folder of shards."""
+    killed(folder, "killed/")
+
+
+def refused(folder: Path) -> None:
+    """The output exists already."""
+    run(folder, "whole.hdf5")
 
 
 def whole(folder: Path) -> None:
-    """Embeds into files and shards, also where another run was killed; and makes two errors."""
-    shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
-    model = folder / "model"
-    for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/", "whole.hdf5"):
-        run(model, folder / "corpus.txt", "-o", f"{folder}/{name}")
-    run(model, "-", "-o", folder / "stream.hdf5")
-    run(model, folder / "bad.jsonl", "-o", folder / "bad.hdf5")
+    """Embeds into files and shards, also where another run was killed."""
+    for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/"):
+        run(folder, name)
+    run(folder, "stream.hdf5", "-")
     torch.distributed.destroy_process_group()
 
 

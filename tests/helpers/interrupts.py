@@ -1,37 +1,48 @@
-"""Runs that a power cut ends at a chosen point, and what a model computes afterwards."""
+"""Runs that a power cut ends at a chosen point, and what a model computes: hooks of the biLM."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from torch import Tensor
 
-from elmo_hf import BiLMState, ElmoModel
+from elmo_hf import ElmoModel
 
 
 class Interrupt(Exception):
     """Stands for a power cut."""
 
 
-def fail_at_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int) -> None:
-    """Makes `OWNER.NAME` fail at its call of this number, counted from 1."""
-    function, calls = getattr(owner, name), []
+def power_cut() -> None:
+    raise Interrupt
 
-    def failing(*args: Any) -> Any:
-        calls.append(args)
+
+@contextmanager
+def at_call(model: ElmoModel, number: int, action: Callable[[], Any]) -> Iterator[None]:
+    """Does something before the biLM's call of this number, counted from 1."""
+    calls: list[int] = []
+
+    def count(*arguments: Any) -> None:
+        calls.append(1)
         if len(calls) == number:
-            raise Interrupt
-        return function(*args)
+            action()
 
-    monkeypatch.setattr(owner, name, failing)
+    hook = model.bilm.register_forward_pre_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
-def count_rows(mixed_model: ElmoModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+@contextmanager
+def interrupted(model: ElmoModel, number: int) -> Iterator[None]:
+    """A power cut at the biLM's call of this number."""
+    with at_call(model, number, power_cut), pytest.raises(Interrupt):
+        yield
+
+
+def count_rows(model: ElmoModel) -> list[int]:
     """Records how many sentences each call of the biLM reads."""
-    forward, counts = mixed_model.bilm.forward, []
-
-    def counting(vectors: Tensor, *args: Any) -> tuple[list[Tensor], BiLMState]:
-        counts.append(len(vectors))
-        return forward(vectors, *args)
-
-    monkeypatch.setattr(mixed_model.bilm, "forward", counting)
+    counts: list[int] = []
+    model.bilm.register_forward_pre_hook(lambda module, args: counts.append(len(args[0])))
     return counts
