@@ -12,11 +12,11 @@ from elmo_hf.cli import app
 from elmo_hf.embedding import shards
 
 WINDOW_CHARACTERS = 59
-shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
 
 
 def run(folder: Path, output: object, source: object = "corpus.txt") -> None:
-    """Embeds the corpus, or standard input."""
+    """Embeds the corpus, or standard input, in windows of a few sentences."""
+    shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
     source = source if source == "-" else folder / str(source)
     app(
         ["embed", f"{folder}/model", str(source), "-o", f"{folder}/{output}", "--batch-words", "20"],
