@@ -40,7 +40,7 @@ from transformers import Pipeline
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
 from .corpus import word_list
-from .scoring import evaluating
+from .scoring import check_vocabulary, evaluating
 from .sentence_model import DIRECTIONS, ElmoForPreTraining
 
 GAP = re.compile("_{3,}")
@@ -78,16 +78,8 @@ def gaps(words: Sequence[str]) -> list[int]:
 def gap_log_probs(
     model: ElmoForPreTraining, tokenizer: ElmoTokenizer, words: Sequence[str], places: Sequence[int]
 ) -> Tensor:
-    """Log-probabilities `(D, N, V)` of every word at N places of a sentence, without dropout, from the zero state.
-
-    Raises:
-        ValueError: if the words are a string, or the tokenizer does not know the words of the softmax.
-    """
-    if tokenizer.num_word_classes != model.config.num_softmax_words:
-        raise ValueError(
-            f"the softmax has {model.config.num_softmax_words:,} words, but the tokenizer knows "
-            f"{tokenizer.num_word_classes or 'none'} of them: load both from one folder."
-        )
+    """Log-probabilities `(D, N, V)` of every word at N places of a sentence, without dropout, from the zero state."""
+    check_vocabulary(model, tokenizer)
     begin, end = tokenizer.boundaries
     text = [begin, *word_list(words), end]
     inputs = tokenizer([text], is_split_into_words=True, add_special_tokens=False, return_tensors="pt")
@@ -107,18 +99,7 @@ def rank_words(
     candidates: Sequence[str] | None = None,
     direction: str = BOTH,
 ) -> list[list[PredictedWord]]:
-    """The best words of each gap, by falling probability.
-
-    Args:
-        log_probs: `(D, N, V)`, from `gap_log_probs`.
-        tokenizer: the tokenizer of the model.
-        top_k: how many words.
-        candidates: the words to choose from; without any, all but `<S>`, `</S>` and `<UNK>`.
-        direction: `"both"` (their product), `"forward"` or `"backward"`; of a forward model both are the forward one.
-
-    Raises:
-        ValueError: if there is no such direction, or the softmax does not know a candidate.
-    """
+    """The best words of each of N gaps, from the `(D, N, V)` of `gap_log_probs`; the rest is as in `predict_words`."""
     directions = {BOTH: log_probs.sum(dim=0)} | dict(zip(DIRECTIONS, log_probs, strict=False))
     if direction not in directions:
         raise ValueError(f"the direction must be one of {', '.join(directions)}, found {direction!r}.")
@@ -164,11 +145,13 @@ def predict_words(
         words: the sentence without boundaries.
         position: the place, from 0; the word there is not read. None means the first gap, `___`.
         top_k: how many words.
-        candidates: the words to choose from; None means the whole vocabulary.
-        direction: `"both"` (the product of both distributions, normalised), `"forward"` or `"backward"`.
+        candidates: the words to choose from; without any, all but `<S>`, `</S>` and `<UNK>`.
+        direction: `"both"` (the product of both distributions, normalised), `"forward"` or `"backward"`; of a forward
+            model both are the forward one.
 
     Raises:
-        ValueError: if `position` is None and there is no gap; if `gap_log_probs` or `rank_words` raises.
+        ValueError: if the words are a string, or have no gap and no `position` is given; if the tokenizer and the
+            softmax know other words, or the softmax does not know a candidate; if there is no such direction.
     """
     log_probs = gap_log_probs(model, tokenizer, words, [gaps(words)[0] if position is None else position])
     return rank_words(log_probs, tokenizer, top_k, candidates, direction)[0]

@@ -49,6 +49,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def check_vocabulary(model: ElmoForPreTraining, tokenizer: Any) -> None:
+    """Raises ValueError if the words of the tokenizer are not those of the softmax."""
+    if tokenizer.num_word_classes != model.config.num_softmax_words:
+        raise ValueError(
+            f"the softmax has {model.config.num_softmax_words:,} words, but the tokenizer knows "
+            f"{tokenizer.num_word_classes or 'none'} of them: load both from one folder."
+        )
+
+
 @dataclass(frozen=True)
 class Scores:
     """Natural log-probabilities of a corpus, NaN for words that were not scored, or a direction that is missing."""
@@ -111,9 +120,10 @@ def score(
     bilm-tf's test: so many rows are read side by side, and 1 reads the text in its order.
 
     Raises:
-        ValueError: if there is no sentence, or one is a string; if the tokenizer has no vocabulary of predicted words;
-            if the model gives NaN.
+        ValueError: if there is no sentence, or one is a string; if the tokenizer and the softmax know other words; if
+            the model gives NaN.
     """
+    check_vocabulary(model, tokenizer)
     corpus = Corpus.from_sentences(sentences, tokenizer)
     if len(corpus) == 0:
         raise ValueError("the text has no sentences, so there is nothing to score.")

@@ -46,14 +46,6 @@ def test_classes_are_lines_of_the_vocabulary(tokenizer: ElmoTokenizer) -> None:
     assert tokenizer.word_classes([]).tolist() == []
 
 
-def test_a_saved_tokenizer_keeps_the_predicted_words(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
-    tokenizer.save_pretrained(tmp_path / "saved")
-    loaded = ElmoTokenizer.from_pretrained(tmp_path / "saved")
-    assert loaded.predicted_words == WORDS
-    assert loaded.word_classes(["ferry", "nowhere"]).tolist() == [4, 2]
-    assert (tmp_path / "saved" / "words.txt").exists() == (tokenizer.token_encoder == "char_cnn")
-
-
 def test_duplicate_lines_keep_their_class_and_the_later_one_counts(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("<S>\n</S>\n<UNK>\nthe\n!!!MAXTERMID\ncat\nthe\n", encoding="utf-8")

@@ -54,6 +54,9 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
     "no sentences": lambda given: given.lm.score([], given.tokenizer),
     "nothing to score": lambda given: given.lm.score([], given.tokenizer, carries_state=True),
     "`words.txt`": lambda given: Corpus.from_sentences(SENTENCES, ElmoTokenizer()),
+    "softmax has 19 words, but the tokenizer knows 17": lambda given: tiny_lm(num_softmax_words=19).score(
+        SENTENCES, given.tokenizer
+    ),
     "NaN for sentence 2,": lambda given: damaged(given).score(SENTENCES, given.tokenizer),
     "NaN for sentence 2, counted": lambda given: damaged(given).score(
         SENTENCES, given.tokenizer, carries_state=True, num_rows=1

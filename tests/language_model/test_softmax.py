@@ -94,17 +94,6 @@ def test_half_precision_gives_losses_in_float32_and_gradients_of_its_parameters(
         assert_close(actual, gradients, 5e-2)
 
 
-@pytest.mark.parametrize("frozen", ["hidden", "weight", "bias"])
-def test_what_is_frozen_gets_no_gradient_and_the_rest_its_own(frozen: str) -> None:
-    module, hidden = word_softmax(), hidden_vectors()
-    tensors = {"hidden": hidden, "weight": module.weight, "bias": module.bias}
-    expected = gradients_of(full(module, hidden, TARGETS), hidden, module)
-    tensors[frozen].requires_grad_(False)
-    full(module, hidden, TARGETS).backward()
-    for (name, tensor), gradient in zip(tensors.items(), expected, strict=True):
-        assert tensor.grad is None if name == frozen else torch.equal(tensor.grad, gradient)
-
-
 def test_without_predictions_losses_are_zero_and_so_are_gradients() -> None:
     module, hidden, targets = word_softmax(), hidden_vectors(), TARGETS[:0]
     assert word_log_probs(hidden[:0], targets, module.weight, module.bias).shape == (0,)
@@ -145,14 +134,6 @@ def test_sampled_losses_and_gradients_are_tensorflows_formula() -> None:
     assert_close(found, expected, 0, 1e-6)
     gradients = (gradients_of(sum(losses), hidden, module) for losses in (found, expected))
     assert_close(*gradients, 1e-5)
-
-
-def test_all_words_drawn_time_and_again_give_the_full_loss() -> None:
-    module, hidden = word_softmax(), hidden_vectors()
-    every_word = Candidates(torch.randperm(V), torch.tensor(1e5))
-    losses = sampled(module, hidden, TARGETS, every_word), full(module, hidden, TARGETS)
-    assert_close(*losses, 1e-4)
-    assert_close(*(gradients_of(loss, hidden, module) for loss in losses), 1e-5)
 
 
 @pytest.mark.parametrize(("num_words", "num_samples"), [(23, 1), (23, 5), (23, 23), (1, 1), (400, 390), (3000, 700)])

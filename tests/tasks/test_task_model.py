@@ -115,15 +115,6 @@ def test_each_text_of_a_pair_has_the_layers_it_has_alone(task: str, side: str) -
         assert layers[:, row, last:].abs().sum() == layers[:, row, :first].abs().sum() == 0
 
 
-def test_given_layers_are_used_in_place_of_the_bilm() -> None:
-    model, batch = make_task_model("classification"), make_batch("classification")
-    layers = torch.randn(*batch["attention_mask"].shape, 3, 14)
-    mixed = layers.mean(dim=2)[:, 1:]  # without `<S>`
-    output = model(**batch, bilm_layers=layers)
-    expected = torch.stack([mixed[row, :length].mean(dim=0) for row, length in enumerate([6, 1, 6])])
-    assert_outputs_close(output.logits, model.classifier(expected), 1e-5)
-
-
 def test_texts_without_boundaries_and_without_words_are_texts() -> None:
     model, batch = make_task_model("classification"), make_batch("classification")
     inner = model(batch["input_ids"][:1, 1:7])
