@@ -26,6 +26,7 @@ from ..disk.whole_files import named_if_full, new_file, only_writer, publish
 from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
+from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .callbacks import HonestProgress, StopSignals
@@ -133,11 +134,7 @@ def pretrain(
             and the exit code, 128 and the number of the signal.
     """
     output = Path(args.output_dir)
-    if tokenizer.num_word_classes != model.config.num_softmax_words:
-        raise ValueError(
-            f"the vocabulary has {tokenizer.num_word_classes} words and the model's softmax "
-            f"{model.config.num_softmax_words}; the numbers must be equal."
-        )
+    check_vocabulary(model, tokenizer)
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
     with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
