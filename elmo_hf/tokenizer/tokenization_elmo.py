@@ -30,7 +30,7 @@ from ..model.configuration_elmo import require, save_code
 from .code_point_codec import CodePointCodec
 from .encoded_texts import WordEncoding, as_batch, is_batch, to_words, truncate
 from .padding import PADDING_VALUES, as_integers, convert, lengths_with_padding, nesting, pad_each, tensor_type_of
-from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec, is_list, read_vocabulary_file
+from .word_codec import PADDING, UNKNOWN_WORD, CharacterCodec, VocabularyCodec, is_list
 from .word_splitter import WORD_SPLITTERS, make_word_splitter, split_by
 
 logger = logging.get_logger(__name__)
@@ -82,14 +82,12 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
         self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
         self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
-        require(
-            token_encoder in ("char_cnn", "word_embedding"),
-            "token_encoder",
-            "char_cnn or word_embedding",
-            token_encoder,
-        )
-        require(alphabet in ("bytes", "code_points"), "alphabet", "bytes or code_points", alphabet)
-        require(word_splitter in WORD_SPLITTERS, "word_splitter", "ptb, whitespace or a function", word_splitter)
+        for name, value, legal in (
+            ("token_encoder", token_encoder, ("char_cnn", "word_embedding")),
+            ("alphabet", alphabet, ("bytes", "code_points")),
+            ("word_splitter", word_splitter, (*WORD_SPLITTERS,)),
+        ):
+            require(value in legal, name, f"one of {legal}", value)
         is_characters, is_code_points = token_encoder == "char_cnn", alphabet == "code_points"
         if tokenizer_file is not None and (is_code_points or not is_characters):
             with open(tokenizer_file, encoding="utf-8") as file:
@@ -100,12 +98,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         elif is_characters:
             self._codec = CharacterCodec(max_word_length)
         else:
-            self._codec = VocabularyCodec(read_vocabulary_file(vocab_file) if vocab_file else vocabulary or {})
-        self._output_codec = self._codec if isinstance(self._codec, VocabularyCodec) else None
-        if words_file is not None:
-            self._output_codec = VocabularyCodec(read_vocabulary_file(words_file))
-        vector_words = None if vector_words_file is None else read_vocabulary_file(vector_words_file)
-        self.vector_codec = None if vector_words is None else VocabularyCodec(vector_words)
+            self._codec = VocabularyCodec.of_file(vocab_file) or VocabularyCodec(vocabulary or {})
+        self.vector_codec = VocabularyCodec.of_file(vector_words_file)
+        self._output_codec = VocabularyCodec.of_file(words_file)
+        if self._output_codec is None and isinstance(self._codec, VocabularyCodec):
+            self._output_codec = self._codec
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length

@@ -104,6 +104,17 @@ class VocabularyCodec:
         self.symbols = vocabulary
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 
+    @classmethod
+    def of_file(cls, path: str | None) -> "VocabularyCodec | None":
+        """The codec of a vocabulary file, None for None; raises ValueError if it is not UTF-8 or lacks such a word."""
+        if path is None:
+            return None
+        try:
+            with open(path, encoding="utf-8-sig") as lines:
+                return cls(read_vocabulary(lines))
+        except ValueError as error:
+            raise ValueError(f"{path} must be a vocabulary in UTF-8: {error}") from error
+
     @property
     def lines(self) -> list[str]:
         """The words in id order from 1, as in a vocabulary file; unassigned ids get a placeholder."""
@@ -139,15 +150,6 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     vocabulary = {word: i for i, word in enumerate(words, 1)}
     vocabulary[PADDING] = PADDING_ID
     return vocabulary
-
-
-def read_vocabulary_file(path: str) -> dict[str, int]:
-    """Reads the ids of a vocabulary file; raises ValueError if it is not UTF-8."""
-    try:
-        with open(path, encoding="utf-8-sig") as lines:
-            return read_vocabulary(lines)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be UTF-8 text: {error}.") from error
 
 
 def require_names(vocabulary: Mapping[str, int], needed: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checkpoints import FIXTURES, GOLDEN_CASES
 
-from elmo_hf.tokenizer.word_codec import CharacterCodec, VocabularyCodec, read_vocabulary, read_vocabulary_file
+from elmo_hf.tokenizer.word_codec import CharacterCodec, VocabularyCodec, read_vocabulary
 
 EDGE_WORDS = {
     "plain": "word",
@@ -143,10 +143,13 @@ def test_words_have_their_number_in_the_vocabulary_and_others_are_unknown() -> N
         (["the", "<pad>", "cat"], {"the": 1, "cat": 3}),  # the line takes a number that no word has
     ],
 )
-def test_lines_of_a_vocabulary_are_numbered_from_one(lines: list[str], ids: dict[str, int], tmp_path: Path) -> None:
+def test_lines_of_a_vocabulary_are_numbered_from_one(lines: list[str], ids: dict[str, int]) -> None:
     assert read_vocabulary(lines) == {"<pad>": 0} | ids
-    (tmp_path / "words.txt").write_text("\ufeff" + "\n".join(map(str.strip, lines)), encoding="utf-8")
-    assert read_vocabulary_file(str(tmp_path / "words.txt")) == {"<pad>": 0} | ids
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("\ufeff<S>\n</S>\n<UNK>\nferry\n", encoding="utf-8")
+    assert VocabularyCodec.of_file(str(tmp_path / "words.txt")).encode(["<S>", "ferry"]).tolist() == [1, 4]
 
 
 def test_the_number_of_an_earlier_duplicate_line_decodes_to_unknown() -> None:
