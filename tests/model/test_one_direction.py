@@ -70,12 +70,6 @@ def test_the_linear_mix_is_as_wide_as_the_layers() -> None:
     assert tuple(model.linear_mixes[0].linear.weight.shape) == (P, (L + 1) * P)
 
 
-def test_old_configs_have_two_directions() -> None:
-    old = ElmoConfig(**SIZES).to_dict()
-    del old["bidirectional"]
-    assert ElmoConfig.from_dict(old).hidden_size == 2 * P
-
-
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("fields", [{}, LSTM], ids=["plain", "lstm"])
 def test_heads_learn_from_one_direction_and_take_its_layers(task: str, fields: dict[str, Any]) -> None:

@@ -53,16 +53,6 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
     assert {entity["entity_group"] for entity in entities} == {"PER"}
 
 
-def test_the_stock_token_classification_pipeline_still_fails(
-    tiny_folder: Path, labeller: ElmoForTokenClassification
-) -> None:
-    """If the stock pipeline stops failing, ours is needed only for aggregation."""
-    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
-    label = transformers.pipeline("token-classification", model=labeller, tokenizer=tokenizer)
-    with pytest.raises((RuntimeError, ValueError, TypeError)):
-        label(TEXT)
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
 def test_stock_feature_extraction_gives_the_elmo_vectors_of_each_text(tiny_folder: Path, batch_size: int) -> None:
     model = ElmoModel.from_pretrained(tiny_folder, scalar_mix_weights=[0.2, 0.3, 0.5], num_output_representations=2)

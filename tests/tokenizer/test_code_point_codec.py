@@ -71,26 +71,19 @@ def test_every_id_has_one_name() -> None:
     ],
     ids=["both", "characters", "words"],
 )
-def test_ids_become_words_again(vocabulary: dict[str, int], words: list[str], decoded: list[str]) -> None:
+def test_ids_become_words_again_and_boundaries_and_padding_are_special(
+    vocabulary: dict[str, int], words: list[str], decoded: list[str]
+) -> None:
     codec = CodePointCodec(vocabulary, C, vocabulary is not WORDS_ALONE)
     assert [codec.decode(ids) for ids in codec.encode(words)] == decoded
-    assert codec.decode(np.zeros(codec.id_shape, dtype=np.int32)) == "<pad>"
-
-
-@pytest.mark.parametrize("vocabulary", [BOTH, CHARACTERS_ALONE, WORDS_ALONE], ids=["both", "characters", "words"])
-def test_boundaries_and_padding_are_special(vocabulary: dict[str, int]) -> None:
-    codec = CodePointCodec(vocabulary, C, vocabulary is not WORDS_ALONE)
-    ids = codec.encode(["ab", "<bos>", "<S>", "<eos>", "<pad>"])
-    ids = np.concatenate([ids, np.zeros((1, *codec.id_shape), dtype=np.int32)])
+    padding = np.zeros((1, *codec.id_shape), dtype=np.int32)
+    assert codec.decode(padding[0]) == "<pad>"
+    ids = np.concatenate([codec.encode(["ab", "<bos>", "<S>", "<eos>", "<pad>"]), padding])
     assert codec.is_special(ids).tolist() == [False, True, False, True, False, True]
 
 
-@pytest.fixture
-def both() -> ElmoTokenizer:
-    return ElmoTokenizer(max_word_length=C, alphabet="code_points", word_splitter="whitespace", vocab=BOTH)
-
-
-def test_the_tokenizer_puts_the_alphabets_own_boundaries_around_a_text(both: ElmoTokenizer) -> None:
+def test_the_tokenizer_puts_the_alphabets_own_boundaries_around_a_text() -> None:
+    both = ElmoTokenizer(max_word_length=C, alphabet="code_points", word_splitter="whitespace", vocab=BOTH)
     inputs = both(["ab 日", "x"], padding=True, return_tensors="pt")
     assert inputs["input_ids"].dtype == torch.int64
     bos, ab, day, eos = ([*ROWS[name][1], ROWS[name][2]] for name in ("begin", "known", "beyond ASCII", "end"))
@@ -101,16 +94,9 @@ def test_the_tokenizer_puts_the_alphabets_own_boundaries_around_a_text(both: Elm
     assert inputs.word_ids(0) == [None, 0, 1, None]
     assert both.decode(inputs["input_ids"][0]) == "<bos> ab 日 <eos>"
     assert both.decode(inputs["input_ids"][0], skip_special_tokens=True) == "ab 日"
-
-
-def test_the_tokenizer_knows_the_single_ids_of_its_special_tokens(both: ElmoTokenizer) -> None:
-    assert (both.pad_token_id, both.bos_token_id, both.eos_token_id) == (0, BOS, EOS)
-    assert len(both) == len(BOTH)
-    assert both.convert_ids_to_tokens(WORD_AB) == "w:ab"
-
-
-def test_a_text_that_is_cut_keeps_its_boundaries(both: ElmoTokenizer) -> None:
     assert both("ab 日 é", max_length=3, truncation=True).tokens(0) == ["<bos>", "ab", "<eos>"]
+    assert (both.pad_token_id, both.bos_token_id, both.eos_token_id, len(both)) == (0, BOS, EOS, len(BOTH))
+    assert both.convert_ids_to_tokens(WORD_AB) == "w:ab"
 
 
 @pytest.mark.parametrize("vocabulary", [BOTH, CHARACTERS_ALONE, WORDS_ALONE], ids=["both", "characters", "words"])
