@@ -109,11 +109,13 @@ def open_folder(folder: Path) -> None:
 
 
 LARGE = "must be a file of at most"
-SIZES = ("vocab_size", "char_embedding_size", "projection_size", "cell_size", "num_softmax_words")
-# Fields that may have their largest value, because no weight of this model has their size.
-HARMLESS = dict.fromkeys(
-    ("max_word_length", "num_output_representations", "num_softmax_samples", "num_labels"), NO_ERROR
-)
+# What the largest value of a field meets.
+FOUND = dict.fromkeys(("vocab_size", "char_embedding_size", "cell_size", "num_softmax_words"), "found `")
+FOUND |= {
+    "projection_size": "`hidden_size`",
+    "num_hidden_layers": "would be random",
+    "num_highway_layers": "would be random",
+}
 CONFIG: list[tuple[str, Any]] = [
     ("model_type", "bert"),
     ("cell_size", "x"),
@@ -147,8 +149,9 @@ TENSORS = {f"t{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} 
 CHANGES: dict[str, tuple[Change, str]] = {
     **{f"{name} {value!r:.20}": (fields("config.json", **{name: value}), name) for name, value in CONFIG},
     **{
-        f"most {name}": (fields("config.json", **{name: most}), HARMLESS.get(name, "cannot be loaded"))
-        for name, most in (dict.fromkeys(SIZES, MOST_NUMBER) | MOST).items()
+        # No weight of this model has the size of the others.
+        f"most {name}": (fields("config.json", **{name: MOST.get(name, MOST_NUMBER)}), FOUND.get(name, NO_ERROR))
+        for name in FOUND | MOST
     },
     "names of a CRF": (fields("config.json", id2label={n: "x" for n in range(1001)}, use_crf=True), "id2label"),
     "filters": (fields("config.json", char_filters=[[1, 2**14]] * 100), "cannot be loaded"),
