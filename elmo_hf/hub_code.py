@@ -14,16 +14,15 @@ The result depends only on the sources and the version of the package. Nothing g
 Config, model and tokenizer call this module when they are saved, so it imports none of them. A class that was loaded
 from a folder has an `_auto_class`, and transformers copies that folder's files when an object of it is saved.
 
-A module in the table imports other modules of the package by top-level lines `from .x import name` without `as`, and no
-two modules of a row define the same top-level name. `generated_files` refuses anything else.
+A module in the table imports other modules of the package by top-level lines `from .x import name` without `as`, and a
+top-level name stands for one thing in a row. `generated_files` asserts both.
 """
 
 import ast
 import functools
 import importlib.metadata
 import json
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .disk.whole_files import new_file
@@ -109,121 +108,65 @@ def generated_files() -> dict[str, str]:
     Raises:
         AssertionError: if a module holds what the module docstring rules out.
     """
-    return {f"{file}.py": _generate(file, modules) for file, modules in TABLE.items()}
+    return {f"{file}.py": generate(file, TABLE, PACKAGE) for file in TABLE}
 
 
-def _generate(file: str, modules: tuple[str, ...]) -> str:
-    parsed = [_Module(name) for name in modules]
-    _refuse_collisions(file, parsed)
-    outside: dict[str, set[str]] = {}
-    siblings: dict[str, set[str]] = {}
-    for module in parsed:
-        for source, name in module.outside_imports:
-            outside.setdefault(source, set()).add(name)
-        for source, names in module.inside_imports:
-            row = next((row for row, members in TABLE.items() if source in members), None)
-            assert row is not None, f"{module.name} imports {source}, which is in no generated file."
-            if row != file:
-                siblings.setdefault(f".{row}", set()).update(names)
-    imports = [f"import {name}" for name in sorted(outside.pop("", ()))]
-    imports += [_import_line(source, names) for source, names in sorted(outside.items())]
-    standard = [line for line in imports if line.split()[1].split(".")[0] in sys.stdlib_module_names]
-    others = [line for line in imports if line not in standard]
-    inside = [_import_line(source, names) for source, names in sorted(siblings.items())]
-    header = HEADER.format(file=file, version=importlib.metadata.version("elmo-hf"))
-    blocks = ["\n".join(lines) + "\n" for lines in (standard, others, inside) if lines]
-    return "\n".join([header, *blocks, *(module.section for module in parsed)])
-
-
-class _Module:
-    """One module's source, taken apart."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        source = PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+def generate(file: str, table: Mapping[str, Sequence[str]], package: Path) -> str:
+    """The text of one row of a table."""
+    imports: dict[str, set[str]] = {}  # names by the module that has them; "" for whole modules
+    sections = []
+    for module in table[file]:
+        source = package.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
         tree = ast.parse(source)
-        self.outside_imports: list[tuple[str, str]] = []
-        self.inside_imports: list[tuple[str, set[str]]] = []
-        lines = source.splitlines()
-        dropped = set()
-        for node in tree.body:
-            if isinstance(node, ast.Import):
-                self.outside_imports += [("", _with_alias(alias)) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                self.outside_imports += [(node.module or "", _with_alias(alias)) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                self._take_inside_import(node)
+        dropped = set(range(tree.body[0].end_lineno or 0))  # the docstring
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level > 0:
+                is_plain = node in tree.body and not any(alias.asname for alias in node.names)
+                assert is_plain, f"{module} imports from {node.module} inside a function or with `as`."
+                origin = ".".join([*module.split(".")[: -node.level], node.module or ""])
+                row = next((row for row, members in table.items() if origin in members), None)
+                assert row is not None, f"{module} imports from {origin}, which is in no generated file."
+                origin = f".{row}"
+            elif isinstance(node, (ast.Import, ast.ImportFrom)) and node in tree.body:
+                origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
             else:
                 continue
             dropped |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
-        on_top = all(node in tree.body for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level)
-        assert on_top, f"{name} imports from the package inside a function; such imports stand on top."
-        docstring = ast.get_docstring(tree) or ""
-        end = tree.body[0].end_lineno or 0
-        body = "\n".join(line for number, line in enumerate(lines) if number >= end and number not in dropped)
-        rule = f"# ---- {name.replace('.', '/')}.py ".ljust(LINE_LENGTH, "-")
-        comment = "\n".join(f"# {line}".rstrip() for line in docstring.splitlines())
-        self.section = f"{rule}\n{comment}\n\n{body.strip()}\n"
-        # What each top-level name stands for; two assignments of one text are one meaning, as that of a `logger`.
-        self.meanings = [
-            (target, ast.unparse(node) if isinstance(node, ast.Assign) else f"{name}.{target}")
-            for node in tree.body
-            if not isinstance(node, (ast.Import, ast.ImportFrom))
-            for target in _targets(node)
-        ]
-        self.meanings += [_meaning(source, imported) for source, imported in self.outside_imports]
-        row = next(row for row in TABLE.values() if name in row)
-        self.meanings += [
-            (each, f"{source}.{each}") for source, names in self.inside_imports if source not in row for each in names
-        ]
-
-    def _take_inside_import(self, node: ast.ImportFrom) -> None:
-        parents = self.name.split(".")[: -node.level]
-        is_renamed = any(alias.asname for alias in node.names)
-        assert not is_renamed, f"{self.name} gives another name to what it imports from {node.module}."
-        self.inside_imports.append((".".join([*parents, node.module or ""]), {alias.name for alias in node.names}))
+            if origin != f".{file}":
+                imports.setdefault(origin, set()).update(map(ast.unparse, node.names))
+        body = "\n".join(line for number, line in enumerate(source.splitlines()) if number not in dropped)
+        comment = "\n".join(f"# {line}".rstrip() for line in (ast.get_docstring(tree) or "").splitlines())
+        rule = f"# ---- {module.replace('.', '/')}.py ".ljust(LINE_LENGTH, "-")
+        sections.append(f"{rule}\n{comment}\n\n{body.strip()}\n")
+    lines = [f"import {name}" for name in sorted(imports.pop("", ()))]
+    lines += [
+        _import_line(origin, imports[origin]) for origin in sorted(imports, key=lambda each: (each[0] == ".", each))
+    ]
+    header = HEADER.format(file=file, version=importlib.metadata.version("elmo-hf"))
+    text = "\n".join([header, *lines, "", *sections])
+    _check_names(file, text)
+    return text
 
 
-def _targets(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement defines."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-        yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
-    elif isinstance(node, ast.Try):
-        for inner in [*node.body, *node.orelse]:
-            yield from _targets(inner)
-    elif isinstance(node, ast.If):
-        for inner in [*node.body, *node.orelse]:
-            yield from _targets(inner)
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+def _check_names(file: str, text: str) -> None:
+    """Checks that each top-level name of a file stands for one thing; two equal assignments are one."""
+    meanings: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.asname or alias.name.split(".")[0] for alias in node.names]
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            names = [each.id for each in parts if isinstance(each.ctx, ast.Store)]
+        else:
+            names = [getattr(node, "name", "")]
+        for name in filter(None, names):
+            meaning = f"import {name}" if isinstance(node, ast.Import) else ast.unparse(node)
+            known = meanings.setdefault(name, meaning)
+            assert known == meaning, f"{file}.py would hold one name, {name}, for two things: rename one of each."
 
 
-def _refuse_collisions(file: str, modules: list[_Module]) -> None:
-    """Checks that a name stands for one thing in a file."""
-    meanings: dict[str, set[str]] = {}
-    for name, meaning in (pair for module in modules for pair in module.meanings):
-        meanings.setdefault(name, set()).add(meaning)
-    clashes = [" and ".join(sorted(found)) for found in meanings.values() if len(found) > 1]
-    assert not clashes, f"{file}.py would hold one name for {'; '.join(sorted(clashes))}: rename one of each."
-
-
-def _meaning(module: str, imported: str) -> tuple[str, str]:
-    """The name that an import binds, and what it stands for."""
-    what, _, alias = imported.partition(" as ")
-    if module or alias:
-        return alias or what, f"{module}.{what}".strip(".")
-    return what.split(".")[0], what.split(".")[0]
-
-
-def _with_alias(alias: ast.alias) -> str:
-    return f"{alias.name} as {alias.asname}" if alias.asname else alias.name
-
-
-def _import_line(module: str, names: Iterable[str]) -> str:
+def _import_line(module: str, names: set[str]) -> str:
     line = f"from {module} import {', '.join(sorted(names))}"
     if len(line) > LINE_LENGTH:
         line = f"from {module} import (\n" + "".join(f"    {name},\n" for name in sorted(names)) + ")"

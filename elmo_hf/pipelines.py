@@ -58,9 +58,4 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
             loading = {key: kwargs.pop(key) for key in ("dtype", "device_map") if key in kwargs}
             tokenizer = tokenizer or load_tokenizer(model, **hub)
             model = load_complete(model, model_class, **hub, **loading, **kwargs.pop("model_kwargs", {}))
-    if name == "fill-mask" and not hasattr(model, "softmax"):
-        raise ValueError(
-            f"fill-mask needs the softmax of the language models, which {type(model).__name__} lacks: load the folder "
-            "as ElmoForPreTraining, or give its name."
-        )
     return transformers.pipeline(task, model, tokenizer=tokenizer, **({"pipeline_class": PIPELINES.get(name)} | kwargs))

@@ -1,7 +1,9 @@
 """What users' code relies on without naming it: public names, the order of an output's fields, old signatures."""
 
 import inspect
+import json
 from dataclasses import fields
+from pathlib import Path
 
 import torch
 from state_dict_keys import STATE_DICT_KEYS
@@ -10,7 +12,7 @@ from tiny_inputs import random_inputs
 from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
-from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, allennlp
+from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, ElmoTokenizer, allennlp
 
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
@@ -65,6 +67,20 @@ TASK_KEYS = {
     "crf": "classifier.weight classifier.bias crf.transitions crf.start crf.end",
     "questions": "attention.question.weight attention.product.weight qa_outputs.weight qa_outputs.bias",
 }
+
+
+SAVED_FILES = """
+    config.json config_sentence_transformers.json configuration_elmo.py heads_elmo.py model.safetensors modeling_elmo.py
+    modules.json scan_elmo.py sentence_bert_config.json tokenization_elmo.py tokenizer.json tokenizer_config.json
+"""
+
+
+def test_a_saved_folder_holds_these_files(tiny_model: ElmoModel, tmp_path: Path) -> None:
+    tiny_model.save_pretrained(tmp_path)
+    ElmoTokenizer(max_word_length=11).save_pretrained(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == SAVED_FILES.split()
+    tokenizer_config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 
 
 def test_a_star_imports_the_public_names() -> None:

@@ -78,10 +78,7 @@ def export(
 
     check_output(output)
     difference = export_model(load_for_export(model), output, has_state=state)
-    if difference is None:
-        say("Not compared with the model: onnxruntime is not installed.")
-    else:
-        say(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
+    say(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
     say(f"Wrote {output}.")
 
 
@@ -100,7 +97,8 @@ def push(
 
     pushed = push_folder(folder, name, private=private)
     say(f"Wrote {pushed.repo_url}, commit {pushed.oid}.")
-    say(f"Load it: AutoModel.from_pretrained({name!r}, revision={pushed.oid!r}, trust_remote_code=True)")
+    repository = pushed.repo_url.repo_id
+    say(f"Load it: AutoModel.from_pretrained({repository!r}, revision={pushed.oid!r}, trust_remote_code=True)")
 
 
 def _say_rows(rows: list[tuple[str, str]]) -> None:

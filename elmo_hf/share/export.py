@@ -23,7 +23,6 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -47,7 +46,7 @@ HEADS = {
     for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
 }
 # The packages that each suffix needs beside torch.
-PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript"), ".pt2": ()}
+PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 # The largest difference allowed between file and model in float32, absolute below 1 and relative above. Rounding alone
 # makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
 TOLERANCE = 1e-4
@@ -124,17 +123,16 @@ def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
     return model if head is None else load_complete(source, head, dtype=torch.float32)
 
 
-def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float | None:
+def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float:
     """Writes a model as a file, runs the file and compares its outputs with the model's.
 
     Args:
         model: in float32, on the CPU; it is put into evaluation mode.
-        destination: the new file, `.onnx` or `.pt2`. Weights of more than `LARGEST_FILE` bytes go into a file beside an
-            ONNX file, with `.data` added to its name.
+        destination: the new file, `.onnx` or `.pt2`.
         has_state: whether the state of the LSTMs goes in and out.
 
     Returns:
-        the largest difference from the model, over several batches; None if ONNX Runtime is not installed.
+        the largest difference from the model, over several batches.
 
     Raises:
         FileExistsError: if the file exists.
@@ -146,16 +144,28 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
     if has_state and not isinstance(model, ElmoModel):
         raise ValueError(f"a state goes in and out of the biLM alone, found {type(model).__name__}.")
     module = NamedTensors(model.eval(), has_state)
+    return write_program(module, program_of(module), destination)
+
+
+def write_program(
+    module: NamedTensors, program: torch.export.ExportedProgram, destination: Path, largest_file: int = LARGEST_FILE
+) -> float:
+    """Writes a module's program to a new file, runs the file and compares its outputs with the module's.
+
+    Weights of more than `largest_file` bytes go into a file beside an ONNX file, with `.data` added to its name.
+
+    Raises:
+        ValueError: if the file gives other numbers; there is no file then.
+    """
     with workplace(destination) as folder:
         written = folder / destination.name
         if destination.suffix == ".pt2":
             with GuardedFile(written) as file:
-                torch.export.save(_program(module), cast(IO[bytes], file))
+                torch.export.save(program, cast(IO[bytes], file))
         else:
-            _write_onnx(module, written)
-        run = _runner(written)
-        difference = None if run is None else _largest_difference(module, run)
-        if difference is not None and not difference <= TOLERANCE:
+            _write_onnx(module, program, written, largest_file)
+        difference = _largest_difference(module, written)
+        if not difference <= TOLERANCE:
             raise ValueError(
                 f"the exported graph differs from the model by {difference:.1e}, where at most {TOLERANCE:.0e} was "
                 "expected; nothing was written. Please report this with the versions of torch and onnxruntime."
@@ -204,7 +214,8 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
     return tensors
 
 
-def _program(module: NamedTensors) -> torch.export.ExportedProgram:
+def program_of(module: NamedTensors) -> torch.export.ExportedProgram:
+    """The module as a program for any number of texts and words."""
     example = _examples(module, [[9, 6, 8]])[0]
     batch, words = torch.export.Dim("batch", min=1), torch.export.Dim("words", min=1)
     shapes = {name: {1: batch} if name in ("hidden", "cell") else {0: batch, 1: words} for name in example}
@@ -213,8 +224,7 @@ def _program(module: NamedTensors) -> torch.export.ExportedProgram:
 
 
 @torch.no_grad()
-def _write_onnx(module: NamedTensors, path: Path) -> None:
-    program = _program(module)
+def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, path: Path, largest_file: int) -> None:
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
     outputs = list(module(**_examples(module, [[4]])[0]))
@@ -229,16 +239,14 @@ def _write_onnx(module: NamedTensors, path: Path) -> None:
         # Each weight has its own shape. A second record misleads ONNX Runtime's quantisation, which transposes.
         weight.shape = weight.type = None
     weight_bytes = sum(parameter.nbytes for parameter in module.parameters())
-    graph.save(path, external_data=weight_bytes > LARGEST_FILE)
+    graph.save(path, external_data=weight_bytes > largest_file)
 
 
-def _runner(path: Path) -> Callable[[Tensors], Tensors] | None:
-    """Makes a function that runs the file; None if ONNX Runtime is needed and not installed."""
+def _runner(path: Path) -> Callable[[Tensors], Tensors]:
+    """Makes a function that runs the file."""
     if path.suffix == ".pt2":
         program = torch.export.load(path).module()
         return lambda inputs: program(**inputs)
-    if find_spec("onnxruntime") is None:
-        return None
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -257,8 +265,9 @@ def _examples(module: NamedTensors, batches: list[list[int]]) -> list[Tensors]:
 
 
 @torch.inference_mode()
-def _largest_difference(module: NamedTensors, run: Callable[[Tensors], Tensors]) -> float:
-    """Compares batches of other sizes than the traced one; absolute below 1, relative above."""
+def _largest_difference(module: NamedTensors, path: Path) -> float:
+    """Runs a file on batches of other sizes than the traced one; absolute below 1, relative above."""
+    run = _runner(path)
     differences = []
     for inputs in _examples(module, [[4], [7, 12], [5, 16, 9, 4, 11]]):
         expected, found = module(**inputs), run(inputs)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, ModelCard
-from huggingface_hub.errors import HTTPError, NotASafetensorsRepoError, SafetensorsParsingError
 
 from ..folder.loading import load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import is_quantised, read_config
+from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
@@ -72,10 +72,10 @@ def look_at(source: str | Path) -> SavedModel:
     if folder == Path(model_folder(source)):
         tensors = read_headers(folder)
     else:
-        try:
-            tensors = _headers_on_the_hub(str(source))
-        except (HTTPError, NotASafetensorsRepoError, OSError, SafetensorsParsingError) as error:
-            raise ValueError(f"{source} cannot be read: {error}") from error
+        with naming(f"the weights of {source} cannot be read"):
+            files = HfApi().get_safetensors_metadata(str(source)).files_metadata.values()
+            infos = [each for file in files for each in file.tensors.items()]
+            tensors = {name: (tuple(info.shape), info.dtype) for name, info in infos}
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
     card = read_card(folder / CARD) if (folder / CARD).exists() else ModelCard("---\n{}\n---\n")
     return SavedModel(config, tokenizer, tensors, card)
@@ -132,11 +132,6 @@ def new_card(folder: Path, labels: dict[str, Any]) -> str:
         word_splitter="ptb" if model.tokenizer is None else model.tokenizer.word_splitter,
         **labels,
     )
-
-
-def _headers_on_the_hub(name: str) -> dict[str, tuple[tuple[int, ...], str]]:
-    files = HfApi().get_safetensors_metadata(name).files_metadata.values()
-    return {key: (tuple(info.shape), info.dtype) for file in files for key, info in file.tensors.items()}
 
 
 def _mixes(model: SavedModel) -> str:

@@ -5,25 +5,16 @@ is installed; without some of its weights it opens with random numbers. `hugging
 go first, by their SHA-256; failed requests are tried again; a second push sends only what the Hub does not have.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, constants
 from huggingface_hub.errors import HTTPError
 
-from ..folder.loading import HUB_NAME, load_complete, load_tokenizer
-from ..folder.saved_json import one_line, read_json
+from ..folder.loading import load_complete, load_tokenizer
+from ..folder.saved_json import one_line
 from ..hub_code import generated_files
-from ..model.configuration_elmo import AUTO_MAP
 from .saved_card import CARD, name_card, read_card
 
-# The classes that each config may name.
-CLASSES = {
-    "config.json": {reference.split(".")[-1] for reference in AUTO_MAP.values()}
-    | {"ElmoFeatureExtractionPipeline", "ElmoTextClassificationPipeline", "ElmoTokenClassificationPipeline"},
-    "tokenizer_config.json": {"ElmoTokenizer"},
-}
 # The Trainer's checkpoints, private files, hidden files.
 IGNORED = ["checkpoint-*", "_*", ".*"]
 
@@ -35,22 +26,20 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
-        name: `org/name`.
+        name: `org/name`, or `name` in the namespace of the user.
         private: makes a new repository private; otherwise the organisation's default applies.
 
     Raises:
-        ValueError: if the folder is incomplete or the name is invalid; nothing is sent then.
+        ValueError: if the folder is incomplete or the name is no name of a repository; nothing is sent then.
         ConnectionError: if the Hub refuses the token, is out of reach, or an upload broke off.
     """
-    if not HUB_NAME.fullmatch(name):
-        raise ValueError(f"a Hub repository is called org/name, found {name!r}.")
     check_folder(folder)
     api = HfApi()
     try:
-        api.create_repo(name, private=private or None, exist_ok=True)
-        name_card(folder / CARD, name)
+        repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id
+        name_card(folder / CARD, repository)
         return api.upload_folder(
-            repo_id=name, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
+            repo_id=repository, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
         )
     except (HTTPError, OSError) as error:
         raise ConnectionError(
@@ -64,8 +53,7 @@ def check_folder(folder: Path) -> None:
     """Checks that a folder has everything that loading it elsewhere needs.
 
     Raises:
-        ValueError: naming the missing files and what writes them, the missing weights, a damaged file, or code in
-            `auto_map` that is not this package's.
+        ValueError: naming the missing files and what writes them, the missing weights, or a damaged file.
     """
     if folder.is_dir():
         load_complete(folder)
@@ -79,22 +67,3 @@ def check_folder(folder: Path) -> None:
         )
     load_tokenizer(folder)
     read_card(folder / CARD)
-    for path in (folder / name for name in CLASSES):
-        config = read_json(path)
-        pipelines = [each.get("impl", "") for each in (config.get("custom_pipelines") or {}).values()]
-        for reference in _leaves([config.get("auto_map"), pipelines]):
-            module, _, found = str(reference).partition(".")
-            if f"{module}.py" not in generated_files() or found not in CLASSES[path.name]:
-                raise ValueError(
-                    f"{path} may name only code that `save_pretrained` writes, such as {AUTO_MAP['AutoModel']}, found "
-                    f"{reference!r:.200}."
-                )
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """The values in nested objects and lists, without nulls."""
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(each)
-    elif value is not None:
-        yield value

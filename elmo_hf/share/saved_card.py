@@ -15,7 +15,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
 from ..disk.whole_files import new_file
 from ..folder.loading import HUB_NAME
-from ..folder.saved_json import check_size, one_line
+from ..folder.saved_json import check_size, naming
 from ..text.escapes import string_literal
 from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, provenance
 
@@ -60,7 +60,7 @@ def read_card(path: Path) -> ModelCard:
             which a few bytes stand for gigabytes.
     """
     check_size(path, MOST_CARD_BYTES)
-    try:
+    with naming(f"{path} is damaged"):
         text = path.read_text(encoding="utf-8")
         header = REGEX_YAML_BLOCK.search(text)
         if header is None:
@@ -68,16 +68,6 @@ def read_card(path: Path) -> ModelCard:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(header[2])):
             raise ValueError("its metadata has aliases")
         return ModelCard(text)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-        yaml.YAMLError,
-    ) as error:
-        raise ValueError(f"{path} is damaged: {one_line(error)}.") from error
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:

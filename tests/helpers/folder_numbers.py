@@ -1,9 +1,9 @@
-"""What a saved folder computes, as arrays: run by one process that has this package and by one that refuses it.
+"""What saved folders compute, as arrays: run by a process that has this package and by one that refuses it.
 
     folder_numbers.py SAVED RESULT AGAIN auto|package
 
-Every SAVED/NAME/model is loaded, with the Auto classes and its own code or with the package's classes; all that it
-computes is kept in RESULT; it is saved once more in AGAIN, loaded from there, and must compute the same.
+Every SAVED/NAME/model is loaded, with the Auto classes and its own code or with the package's classes; what it computes
+is kept in RESULT; it is saved once more in AGAIN, loaded from there, and must compute the same.
 """
 
 import json
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 import transformers
 from transformers import AutoTokenizer, pipeline
@@ -39,24 +38,15 @@ def load(folder: Path, architecture: str) -> tuple[Any, Any]:
     return parts[0].eval(), parts[1]
 
 
-def by_the_reference(model: Any) -> Any:
-    """A context in which the code that the model runs takes the reference scan."""
-    home = type(model).__module__
-    scan = import_module(
-        "elmo_hf.scan.kernels" if home.startswith("elmo_hf.") else f"{home.rpartition('.')[0]}.scan_elmo"
-    )
-    reference = type("Reference", (scan.Kernels,), {"serves": lambda kernels, weight: False})
-    return scan.using(reference())
-
-
 def tensors(value: Any) -> list[torch.Tensor]:
     if torch.is_tensor(value):
         return [value]
     return [each for part in value for each in tensors(part)] if isinstance(value, (tuple, list)) else []
 
 
-def outputs(model: Any, inputs: dict[str, Any], **options: Any) -> list[torch.Tensor]:
+def outputs(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
     with torch.no_grad():
+        options = {"output_hidden_states": True} if type(model).__name__ == "ElmoModel" else {}
         return tensors(model(**inputs, **options).to_tuple())
 
 
@@ -68,14 +58,6 @@ def gradients(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
     parts = [part for key, part in output.items() if key != "state"]
     sum(part.double().square().sum() for part in tensors(parts) if part.requires_grad).backward()
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-
-
-def onnx_outputs(program: Any, inputs: dict[str, torch.Tensor], path: Path) -> list[torch.Tensor]:
-    """By ONNX Runtime."""
-    torch.onnx.export(program, f=path, dynamo=True, verbose=False)
-    session = onnxruntime.InferenceSession(path)
-    feeds = {each.name: inputs[each.name].numpy() for each in session.get_inputs()}
-    return [torch.from_numpy(array) for array in session.run(None, feeds)]
 
 
 def piped(folder: Path, model: Any, tokenizer: Any, has_pairs: bool) -> str:
@@ -93,53 +75,48 @@ def piped(folder: Path, model: Any, tokenizer: Any, has_pairs: bool) -> str:
     return json.dumps(found)
 
 
+def compute(name: str, folder: Path, copy: Path) -> dict[str, list]:
+    """What one folder computes."""
+    asked = json.loads((folder.parent / "asked.json").read_text())
+    model, tokenizer = load(folder, asked["architecture"])
+    texts = [asked.get("sentences", TEXTS), *[SECOND] * asked["has_pairs"]]
+    is_split = "sentences" in asked
+    inputs = dict(tokenizer(*texts, is_split_into_words=is_split, padding=True, return_tensors="pt"))
+    if asked["architecture"] == "ElmoForPreTraining":
+        inputs["labels"] = inputs["attention_mask"] * 3
+    found: dict[str, list] = {"outputs": outputs(model, inputs)}
+    model.save_pretrained(copy)
+    tokenizer.save_pretrained(copy)
+    reloaded, _ = load(copy, asked["architecture"])
+    assert all(map(torch.equal, outputs(reloaded, inputs), found["outputs"])), name
+    found["files"] = sorted(path.name for path in copy.glob("*.py"))
+    found["gradients"] = gradients(model, inputs)
+    if is_split:
+        return found
+    model.gradient_checkpointing_enable()
+    # The biLM alone is made without dropout, so that it can be trained to the same numbers.
+    found["checkpointed"] = (gradients if asked.get("graphs") else outputs)(
+        model.train(bool(asked.get("graphs"))), inputs
+    )
+    model.gradient_checkpointing_disable()
+    model.eval()
+    found["bfloat16"] = outputs(load(folder, asked["architecture"])[0].to(torch.bfloat16), inputs)
+    found["pipelines"] = [piped(folder, model, tokenizer, asked["has_pairs"])]
+    if asked.get("graphs"):
+        program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False})
+        found["exported"] = tensors(program.module()(**inputs, return_dict=False))
+    return found
+
+
 def main() -> None:
     """Fills RESULT."""
     saved, result, again = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     arrays: dict[str, np.ndarray] = {}
-
-    def keep(name: str, found: list[torch.Tensor]) -> None:
-        assert found, name
-        arrays.update({f"{name}.{index}": part.detach().float().numpy() for index, part in enumerate(found)})
-
     for place in sorted(saved.iterdir()):
-        name, folder, copy = place.name, place / "model", again / place.name / "model"
-        asked = json.loads((place / "asked.json").read_text())
-        model, tokenizer = load(folder, asked["architecture"])
-        texts = [asked.get("sentences", TEXTS), *[SECOND] * asked["has_pairs"]]
-        encoded = tokenizer(
-            *texts, is_split_into_words="sentences" in asked, padding=True, return_tensors="pt", return_length=False
-        )
-        inputs = dict(encoded)
-        if asked["architecture"] == "ElmoForPreTraining":
-            inputs["labels"] = inputs["attention_mask"] * 3
-        options = {"output_hidden_states": True} if asked["architecture"] == "ElmoModel" else {}
-        keep(f"{name}.outputs", outputs(model, inputs, **options))
-        model.save_pretrained(copy)
-        tokenizer.save_pretrained(copy)
-        reloaded, _ = load(copy, asked["architecture"])
-        for one, other in zip(outputs(reloaded, inputs, **options), outputs(model, inputs, **options), strict=True):
-            assert torch.equal(one, other), name
-        arrays[f"{name}.files"] = np.array(sorted(path.name for path in copy.glob("*.py")))
-        keep(f"{name}.gradients", gradients(model, inputs))
-        if "sentences" in asked:
-            continue
-        with by_the_reference(model):
-            keep(f"{name}.reference", outputs(model, inputs, **options) + gradients(model, inputs))
-        model.gradient_checkpointing_enable()
-        # The biLM alone is made without dropout, so that it can be trained to the same numbers.
-        compute = gradients if asked.get("graphs") else outputs
-        keep(f"{name}.checkpointed", compute(model.train(bool(asked.get("graphs"))), inputs))
-        model.gradient_checkpointing_disable()
-        model.eval()
-        keep(f"{name}.bfloat16", outputs(load(folder, asked["architecture"])[0].to(torch.bfloat16), inputs, **options))
-        arrays[f"{name}.pipelines"] = np.array(piped(folder, model, tokenizer, asked["has_pairs"]))
-        if asked.get("graphs"):
-            compiled = torch.compile(model, backend="eager")
-            keep(f"{name}.compiled", outputs(compiled, inputs))
-            program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False})
-            keep(f"{name}.exported", tensors(program.module()(**inputs, return_dict=False)))
-            keep(f"{name}.onnx", onnx_outputs(program, inputs, again / f"{name}.onnx"))
+        for what, values in compute(place.name, place / "model", again / place.name / "model").items():
+            assert values, (place.name, what)
+            parts = [each.detach().float().numpy() if torch.is_tensor(each) else np.array(each) for each in values]
+            arrays |= {f"{place.name}.{what}.{index}": part for index, part in enumerate(parts)}
     np.savez(result, **arrays)
 
 

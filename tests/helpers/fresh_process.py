@@ -70,3 +70,17 @@ def run_program(code: str, arguments: list[str], folder: Path, environment: dict
     sys.stderr.flush()
     if exit_code:
         os._exit(exit_code)
+
+
+def without(*packages: str) -> str:
+    """The beginning of a program in whose process these packages are as good as not installed."""
+    return f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {set(packages)!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""

@@ -70,11 +70,10 @@ class Repository:
 
 @dataclass
 class Fault:
-    """One request that goes wrong: with an HTTP status, or, where `status` is None, broken off halfway."""
+    """One request that is broken off halfway."""
 
     method: str
     path_part: str
-    status: int | None
 
 
 class Refusal(Exception):
@@ -92,6 +91,7 @@ class LoopbackHub(ThreadingHTTPServer):
         repositories: by `namespace/name`.
         lfs: the store of large files, by their SHA-256.
         faults: what goes wrong next; each is used up by one request.
+        private_by_default: whether a repository is private whose request does not decide it.
         part_size: LFS files of more bytes are sent in parts of this many.
         asked: method and path of every request, faulty ones included.
         url: the endpoint.
@@ -105,6 +105,7 @@ class LoopbackHub(ThreadingHTTPServer):
         self.lfs: dict[str, bytes] = {}
         self.parts: dict[tuple[str, int], bytes] = {}
         self.faults: list[Fault] = []
+        self.private_by_default = False
         self.part_size = 1 << 20
         self.asked: list[tuple[str, str]] = []
         self.lock = threading.Lock()
@@ -142,8 +143,6 @@ class Handler(BaseHTTPRequestHandler):
             self.server.faults.remove(fault)
             self.close_connection = True
             self.rfile.read(length // 2)
-            if fault.status is not None:
-                self.send(fault.status, {"error": "a fault on demand"}, {"Connection": "close"})
             return
         body = self.rfile.read(length)
         try:
@@ -193,7 +192,8 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(403, f"You don't have the rights to create a model under the namespace of {name}")
         is_new = name not in self.server.repositories
         if is_new:
-            repository = Repository(request.get("visibility") == "private" or request.get("private") is True)
+            default = "private" if self.server.private_by_default else "public"
+            repository = Repository(request.get("visibility", default) == "private" or request.get("private") is True)
             repository.commit("main", {".gitattributes": StoredFile(b"*.safetensors filter=lfs\n", False)})
             self.server.repositories[name] = repository
         return 200 if is_new else 409, {"url": f"{self.server.url}/{name}"}, {}

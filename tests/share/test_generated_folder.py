@@ -1,6 +1,7 @@
-"""The generated code in a saved folder computes what the package does, bit for bit, in every way a model is used."""
+"""The contract of a saved folder: saved and loaded, and without the package, it computes the same, bit for bit."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, run_python
+from fresh_process import without
 from task_models import LSTM, TASKS, C, make_task_model
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
@@ -15,18 +17,28 @@ from elmo_hf.hub_code import TABLE
 from elmo_hf.model.configuration_elmo import ELMO_HF
 
 NUMBERS = (Path(__file__).parents[1] / "helpers" / "folder_numbers.py").read_text(encoding="utf-8")
-REFUSE = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"elmo_hf", "conversion", "h5py"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
-"""
+WITHOUT = without("elmo_hf", "conversion", "h5py")
 TINY = {"max_word_length": C, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4]], "num_highway_layers": 1}
 TINY |= {"projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4}
+
+
+def tiny_bilm() -> ElmoModel:
+    return ElmoModel(ElmoConfig(**TINY, num_hidden_layers=1, representation_dropout=0.0))
+
+
+def tiny_language_models() -> ElmoForPreTraining:
+    return ElmoForPreTraining(ElmoConfig(**TINY, num_softmax_words=6))
+
+
+# One line for each class of models.
+MODELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "bilm": (tiny_bilm, {"graphs": True}),
+    "language_models": (tiny_language_models, {}),
+    **{
+        task: (lambda task=task: make_task_model(task, **LSTM), {"has_pairs": task in ("pairs", "questions")})
+        for task in TASKS
+    },
+}
 
 
 def save(folder: Path, model: Any, **asked: Any) -> None:
@@ -38,49 +50,47 @@ def save(folder: Path, model: Any, **asked: Any) -> None:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of every golden case and of every Auto class."""
+    """Folders of every golden case and of every class."""
     work = tmp_path_factory.mktemp("saved")
     for case in GOLDEN_CASES:
         (work / case).mkdir()
         allennlp_to_folder(FIXTURES / case, work / case / "model", source_name=case)
         sentences = json.loads((FIXTURES / case / "sentences.json").read_text())["call1"]
-        (work / case / "asked.json").write_text(
-            json.dumps({"architecture": "ElmoModel", "has_pairs": False, "sentences": sentences})
-        )
-    for task in TASKS:
-        save(work / task, make_task_model(task, **LSTM), has_pairs=task in ("pairs", "questions"))
+        asked = {"architecture": "ElmoModel", "has_pairs": False, "sentences": sentences}
+        (work / case / "asked.json").write_text(json.dumps(asked))
     torch.manual_seed(20180608)
-    save(work / "language_models", ElmoForPreTraining(ElmoConfig(**TINY, num_softmax_words=6)))
-    save(work / "bilm", ElmoModel(ElmoConfig(**TINY, num_hidden_layers=1, representation_dropout=0.0)), graphs=True)
+    for name, (make, asked) in MODELS.items():
+        save(work / name, make(), **asked)
     return work
 
 
-def numbers(saved: Path, work: Path, which: str) -> dict[str, np.ndarray]:
-    """What `folder_numbers.py` computes by the `package`, or by the folders' code (`auto`) alone."""
-    work.mkdir()
-    code = NUMBERS if which == "package" else REFUSE + NUMBERS
-    run_python(code, work, saved, work / "numbers.npz", work / "again", which)
+def numbers_of(saved: Path, work: Path, which: str) -> dict[str, np.ndarray]:
+    """What `folder_numbers.py` computes by the `package`, or by the folders' code (`auto`) alone, twice saved."""
+    run_python(
+        ("" if which == "package" else WITHOUT) + NUMBERS, work, saved, work / "numbers.npz", work / "again", which
+    )
     return dict(np.load(work / "numbers.npz"))
 
 
-def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        if name.startswith("language_models.") and array.dtype.kind == "f":
-            # Only the package adds the gradients of the full softmax by blocks.
-            np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
-        else:
-            np.testing.assert_array_equal(found[name], array, err_msg=name)
+@pytest.fixture(scope="module")
+def numbers(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
+    return [numbers_of(saved, tmp_path_factory.mktemp(which), which) for which in ("package", "auto")]
 
 
-def test_a_folder_computes_what_the_package_does_bit_for_bit_and_so_does_its_copy(saved: Path, tmp_path: Path) -> None:
-    expected = numbers(saved, tmp_path / "package", "package")
-    found = numbers(saved, tmp_path / "auto", "auto")
-    assert {name.split(".")[0] for name in expected} == {path.name for path in saved.iterdir()}
-    files = {name: found.pop(name).tolist() for name in list(found) if name.endswith(".files")}
+@pytest.mark.parametrize("name", [*MODELS, *GOLDEN_CASES])
+def test_a_folder_computes_the_same_without_the_package(name: str, numbers: list[dict[str, np.ndarray]]) -> None:
+    expected, found = ({key: each[key] for key in each if key.startswith(f"{name}.")} for each in numbers)
+    files = {key: str(found.pop(key)) for key in [*found] if key.startswith(f"{name}.files.")}
     # transformers copies the files that the saved classes need: all of them.
-    assert all(names == sorted(f"{file}.py" for file in TABLE) for names in files.values()), files
-    assert_equal(found, {name: array for name, array in expected.items() if not name.endswith(".files")})
+    assert sorted(files.values()) == sorted(f"{file}.py" for file in TABLE)
+    assert {key.split(".")[1] for key in found} >= {"outputs", "gradients"}
+    assert found.keys() == expected.keys() - files.keys()
+    for key, array in found.items():
+        if name == "language_models" and array.dtype.kind == "f":
+            # Only the package adds the gradients of the full softmax by blocks.
+            np.testing.assert_allclose(array, expected[key], rtol=1e-5, atol=1e-6, err_msg=key)
+        else:
+            np.testing.assert_array_equal(array, expected[key], err_msg=key)
 
 
 WITHOUT_HEADS = """
@@ -107,23 +117,6 @@ for call in (
     except ImportError as error:
         print(error)
 """
-
-
-def test_the_heads_travel_with_a_bilm_and_their_code_is_not_run(tmp_path: Path) -> None:
-    save(tmp_path, ElmoModel(ElmoConfig(**TINY)))
-    ran = run_python(REFUSE + WITHOUT_HEADS, tmp_path).split()
-    assert [name for name in ran if name.endswith("_elmo")] == sorted({*TABLE} - {"heads_elmo"})
-    assert (tmp_path / "again" / "heads_elmo.py").is_file()
-
-
-def test_what_needs_the_package_says_so(tmp_path: Path) -> None:
-    save(tmp_path, ElmoForPreTraining(ElmoConfig(**TINY, num_softmax_words=6)))
-    assert (
-        run_python(REFUSE + LANGUAGE_MODELS, tmp_path).splitlines()
-        == [f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`."] * 3
-    )
-
-
 PICKLED = """
 from transformers import AutoModel
 
@@ -134,7 +127,18 @@ except OSError as error:
 """
 
 
-def test_a_folders_own_code_reads_no_pickles(tmp_path: Path) -> None:
-    save(tmp_path, ElmoModel(ElmoConfig(**TINY)))
+def test_the_heads_travel_with_a_bilm_and_their_code_is_not_run(tmp_path: Path) -> None:
+    save(tmp_path, tiny_bilm())
+    ran = run_python(WITHOUT + WITHOUT_HEADS, tmp_path).split()
+    assert [name for name in ran if name.endswith("_elmo")] == sorted({*TABLE} - {"heads_elmo"})
+    assert (tmp_path / "again" / "heads_elmo.py").is_file()
+    # The folder's own code reads no pickles.
     (tmp_path / "model" / "model.safetensors").rename(tmp_path / "model" / "pytorch_model.bin")
-    assert "no file named model.safetensors" in run_python(REFUSE + PICKLED, tmp_path)
+    assert "no file named model.safetensors" in run_python(WITHOUT + PICKLED, tmp_path)
+
+
+def test_what_needs_the_package_says_so(tmp_path: Path) -> None:
+    save(tmp_path, tiny_language_models())
+    printed = run_python(WITHOUT + LANGUAGE_MODELS, tmp_path).splitlines()
+    assert len(printed) == 3
+    assert all(ELMO_HF in line for line in printed)

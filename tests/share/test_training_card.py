@@ -107,22 +107,18 @@ def test_the_snippet_of_a_run_loads_what_the_run_saved(tiny_folder: Path, tmp_pa
     assert run_python(snippet, tmp_path) == "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\n"
 
 
-@pytest.mark.parametrize(
-    ("auto_class", "task"),
-    [
-        ("AutoModelForTokenClassification", "token-classification"),
-        ("AutoModelForSequenceClassification", "text-classification"),
-    ],
-)
-def test_the_snippet_of_a_classifier_is_its_pipeline(
-    auto_class: str, task: str, tiny_folder: Path, tmp_path: Path
+def test_the_snippet_of_a_classifier_is_its_pipeline_and_a_folder_is_no_base_model(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
     trainer = make_trainer(tmp_path / "run", tiny_folder)
-    trainer.model.config.auto_map = {auto_class: "modeling_elmo.ElmoModel"}
-    trainer.create_model_card()
-    text = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
-    assert f'pipeline("{task}", model="run", trust_remote_code=True)' in text
-    assert ModelCard(text).data.pipeline_tag == task
+    trainer.model.config.auto_map = {"AutoModelForTokenClassification": "modeling_elmo.ElmoModel"}
+    trainer.create_model_card(finetuned_from="models/mine")
+    card = ModelCard.load(tmp_path / "run" / "README.md")
+    assert 'pipeline("token-classification", model="run", trust_remote_code=True)' in card.text
+    assert card.data.pipeline_tag == "token-classification"
+    assert "base_model" not in card.data.to_dict()
 
 
 PUSH = """
@@ -157,12 +153,3 @@ def test_a_run_with_push_to_hub_pushes_model_tokenizer_and_card(
     assert rows_of(card)["Mean F1"] == "0.25"
     assert ModelCard(card).data.base_model == "org/elmo-small"
     assert "trained from [org/elmo-small](https://huggingface.co/org/elmo-small) with `elmo-hf`" in card
-
-
-def test_a_folder_is_no_base_model_of_the_hub(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "models" / "mine").mkdir(parents=True)
-    make_trainer(tmp_path / "run", tiny_folder).create_model_card(finetuned_from="models/mine")
-    assert "base_model" not in ModelCard.load(tmp_path / "run" / "README.md").data.to_dict()
