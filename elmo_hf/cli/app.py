@@ -24,9 +24,6 @@ from .vectors import vectors
 TEXT = "echo 'The bank of the river .' > text.txt"
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
 
-if sys.platform == "linux":
-    import resource
-
 app = typer.Typer(
     name="elmo-hf",
     no_args_is_help=True,
@@ -88,18 +85,16 @@ for command, *examples in (
     app.command(cls=Command, epilog="\n".join(["\b", "Example:", *(f"  {line}" for line in examples)]))(command)
 
 
-def limit_memory() -> None:
-    """On Linux without a GPU, lets this process have no more data than the machine has memory.
+def main() -> None:
+    """Entry point of `elmo-hf`.
 
-    A file that asks for more, whatever its format, is then an error of this process alone.
+    On Linux without a GPU, the process may have no more data than the machine has memory: a file that asks for more,
+    whatever its format, is then an error of this process alone.
     """
     if sys.platform == "linux" and not os.path.exists("/proc/driver/nvidia"):  # CUDA's maps were not measured
+        import resource
+
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (memory if soft == resource.RLIM_INFINITY else soft, hard))
-
-
-def main() -> None:
-    """Entry point of `elmo-hf`."""
-    limit_memory()
     app(prog_name="elmo-hf")  # also where a launcher starts the module

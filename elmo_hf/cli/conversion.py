@@ -5,18 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..disk.whole_files import refuse_existing
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import check_usage, say
-
-# What `convert` writes.
-Format = Literal["hf", "allennlp"]
-# Of the weights that `convert` writes.
-Precision = Literal["float32", "bfloat16", "int8"]
-SPLITTER_HELP = (
-    "How the tokenizer splits raw text: as the Treebank (default), or on white space (default for ELMoForManyLangs and "
-    "TF-Hub modules)."
-)
 
 
 def convert(
@@ -45,8 +35,13 @@ def convert(
             help="Download a published model: small, original, original-lm, pt... (`elmo-hf models` lists all)"
         ),
     ] = None,
-    to: Annotated[Format, typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")] = "hf",
-    word_splitter: Annotated[Splitter | None, typer.Option(help=SPLITTER_HELP)] = None,
+    to: Annotated[
+        Literal["hf", "allennlp"], typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")
+    ] = "hf",
+    word_splitter: Annotated[
+        Splitter | None,
+        typer.Option(help="How the tokenizer splits raw text: ptb, as the Treebank, or at blanks; default: by format."),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -55,7 +50,8 @@ def convert(
         ),
     ] = False,
     dtype: Annotated[
-        Precision, typer.Option(help="Of the weights; int8: of linears, with torchao, and faster for few sentences.")
+        Literal["float32", "bfloat16", "int8"],
+        typer.Option(help="Of the weights; int8: of linears, with torchao, and faster for few sentences."),
     ] = "float32",
     licence: Licence = None,
     language: Language = None,
@@ -89,7 +85,6 @@ def convert(
     from elmo_hf.share.saved_card import card_labels
 
     labels = card_labels(licence, language or [], source_of_weights)
-    refuse_existing(destination)
     if to == "allennlp":
         assert source is not None
         for note in conversion.folder_to_allennlp(source, destination):

@@ -16,8 +16,6 @@ Layers = Literal["all", "top", "mix", "average", "pooled"]
 Dtype = Literal["float32", "float16", "bfloat16", "int8"]
 # What `embed` writes into a folder.
 Format = Literal["parquet", "safetensors", "npz", "hdf5"]
-# What `embed` may share the work with.
-Engine = Literal["ray"]
 
 
 def embed(
@@ -62,7 +60,9 @@ def embed(
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = 2048,
     device: Device = None,
-    engine: Annotated[Engine | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")] = None,
+    engine: Annotated[
+        Literal["ray"] | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")
+    ] = None,
 ) -> None:
     """Embed sentences: a file, or a corpus into shards.
 

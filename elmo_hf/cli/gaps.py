@@ -14,9 +14,6 @@ from .errors import say
 if TYPE_CHECKING:
     from ..language_model.cloze import PredictedWord
 
-# Which language models predict.
-Direction = Literal["both", "forward", "backward"]
-
 
 def fill(
     model: Model,
@@ -28,7 +25,8 @@ def fill(
         str | None, typer.Option(metavar="WORDS", help="Choose from these words, with blanks between them.")
     ] = None,
     direction: Annotated[
-        Direction, typer.Option(help="Words before the gap (forward), behind it (backward), or both.")
+        Literal["both", "forward", "backward"],
+        typer.Option(help="Words before the gap (forward), behind it (backward), or both."),
     ] = "both",
     encoding: Encoding = "utf-8",
 ) -> None:

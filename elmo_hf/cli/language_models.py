@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from tqdm import tqdm
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
+from ..text.sentences import beginning_of, read_sentences
 from .arguments import Encoding, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
 from .split_notes import say_split
@@ -20,23 +22,12 @@ if TYPE_CHECKING:
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
     from ..training.trainer import ElmoPretrainer
 
-# The unit of a table's surprisals.
-SurprisalUnit = Literal["bits", "nats"]
 Corpora = Annotated[
     list[str],
     typer.Argument(metavar="CORPUS...", help="Text, .jsonl or .conllu, .gz too: files, patterns, or Hub datasets."),
 ]
-# How training computes the loss over all words.
-SoftmaxKind = Literal["full", "sampled"]
-# What turns gradients into steps.
-Optimizer = Literal["adagrad", "adamw"]
 # Of each optimiser, its name in the Trainer and the default of the learning rate.
 OPTIMIZERS = {"adagrad": ("adagrad", 0.2), "adamw": ("adamw_torch_fused", 0.002)}
-# How the learning rate changes from the first step to the last.
-Schedule = Literal["constant", "linear"]
-ResetProbability = Annotated[
-    float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
-]
 
 
 def vocab(
@@ -52,10 +43,7 @@ def vocab(
     The most frequent words of CORPUS, one a line, <S> </S> <UNK> first: the words of the softmax, in bilm-tf's form.
     """
     check_new_file(output)
-    from tqdm import tqdm
-
     from elmo_hf.language_model.surprisal_table import place_sentences
-    from elmo_hf.text.sentences import beginning_of
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import make_vocabulary, read_sources
 
@@ -90,7 +78,7 @@ def pretrain(
         typer.Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
     ] = None,
     encoding: Encoding = "utf-8",
-    softmax: Annotated[SoftmaxKind | None, typer.Option(help="In place of the config's.")] = None,
+    softmax: Annotated[Literal["full", "sampled"] | None, typer.Option(help="In place of the config's.")] = None,
     samples: Annotated[
         int | None, typer.Option(help="Words drawn for a sampled softmax, which this chooses too.", min=1)
     ] = None,
@@ -99,19 +87,21 @@ def pretrain(
     rows: Annotated[int, typer.Option(help="Rows of a batch (bilm-tf's batch_size), for each process.", min=1)] = 128,
     unroll_steps: Annotated[int, typer.Option(help="Words of a row in one step.", min=1)] = 20,
     optimizer: Annotated[
-        Optimizer, typer.Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
+        Literal["adagrad", "adamw"], typer.Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
     ] = "adagrad",
     learning_rate: Annotated[
         float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.", min=0)
     ] = None,
     schedule: Annotated[
-        Schedule, typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
+        Literal["constant", "linear"], typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
     ] = "constant",
     warmup_steps: Annotated[
         int, typer.Option(help="First steps, in which the learning rate rises from 0; adamw needs some.", min=0)
     ] = 0,
     accumulate: Annotated[int, typer.Option(help="Steps whose gradients are added up.", min=1)] = 1,
-    reset_probability: ResetProbability = 0.1,
+    reset_probability: Annotated[
+        float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
+    ] = 0.1,
     frozen_steps: Annotated[int, typer.Option(help="First steps in which only the softmax learns.", min=0)] = 0,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of weights, order of sentences, dropout and sampling.")] = 0,
@@ -162,7 +152,6 @@ def pretrain(
         bf16=bf16,
         seed=seed,
         logging_steps=logging_steps,
-        save_strategy="steps",
         save_steps=checkpoint_steps,
         save_total_limit=2,
         eval_strategy="steps" if held_out else "no",
@@ -207,7 +196,7 @@ def score(
         bool, typer.Option("--documents", help="Carry the state through each document; blank lines separate them.")
     ] = False,
     unit: Annotated[
-        SurprisalUnit | None, typer.Option(help="With --per-word: unit of the surprisals; default: bits.")
+        Literal["bits", "nats"] | None, typer.Option(help="With --per-word: unit of the surprisals; default: bits.")
     ] = None,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="With --per-word: leave those of unknown words empty.")
@@ -226,12 +215,9 @@ def score(
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
-    from tqdm import tqdm
-
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
     from elmo_hf.language_model.surprisal_table import place_sentences, write_table
-    from elmo_hf.text.sentences import beginning_of, read_sentences
 
     if per_word is not None:
         check_new_file(per_word)
@@ -239,8 +225,7 @@ def score(
     splitter = words or scoring_splitter(language_model.config, tokenizer)
     texts, read = beginning_of(read_sentences(source, encoding=encoding))
     sentences = list(place_sentences(read, splitter))
-    corpus = _corpus(str(source), sentences, tokenizer)
-    say_split(str(source), texts, splitter, _share_unknown(corpus, tokenizer))
+    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
         numbers = [each.document for each in sentences] if documents else None
@@ -249,7 +234,7 @@ def score(
     if per_word is not None:
         wanted = carried if carry_state or documents else zero
         write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
-    say(_summary(corpus, tokenizer))
+    say(summary)
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
         line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
@@ -259,29 +244,31 @@ def score(
 
 
 def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
-    from tqdm import tqdm
-
     from elmo_hf.language_model.surprisal_table import place_sentences
-    from elmo_hf.text.sentences import beginning_of
     from elmo_hf.training.corpora import read_sources
 
     texts, read = beginning_of(read_sources(sources, encoding=encoding))
     sentences = place_sentences(read, tokenizer.word_splitter)
     bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
-    corpus = _corpus(f"the {name}", bar, tokenizer)
+    corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)
     if has_bar:
-        say_split(f"the {name}", texts, tokenizer.word_splitter, _share_unknown(corpus, tokenizer))
-        say(f"{name}: {_summary(corpus, tokenizer)}")
+        say(f"{name}: {summary}")
     return corpus
 
 
-def _corpus(name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer") -> "Corpus":
+def _corpus(
+    name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer", texts: list[str], splitter: str
+) -> tuple["Corpus", str]:
+    """The sentences as a corpus, and how large it is; prints a note if the first texts look wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
 
     corpus = Corpus.from_sentences((each.words for each in sentences), tokenizer)
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
-    return corpus
+    unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
+    say_split(name, texts, splitter, unknown)
+    sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
+    return corpus, f"{sizes}, {unknown:.2%} unknown."
 
 
 def _print_best(trainer: "ElmoPretrainer") -> None:
@@ -291,15 +278,6 @@ def _print_best(trainer: "ElmoPretrainer") -> None:
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
         say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
-
-
-def _share_unknown(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> float:
-    return corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-
-
-def _summary(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> str:
-    unknown = _share_unknown(corpus, tokenizer)
-    return f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 
 def _perplexities(state: str, *values: float | None) -> str:

@@ -1,19 +1,13 @@
 """The command `elmo-hf vectors`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from ..disk.whole_files import check_new_file
 from .arguments import Device, Encoding, Model, usable_device
 from .errors import check_usage, refuse_alone, say
-
-if TYPE_CHECKING:
-    from ..embedding.static_vectors import WordList
-
-# The first line of a file of vectors: two counts, or the first word.
-TextFormat = Literal["word2vec", "glove"]
 
 
 def vectors(
@@ -23,7 +17,7 @@ def vectors(
         Path | None, typer.Option("--output", "-o", metavar="OUT", help="A new text file of vectors.")
     ] = None,
     text_format: Annotated[
-        TextFormat | None,
+        Literal["word2vec", "glove"] | None,
         typer.Option("--format", help="word2vec (default) begins with a line of two counts, glove does not."),
     ] = None,
     layer: Annotated[
@@ -57,16 +51,11 @@ def vectors(
     if output is not None:
         header = text_format != "glove"
         size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)
-        say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.{_left_out(found)}")
+        say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.")
+        if found.num_repeated or found.num_blank:
+            say(f"Left out: {found.num_repeated} repeated and {found.num_blank} blank.")
     if queries:
         table = word_vectors(loaded, tokenizer, found.words, layer, show_progress=True)
         for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
             near = nearest_words(table, found.words, vector, count or 10, but=[query, *SPECIAL_WORDS])
             say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
-
-
-def _left_out(found: "WordList") -> str:
-    """What the file of words held besides."""
-    parts = [(found.num_repeated, "repeated"), (found.num_blank, "blank")]
-    told = " and ".join(f"{number} {what}" for number, what in parts if number)
-    return f" Left out: {told}." if told else ""

@@ -4,19 +4,18 @@ Files are read by `sentences.py`; only folders and Hub datasets need the `datase
 comes tokenised (bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from glob import glob, has_magic
+from glob import glob
 from io import StringIO
 from pathlib import Path
 
-from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences
+from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, storable
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-# JSON's escapes can name half a character, which no file of text can hold.
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Sentence]:
@@ -41,13 +40,11 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
 
 def _files(source: str) -> list[str]:
     """The file itself, or the files that match a pattern; empty for a dataset."""
-    paths = [source] if Path(source).is_file() or not has_magic(source) else sorted(glob(source, recursive=True))
-    if paths and Path(paths[0]).is_file():
-        return paths
+    paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
     is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES))
-    if not is_name and not Path(source).is_dir():
+    if not paths and not is_name and not os.path.isdir(source):
         raise ValueError(f"there is no file {source}.")
-    return []
+    return paths
 
 
 def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count: int = 1) -> list[str]:
@@ -74,5 +71,8 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
 def _is_line(word: str) -> bool:
     """Whether a vocabulary file can hold the word as an ordinary word."""
     is_special = word in (*SPECIAL_WORDS, PADDING)
-    is_text = LONE_SURROGATE.search(word) is None
-    return is_text and not is_special and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
+    return (
+        storable(word) == word
+        and not is_special
+        and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
+    )

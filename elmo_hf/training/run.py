@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .callbacks import HonestProgress, StopSignals
+from .interruption import StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
 logger = logging.getLogger(__name__)
@@ -89,14 +89,12 @@ def new_language_model(
             f"with {', '.join(f'`{name}` {value!r}' for name, value in FIXED.items())}."
         )
     encoder = fields.get("token_encoder", "char_cnn")
-    if encoder == "char_cnn":
-        settings = {"max_word_length": fields.get("max_word_length", 50), "words_file": str(vocabulary)}
-    else:
-        settings = {"vocab_file": str(vocabulary)}
-    tokenizer = ElmoTokenizer(encoder, word_splitter=word_splitter, **settings)
+    words: dict[str, Any] = {"words_file" if encoder == "char_cnn" else "vocab_file": str(vocabulary)}
+    size = fields.get("max_word_length", 50)
+    tokenizer = ElmoTokenizer(encoder, max_word_length=size, word_splitter=word_splitter, **words)
+    num_words = len(tokenizer.predicted_words or [])
     # A saved config.json has what the tokenizer decides.
     fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
-    num_words = len(tokenizer.predicted_words or [])
     sizes = {"num_softmax_words": num_words} | ({} if encoder == "char_cnn" else {"vocab_size": num_words + 1})
     return ElmoForPreTraining(ElmoConfig(**fields | sizes)), tokenizer
 
@@ -146,7 +144,17 @@ def pretrain(
         trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
         checkpoint = newest_checkpoint(output)
         if checkpoint is not None:
-            _compare(output, description)
+            started = read_json(output / "run.json")
+            differences = [
+                f"{name} was {started.get(name)}, now {description.get(name)}"
+                for name in sorted({*started, *description})
+                if started.get(name) != description.get(name)
+            ]
+            if differences:
+                raise ValueError(
+                    f"{output} holds a run that was started with different settings. Give the same to resume it, or "
+                    f"choose another folder: {'; '.join(differences)}."
+                )
         elif trainer.is_world_process_zero():
             _write_json(output / "run.json", description)
         _train(trainer, checkpoint, output)
@@ -181,18 +189,22 @@ def newest_checkpoint(folder: Path) -> Path | None:
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
     """Trains until the end; raises KeyboardInterrupt if a signal came before."""
     is_first = trainer.is_world_process_zero()
-    with StopSignals(is_first) as signals, closing(HonestProgress()) as progress:
+    with StopSignals(is_first) as signals:
         trainer.add_callback(signals)
-        if trainer.pop_callback(ProgressCallback) is not None:
-            trainer.add_callback(progress)
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        try:
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        finally:
+            progress = trainer.pop_callback(ProgressCallback)
+            if progress is not None and progress.training_bar is not None:
+                progress.training_bar.close()  # the Trainer leaves its line open when training fails
     state = trainer.state
     if signals.number and state.global_step < state.max_steps:
-        place = f"step {state.global_step} of {state.max_steps}"
-        sentence = f"Stopped after {place}, with a checkpoint in {output}. The same command goes on from there."
+        sentence = ""
         if is_first:
             _write_log(trainer, output)
-        raise KeyboardInterrupt(sentence if is_first else "", 128 + signals.number)
+            place = f"step {state.global_step} of {state.max_steps}"
+            sentence = f"Stopped after {place}, with a checkpoint in {output}. The same command goes on from there."
+        raise KeyboardInterrupt(sentence, 128 + signals.number)
 
 
 def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
@@ -243,26 +255,6 @@ def _fingerprint(corpus: Corpus) -> str:
     for array in (corpus.words, corpus.starts, corpus.ids, corpus.classes):
         digest.update(array.tobytes())
     return f"{len(corpus)} sentences, {corpus.num_words} words, sha256 {digest.hexdigest()}"
-
-
-def _compare(output: Path, description: dict[str, str]) -> None:
-    """Compares how a run was started with the settings now.
-
-    Raises:
-        OSError: if nothing says how the run was started.
-        ValueError: with the differences.
-    """
-    started = read_json(output / "run.json")
-    differences = [
-        f"{name} was {started.get(name)}, now {description.get(name)}"
-        for name in sorted({*started, *description})
-        if started.get(name) != description.get(name)
-    ]
-    if differences:
-        raise ValueError(
-            f"{output} holds a run that was started with different settings. Give the same to resume it, or choose "
-            f"another folder: {'; '.join(differences)}."
-        )
 
 
 def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, partial: Path, output: Path) -> None:

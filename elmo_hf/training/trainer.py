@@ -158,6 +158,7 @@ class ElmoPretrainer(ElmoTrainer):
         """Takes the arguments of `Trainer`."""
         super().__init__(model, args, **kwargs)
         self.bilm_state: BiLMState | None = None
+        self._loss_scale = args.unroll_steps if args.scale_loss_by_steps else 1
         # The losses of the windows since the last log, by direction.
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
         self.add_callback(_StartCallback(self))
@@ -165,13 +166,10 @@ class ElmoPretrainer(ElmoTrainer):
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
         corpus, rows = self.train_dataset, self.args.per_device_train_batch_size
-        num_rows = rows * self.args.world_size
-        num_windows = corpus.num_predictions // (num_rows * self.args.unroll_steps)
+        num_rows, steps, found = rows * self.args.world_size, self.args.unroll_steps, corpus.num_predictions
+        num_windows = found // (num_rows * steps)
         if num_windows == 0:
-            raise ValueError(
-                f"the corpus has {corpus.num_predictions} predictions, fewer than the {num_rows} x "
-                f"{self.args.unroll_steps} of one batch; use fewer rows or steps."
-            )
+            raise ValueError(f"the corpus has {found} predictions, fewer than the {num_rows} x {steps} of one batch.")
         own = range(self.args.process_index * rows, (self.args.process_index + 1) * rows)
         return DataLoader(
             Windows(corpus, num_rows, own, self.args, self.model.config.num_directions),
@@ -207,10 +205,6 @@ class ElmoPretrainer(ElmoTrainer):
             model.elmo.bilm.requires_grad_(not is_frozen)
         return super().training_step(*args, **kwargs) / self._loss_scale
 
-    @property
-    def _loss_scale(self) -> int:
-        return self.args.unroll_steps if self.args.scale_loss_by_steps else 1
-
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Adds to a log the means of the directions' losses since the last one."""
         if "loss" in logs:
@@ -228,7 +222,11 @@ class ElmoPretrainer(ElmoTrainer):
         if self.accelerator.is_main_process:
             model = self.accelerator.unwrap_model(self.model)
             with evaluating(model):
-                metrics = _held_out_metrics(model, corpus, metric_key_prefix)
+                scored = {"": score_from_zero(model, corpus), "carried_": score_carried(model, corpus)}
+            for state, scores in scored.items():
+                for name in (*(f"{each}_" for each in DIRECTIONS[: model.config.num_directions]), ""):
+                    metrics[f"{metric_key_prefix}_{state}{name}perplexity"] = getattr(scores, f"{name}perplexity")
+            metrics[f"{metric_key_prefix}_loss"] = math.log(scored[""].perplexity)
         (metrics,) = broadcast_object_list([metrics])
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -288,15 +286,3 @@ class _StartCallback(TrainerCallback):
             raise ValueError(f"{best}, the best checkpoint, is damaged; remove it to go on without it, or start anew.")
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
-
-
-def _held_out_metrics(model: ElmoForPreTraining, corpus: Corpus, prefix: str) -> dict[str, float]:
-    """Perplexities of a text from the zero state and, with `carried_` in their names, with the state carried along."""
-    zero, carried = score_from_zero(model, corpus), score_carried(model, corpus)
-    names = [f"{direction}_perplexity" for direction in DIRECTIONS[: model.config.num_directions]]
-    metrics = {
-        f"{prefix}_{state}{name}": getattr(scores, name)
-        for state, scores in (("", zero), ("carried_", carried))
-        for name in (*names, "perplexity")
-    }
-    return metrics | {f"{prefix}_loss": math.log(zero.perplexity)}

@@ -46,7 +46,7 @@ def test_a_file_holds_each_word_once_with_the_vector_asked_for(
 ) -> None:
     result = run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt", "--layer", layer)
     assert result.exit_code == 0, result.output
-    told = f"Wrote 5 words, {size} numbers each, to {tmp_path / 'v.txt'}. Left out: 1 repeated and 1 blank.\n"
+    told = f"Wrote 5 words, {size} numbers each, to {tmp_path / 'v.txt'}.\nLeft out: 1 repeated and 1 blank.\n"
     assert result.stdout == told
     assert "5/5" in result.stderr  # the progress bar
     first, *lines = (tmp_path / "v.txt").read_text(encoding="utf-8").splitlines()

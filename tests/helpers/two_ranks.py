@@ -11,7 +11,7 @@ from pretraining_runs import VOCABULARY
 from transformers import TrainerControl, TrainerState
 
 from elmo_hf.cli import app
-from elmo_hf.training.callbacks import StopSignals
+from elmo_hf.training.interruption import StopSignals
 
 STEPS = "--max-steps 8 --checkpoint-steps 4 --logging-steps 1 --unroll-steps 5 --seed 4 --reset-probability 0.4"
 # Without dropout and sampling, two processes of 2 rows do what one process of 4 rows does.

@@ -22,10 +22,10 @@ from language_models import state_of, words_file
 from launching import fork_command
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 from resumed_runs import At, interrupt, run
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerCallback
 
 from elmo_hf.disk.checksums import SUMS, write_sums
-from elmo_hf.training.callbacks import HonestProgress, StopSignals
+from elmo_hf.training.interruption import StopSignals
 from elmo_hf.training.run import newest_checkpoint
 
 WEIGHTS = "model-00001-of-00002.safetensors"
@@ -291,15 +291,6 @@ def test_other_threads_catch_no_signals() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
-
-
-def test_the_bar_of_a_resumed_run_counts_only_its_own_steps() -> None:
-    progress, state = HonestProgress(), TrainerState(global_step=930, max_steps=1000)
-    progress.on_train_begin(None, state, TrainerControl())
-    state.global_step = 931
-    progress.on_step_end(None, state, TrainerControl())
-    numbers = progress.training_bar.format_dict
-    assert (numbers["initial"], numbers["n"], numbers["total"]) == (930, 931, 1000)
 
 
 @pytest.mark.parametrize(

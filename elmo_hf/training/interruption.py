@@ -1,37 +1,16 @@
-"""What happens besides training: an honest progress bar, and the end after Ctrl-C or SIGTERM."""
+"""The end of a run after Ctrl-C or SIGTERM."""
 
 import os
 import signal
 import threading
-from types import FrameType
 from typing import Any
 
 import torch
-from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 NOTICE = b"\nStopping after this step, with a checkpoint. Ctrl-C again stops at once.\n"
 # How often several processes ask each other whether one of them was told to stop.
 STEPS_BETWEEN_QUESTIONS = 10
-
-
-class HonestProgress(ProgressCallback):
-    """The Trainer's progress bar, which in a resumed run counts no steps of the run before as done just now."""
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Starts the bar where the run starts."""
-        super().on_train_begin(args, state, control, **kwargs)
-        self.current_step = state.global_step
-        if self.training_bar is not None:
-            bar = self.training_bar
-            bar.initial = bar.n = bar.last_print_n = state.global_step
-            bar.refresh()
-
-    def close(self) -> None:
-        """Ends the line of the bar, which the Trainer leaves open when training fails."""
-        if self.training_bar is not None:
-            self.training_bar.close()
 
 
 class StopSignals(TrainerCallback):
@@ -59,7 +38,7 @@ class StopSignals(TrainerCallback):
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _catch(self, number: int, frame: FrameType | None) -> None:
+    def _catch(self, number: int, frame: object) -> None:
         if number == signal.SIGINT or not self.number:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if not self.number:
