@@ -1,10 +1,13 @@
-"""Low precision on a CPU: how far from float32, and how fast, on real sentences.
+"""What a user would pick on a CPU, and low precision: how far from float32, and how fast, on real sentences.
 
-    python benchmarks/low_precision.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
+    python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
+    python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
 
 Each contestant runs the same sentences from character ids to the mix of the layers:
 
     float32          the unchanged model
+    float32, packed  after `model.pack()`
+    loop             `allennlp_loop.py`, AllenNLP's operations, as fast as the real one (`speed.py --allennlp`)
     bfloat16         `dtype=torch.bfloat16`
     int8 weights     `quantization_config=TorchAoConfig(Int8WeightOnlyConfig())`: weights of a linear by output
     int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights of a
@@ -14,13 +17,13 @@ Each contestant runs the same sentences from character ids to the mix of the lay
     ONNX Runtime     the graph of `elmo-hf export` in float32
     int8 ONNX        the same after `onnxruntime.quantization.quantize_dynamic`; inputs by whole batch
 
-The error of a word is |v - v'| / |v|, where v is the float32 vector in the same batch; the tables have the largest and
-the mean over all words, boundaries included. `--only` names the contestants that run beside float32. Without `--model`
-the model has the original's size and random weights; `--scale` multiplies those of the LSTMs. The contestants take
-turns; medians are printed.
+Before the tables stand the machine's rates: how fast it reads memory (the sum of a vector of 1 GiB) and multiplies
+matrices of 4096 x 4096. The error of a word is |v - v'| / |v|, where v is the float32 vector in the same batch; the
+tables have the largest and the mean over all words, boundaries included. `--only` names the contestants that run beside
+float32. Without `--model` the model has the original's size and random weights; `--scale` multiplies those of the
+LSTMs. The contestants take turns; medians are printed, and times those of float32.
 """
 
-import platform
 import statistics
 import tempfile
 import time
@@ -34,8 +37,10 @@ import torch
 import torchao
 import transformers
 import typer
+from allennlp_loop import LoopElmo
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization import quantize_dynamic as quantize_graph
+from timing import machine, print_table, timed
 from torch import Tensor, nn
 from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
 from torchao.core.config import AOBaseConfig
@@ -47,7 +52,8 @@ from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.share.export import export_model
 from elmo_hf.text.sentences import read_sentences
 
-VERSIONS = {"torch": torch, "torchao": torchao, "onnxruntime": onnxruntime, "transformers": transformers}
+VERSIONS = {"torchao": torchao, "onnxruntime": onnxruntime}
+SIZES = (1, 8, 32)  # of batches
 Run = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
@@ -91,6 +97,24 @@ def in_onnx_runtime(path: Path) -> Run:
     return run
 
 
+def in_loop(model: ElmoModel) -> Run:
+    """The same for the loop over words."""
+    loop = LoopElmo(model)
+
+    def run(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.inference_mode():
+            output = loop(inputs["input_ids"])
+        return {f"layer {number}": layer for number, layer in enumerate(output.layers)} | {"mix": output.mix}
+
+    return run
+
+
+def packed(model: ElmoModel) -> ElmoModel:
+    """The model with a second copy of its large weights."""
+    model.pack()
+    return model
+
+
 def contestants(folder: Path, work: Path) -> dict[str, Callable[[], Run]]:
     """What loads each contestant, all from one saved model."""
     graph, small_graph = work / "elmo.onnx", work / "elmo-int8.onnx"
@@ -106,6 +130,8 @@ def contestants(folder: Path, work: Path) -> dict[str, Callable[[], Run]]:
 
     return {
         "float32": lambda: in_torch(load_complete(folder, dtype=torch.float32)),
+        "float32, packed": lambda: in_torch(packed(load_complete(folder, dtype=torch.float32))),
+        "loop": lambda: in_loop(load_complete(folder, dtype=torch.float32)),
         "bfloat16": lambda: in_torch(load_complete(folder, dtype=torch.bfloat16)),
         "int8 weights": lambda: in_eight_bits(Int8WeightOnlyConfig()),
         "int8 torchao": lambda: in_eight_bits(Int8DynamicActivationInt8WeightConfig()),
@@ -115,6 +141,17 @@ def contestants(folder: Path, work: Path) -> dict[str, Callable[[], Run]]:
         "ONNX Runtime": lambda: exported(graph),
         "int8 ONNX": lambda: exported(small_graph),
     }
+
+
+def rates() -> str:
+    """How fast this machine reads memory and multiplies large matrices, the best of five."""
+    vector, matrix = torch.ones(2**28), torch.randn(4096, 4096)
+
+    def seconds(run: Callable[[], object]) -> float:
+        return min(timed(run)() for _ in range(5))
+
+    reading, multiplying = seconds(vector.sum), seconds(lambda: matrix @ matrix)
+    return f"reads {2**30 / reading / 1e9:.1f} GB/s, multiplies {2 * 4096**3 / multiplying / 1e9:,.0f} GFLOP/s"
 
 
 def errors(found: dict[str, Tensor], expected: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
@@ -149,7 +186,7 @@ def main(
     words: list[Any] = [sentence for sentence in read_sentences(corpus) if len(sentence) > 0]
     runs = {name: make() for name, make in contestants(folder, work).items() if name in ("float32", *(only or [name]))}
     versions = ", ".join(f"{name} {module.__version__}" for name, module in VERSIONS.items())
-    print(f"{platform.processor() or platform.machine()}, {threads} threads, {versions}")
+    print(f"{machine()}, {versions}; {rates()}")
 
     def batch_of(chosen: list[Any]) -> dict[str, Tensor]:
         return dict(tokenizer(chosen, is_split_into_words=True, padding=True, return_tensors="pt"))
@@ -162,15 +199,13 @@ def main(
             for layer, error in errors(runs[name](inputs), expected, inputs["attention_mask"]).items():
                 of_words.setdefault(name, {}).setdefault(layer, []).append(error)
     layers = list(next(iter(of_words.values())))
-    print(f"\n| error against float32, mean (largest) | {' | '.join(layers)} |\n|---|{'---|' * len(layers)}")
-    for name, by_layer in of_words.items():
-        cells = [torch.cat(by_layer[layer]) for layer in layers]
-        print(f"| {name} | {' | '.join(f'{cell.mean():.2%} ({cell.max():.2%})' for cell in cells)} |")
+    cells = {name: [torch.cat(by_layer[layer]) for layer in layers] for name, by_layer in of_words.items()}
+    shown = [[name, *(f"{cell.mean():.2%} ({cell.max():.2%})" for cell in row)] for name, row in cells.items()]
+    print_table(["error against float32, mean (largest)", *layers], shown)
 
-    sizes_of_batches = (1, 8, 32)
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(rounds):  # measuring errors has warmed up all contestants
-        for size in sizes_of_batches:
+        for size in SIZES:
             # Ragged batches in file order; four calls at batch 1.
             batches = [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)]
             number = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
@@ -179,11 +214,15 @@ def main(
                 for inputs in batches:
                     run(inputs)
                 times.setdefault((name, size), []).append(number / (time.perf_counter() - begin))
-    print(f"\n| words/s, boundaries included, batch | {' | '.join(map(str, sizes_of_batches))} |")
-    print(f"|---|{'---|' * len(sizes_of_batches)}")
-    for name in runs:
-        medians = [statistics.median(times[name, size]) for size in sizes_of_batches]
-        print(f"| {name} | {' | '.join(f'{median:,.0f}' for median in medians)} |")
+    medians = {key: statistics.median(speeds) for key, speeds in times.items()}
+    shown = [
+        [
+            name,
+            *(f"{medians[name, size]:,.0f} ({medians[name, size] / medians['float32', size]:.2f})" for size in SIZES),
+        ]
+        for name in runs
+    ]
+    print_table(["words/s, boundaries included (times float32), batch", *map(str, SIZES)], shown)
 
 
 if __name__ == "__main__":
