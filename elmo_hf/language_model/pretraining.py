@@ -67,7 +67,9 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
             check_shape(name, value, mask.shape)
         resets = [given.get(f"{name}_resets", torch.zeros_like(mask)).bool() for name in names]
         is_reset = any(f"{name}_resets" in given for name in names)
-        return vectors, mask, [given.get(f"{name}_targets") for name in names], resets if is_reset else None, 0
+        has_targets = all(f"{name}_targets" in given for name in names)
+        targets = [given[f"{name}_targets"] for name in names] if has_targets else None
+        return vectors, mask, targets, resets if is_reset else None, 0
 
     def totals(
         self,

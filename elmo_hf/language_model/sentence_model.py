@@ -136,7 +136,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
         hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
-        output = self.losses(hidden, targets, output_log_probs, distance, **kwargs)
+        output = {} if targets is None else self.losses(hidden, targets, output_log_probs, distance, **kwargs)
         for name, part in hidden.items() if output_logits else ():
             output[f"{name}_logits"] = nn.functional.linear(part, *self.output_table)
         return ElmoForPreTrainingOutput(
@@ -155,12 +155,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
         """What the biLM reads and predicts: each direction the next word that it will read.
 
-        Vectors `(B, T, P)`, mask `(B, T)`, for each direction classes `(B, T)`, -100 for none, resets as in `BiLM`, and
-        how many columns the word that is predicted is from the state.
+        Vectors `(B, T, P)`, mask `(B, T)`, None or for each direction classes `(B, T)`, -100 for none, resets as in
+        `BiLM`, and how many columns the word that is predicted is from the state.
         """
         vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
         if labels is None:
-            return vectors, mask, [None, None], None, 1
+            return vectors, mask, None, None, 1
         check_shape("labels", labels, mask.shape)
         labels = labels.masked_fill(~mask, IGNORED)
         after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
@@ -170,12 +170,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def losses(
         self,
         hidden: dict[str, Tensor],
-        targets: list[Tensor | None],
+        targets: list[Tensor],
         output_log_probs: bool,
         distance: int,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """Mean cross-entropies, if all directions have targets, and log-probabilities `(B, T)` of the targets, by name.
+        """Mean cross-entropies, and log-probabilities `(B, T)` of the targets, by name.
 
         `hidden` has the top outputs `(B, T, P)` of each direction by its name. Log-probabilities are moved from the
         column of the state by `distance` to the word predicted.
@@ -184,8 +184,6 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         chosen: dict[str, tuple[Tensor, Tensor]] = {}
         totals: dict[str, Tensor] = {}
         for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
-            if classes is None:
-                continue
             is_predicted = classes != IGNORED
             chosen[name] = vectors[is_predicted], classes[is_predicted].long()
             if output_log_probs:
@@ -193,8 +191,6 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 totals[f"{name}_loss"] = -log_probs.sum()
                 placed = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
                 output[f"{name}_log_probs"] = placed.roll(distance if name == "forward" else -distance, dims=1)
-        if len(chosen) < len(hidden):
-            return output
         totals = self.totals(chosen, totals, **kwargs)
         counts = [max(len(classes), 1) for _, classes in chosen.values()]
         means = {name: total / number for (name, total), number in zip(totals.items(), counts, strict=True)}

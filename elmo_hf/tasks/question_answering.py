@@ -107,9 +107,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         """Scores a batch: `start_logits` and `end_logits` `(B, T)`, and what `ElmoTaskModel` describes.
 
         `start_positions` and `end_positions` `(B,)` are those of the answer's first and last word; T or more: none.
-
-        Raises:
-            ValueError: if a position is not a word of the context.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         question, context = texts.rows.split(texts.vectors)
