@@ -10,9 +10,9 @@ import pytest
 import torch
 from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, run_python
 from fresh_process import without
-from task_models import LSTM, TASKS, C, make_task_model
+from task_models import FIRST, LSTM, SECOND, TASKS, C, make_task_model
 
-from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.hub_code import TABLE
 from elmo_hf.model.configuration_elmo import ELMO_HF
 
@@ -20,6 +20,7 @@ NUMBERS = (Path(__file__).parents[1] / "helpers" / "folder_numbers.py").read_tex
 WITHOUT = without("elmo_hf", "conversion", "h5py")
 TINY = {"max_word_length": C, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4]], "num_highway_layers": 1}
 TINY |= {"projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4}
+VECTORS = WordVectors.learned([text.split() for text in (*FIRST, *SECOND)], 4, min_count=1)
 
 
 def tiny_bilm() -> ElmoModel:
@@ -34,6 +35,7 @@ def tiny_language_models() -> ElmoForPreTraining:
 MODELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "bilm": (tiny_bilm, {"graphs": True}),
     "language_models": (tiny_language_models, {}),
+    "word_vectors": (lambda: make_task_model("crf", **LSTM, word_vectors=VECTORS.config), {}),
     **{
         task: (lambda task=task: make_task_model(task, **LSTM), {"has_pairs": task in ("pairs", "questions")})
         for task in TASKS
@@ -43,8 +45,11 @@ MODELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 def save(folder: Path, model: Any, **asked: Any) -> None:
     """Every model is in a folder called `model`, so that transformers imports the code, which is the same, once."""
+    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
+    if model.config.word_vectors is not None:
+        VECTORS.put_into(model, tokenizer)
     model.save_pretrained(folder / "model")
-    ElmoTokenizer(max_word_length=C, word_splitter="whitespace").save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
     (folder / "asked.json").write_text(json.dumps({"architecture": type(model).__name__, "has_pairs": False} | asked))
 
 
