@@ -77,7 +77,10 @@ class Scores:
         found = log_probs.float().cpu().numpy()
         if np.isnan(found).any():
             sentence = np.searchsorted(self.starts, places[np.isnan(found)].min(), side="right") - 1
-            raise ValueError(f"the model gives NaN for sentence {sentence}, counted from 0; its weights are damaged.")
+            raise ValueError(
+                f"the model gives NaN for sentence {sentence}, counted from 0: its weights are damaged, or its "
+                "training diverged."
+            )
         getattr(self, direction)[places] = found
 
     @property

@@ -73,9 +73,6 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
         forward_half(given.lm), given.tokenizer, GAP, direction="backward"
     ),
     "knows none": lambda given: predict_words(given.lm, ElmoTokenizer(max_word_length=11), GAP),
-    "fill-mask needs the softmax": lambda given: elmo_hf.pipeline(
-        "fill-mask", ElmoModel(ElmoConfig(**SIZES)), given.tokenizer
-    ),
 }
 
 
