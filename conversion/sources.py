@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from elmo_hf.disk.whole_files import named_if_full
+
 from .refusals import check_unpacked, listed, reading, require
 
 BLOCK = 1 << 17
@@ -74,7 +76,7 @@ def open_source(path: Path) -> Iterator[Source]:
         return
     require(path.is_file(), path, "", "a folder or a file", "nothing")
     if _is_archive(path):
-        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary:
+        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary, named_if_full(Path(temporary)):
             # This puts the archive's name into every path, and so into every message.
             folder = Path(temporary, path.name)
             folder.mkdir()

@@ -5,7 +5,13 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
+import google_crc32c
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
 import torch
+from safetensors.numpy import load_file
 from state_dict_keys import STATE_DICT_KEYS
 from task_models import LSTM, make_task_model
 from tiny_inputs import random_inputs
@@ -13,6 +19,10 @@ from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, ElmoTokenizer, allennlp
+from elmo_hf.embedding.chosen_words import ChosenWords
+from elmo_hf.embedding.input_documents import Documents
+from elmo_hf.embedding.shards import FORMATS, embed_documents
+from elmo_hf.embedding.window_vectors import Selection
 
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
@@ -83,6 +93,19 @@ def test_a_saved_folder_holds_these_files(tiny_model: ElmoModel, tmp_path: Path)
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 
 
+# Columns and index of shards: names and types in parquet, names of arrays elsewhere, keys of a line of `_index.jsonl`.
+SHARD_COLUMNS = {
+    "document": "string",
+    "index": "int64",
+    "sentence": "string",
+    "vectors": "list<element: fixed_size_list<element: int8>[16]>",
+    "scales": "list<element: float>",
+    "positions": "list<element: int32>",
+}
+SHARD_ARRAYS = "0 0.positions 0.scales 1 1.positions 1.scales"
+INDEX_LINE = {"shard": "part-00000.parquet", "row": 0, "rows": 2, "document": "a.txt", "index": 0, "number": 0}
+
+
 def test_a_star_imports_the_public_names() -> None:
     assert elmo_hf.__all__ == PUBLIC_NAMES.split()
     assert all(getattr(elmo_hf, name).__name__ == name for name in elmo_hf.__all__)
@@ -123,3 +146,24 @@ def test_weights_of_heads_have_their_names() -> None:
             model = make_task_model(task, **changes, **({"pooling": "attention"} if task == "pairs" else {}))
             expected = {*names.split(), *(f"{part}.{key}" for part in parts for key in LSTM_KEYS.split())}
             assert {name for name in model.state_dict() if not name.startswith("elmo.")} == expected
+
+
+def test_shards_have_their_columns_and_their_index(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("The ferry left .\nYes\n")
+    selection = Selection("mix", "int8", ChosenWords("ferry|Yes"))
+    for shard_format in FORMATS:
+        documents = Documents.find(["a.txt"], f"{shard_format}/")
+        embed_documents(
+            mixed_model, tiny_tokenizer, documents, f"{shard_format}/", selection, shard_format=shard_format
+        )
+    schema = pq.read_schema("parquet/part-00000.parquet")
+    assert {field.name: str(field.type) for field in schema} == SHARD_COLUMNS
+    with np.load("npz/part-00000.npz") as arrays, h5py.File("hdf5/part-00000.hdf5") as file:
+        found = [sorted(arrays), sorted(load_file("safetensors/part-00000.safetensors")), sorted(file)]
+    assert found == [SHARD_ARRAYS.split()] * 2 + [[*SHARD_ARRAYS.split(), "sentence_to_index"]]
+    (line,) = [json.loads(line) for line in Path("parquet/_index.jsonl").read_text().splitlines()]
+    checksum = google_crc32c.value(Path("parquet/part-00000.parquet").read_bytes())
+    assert line == INDEX_LINE | {"checksum": f"{checksum:08x}"}

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..model.modeling_elmo import ElmoModel
@@ -48,16 +47,3 @@ def outputs_in_batches(
         words = [list(texts[index]) for index in batch]
         inputs = tokenizer(words, is_split_into_words=True, padding=True, padding_side="right", return_tensors="pt")
         yield batch, model(**inputs.to(model.device))
-
-
-def word_vectors_in_batches(
-    model: ElmoModel, tokenizer: ElmoTokenizer, texts: Sequence[Sequence[str]], batch_words: int
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Gives the index of each text and the ELMo vectors `(n, 2P)` of its words, without boundaries; longest first.
-
-    Arguments are those of `outputs_in_batches`.
-    """
-    start = tokenizer.num_special_tokens_to_add() // 2
-    for batch, outputs in outputs_in_batches(model, tokenizer, texts, batch_words):
-        for index, vectors in zip(batch, outputs.last_hidden_state.float().cpu().numpy(), strict=True):
-            yield index, vectors[start : start + len(texts[index])]

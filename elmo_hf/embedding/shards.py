@@ -197,7 +197,6 @@ class Shards:
                 place.parent.mkdir(parents=True, exist_ok=True)
             joined = stack.enter_context(only_writer(place))
             stack.enter_context(named_if_full(place))
-            self._folder.remove_leftovers()
         if self._file is not None:
             refuse_existing(self._file, is_folder=False)
         names = self._folder.sizes()
@@ -292,6 +291,7 @@ class Shards:
         known = {self._shard(number) for number in range(len(self._windows))}
         if beyond := sorted(name for name in self._sizes if name.startswith("part-") and name not in known):
             self._refuse(beyond[0])
+        self._folder.remove_leftovers()
         if self._file is not None and joined is not None and self._folder.disk is not None:
             WRITERS[self._file.suffix.lower()](joined, self._records(self._folder.disk))
             publish(joined, self._file)

@@ -39,7 +39,7 @@ def read_words(path: Path, encoding: str = "utf-8") -> WordList:
     """Reads words: a line of text is one word; sentences of JSON lines and CoNLL-U are lists of words.
 
     Raises:
-        ValueError: if there are no words, or the file cannot be read.
+        ValueError: if the file cannot be read.
         OSError: if the file cannot be opened.
     """
     words: dict[str, None] = {}
@@ -51,8 +51,6 @@ def read_words(path: Path, encoding: str = "utf-8") -> WordList:
             num_repeated += word in words
             if word:
                 words[word] = None
-    if not words:
-        raise ValueError(f"{path} has no words; give one word a line.")
     return WordList([*words], num_blank, num_repeated)
 
 

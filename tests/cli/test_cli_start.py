@@ -101,7 +101,6 @@ WRONG = {
     "vectors tiny file.txt -o v.txt --device gpu9": "gpu9",
     "vectors tiny file.txt -o v.txt --encoding utf-9": "unknown encoding: utf-9",
     "vectors tiny blanks.txt -o v.txt": "'New York'",
-    "vectors tiny empty.txt -o v.txt": "empty.txt has no words",
     "vocab none-*.txt -o v": "there is no file none-*.txt.",
     "vocab file.txt -o file.txt": "file.txt exists already",
     "vocab file.txt -o v --min-count 99": "no word is left of 1, with `min_count` 99",

@@ -145,7 +145,7 @@ def _become(arguments: list[str], folder: Path, arrange: Callable[[], object], o
         os.chdir(folder)
         # Torch replaces its pool of threads after a fork; if two threads ask for it at once, one may find none.
         torch.set_num_threads(torch.get_num_threads())
-        tempfile.tempdir = str(folder)
+        tempfile.tempdir = str(folder.parent)  # what a killed process left there is the system's to remove
         signal.signal(signal.SIGINT, signal.default_int_handler)
         shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
         arrange()

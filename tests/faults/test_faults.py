@@ -50,7 +50,7 @@ def test_without_room_a_command_says_so_and_later_gives_the_same_result(job: Job
         outcome = run(job.command, folder, limit_files(limit))
         assert outcome.is_refused, outcome.output[-3000:]
         printed = outcome.output.replace("write out", f"write {folder}/out")
-        assert f"Error: there is no room to write {folder}/" in printed
+        assert f"Error: there is no room to write {tmp_path}/" in printed
         assert not (folder / job.result).is_file()
         again = run(job.command, folder)
         assert again.code == 0, again.output[-3000:]
