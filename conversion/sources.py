@@ -22,7 +22,7 @@ from .refusals import check_unpacked, listed, reading, require
 
 BLOCK = 1 << 17
 HEAD = 1 << 16
-MAX_FOLDERS = 8  # in each other, in an archive
+MAX_FILES, MAX_FOLDERS = 10_000, 8  # of an archive; in each other
 # How deep formats keep their files in a folder, which may hold anything else besides.
 LEVELS = ("*", "*/*", "*/variables/*")
 ZIP_MAGIC = b"PK\x03\x04"
@@ -127,9 +127,9 @@ def _unpack(path: Path, folder: Path) -> None:
     """Unpacks the files of an archive into an empty folder."""
     if beginning(path).startswith(ZIP_MAGIC):
         with open_zip(path) as archive:
-            for member in archive.infolist():
+            for number, member in enumerate(archive.infolist()):
                 is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
-                _check_member(path, member.filename, is_plain or member.is_dir())
+                _check_member(path, number, member.filename, is_plain or member.is_dir())
                 if not member.is_dir():
                     archive.extract(member, folder)
         return
@@ -140,16 +140,16 @@ def _unpack(path: Path, folder: Path) -> None:
             unpacked.write(block)
         unpacked.seek(0)
         with tarfile.open(fileobj=unpacked) as entries:
-            for entry in entries:
+            for number, entry in enumerate(entries):
                 is_plain = entry.isreg() and not entry.issparse()
-                _check_member(path, entry.name, is_plain or entry.isdir())
+                _check_member(path, number, entry.name, is_plain or entry.isdir())
                 if is_plain:
                     entries.extract(entry, folder, filter="data")
 
 
-def _check_member(archive: Path, name: str, is_plain: bool) -> None:
+def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
     path = PureWindowsPath(name)  # whose names may be absolute in every way
     is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
-    expected = f"a plain file inside the archive, at most {MAX_FOLDERS} folders deep"
-    found = "another path" if is_plain else "another kind of entry"
-    require(is_plain and is_inside, archive, name, expected, found)
+    expected = f"one of at most {MAX_FILES:,} plain files inside the archive, at most {MAX_FOLDERS} folders deep"
+    found = "another path or more" if is_plain else "another kind of entry"
+    require(is_plain and is_inside and number < MAX_FILES, archive, name, expected, found)

@@ -4,10 +4,8 @@ Every maker writes a SOURCE into an empty folder and returns it. Files that stan
 those of the golden case `base_2l_relu`.
 """
 
-import bz2
 import gzip
 import io
-import pickle
 import struct
 import tarfile
 import zipfile
@@ -64,16 +62,6 @@ def chunk_longer_than_said(file: h5py.File) -> None:
     chunk(file, (261, 4), (261, 4), zeros_deflated(4 << 30), compression="gzip")
 
 
-def filters_in_a_row(file: h5py.File) -> None:
-    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_chunk((261, 4))
-    for _ in range(3):
-        plist.set_deflate(9)
-    space = h5py.h5s.create_simple((261, 4))
-    table = h5py.h5d.create(file.id, b"char_embed", h5py.h5t.IEEE_F32LE, space, plist)
-    table.write_direct_chunk((0, 0), zlib.compress(zlib.compress(zeros_deflated(4 << 30))))
-
-
 def many_chunks(file: h5py.File) -> None:
     file.create_dataset("char_embed", (4 << 20,), np.int8, chunks=(1,))
 
@@ -100,11 +88,10 @@ def trained() -> dict[str, bytes]:
     return archive_files(CASE)
 
 
-def tar_of_folders(compress: Callable[[bytes], bytes]) -> bytes:
+def tar_of_folders() -> bytes:
     member = tarfile.TarInfo("d/")
     member.type = tarfile.DIRTYPE
-    block = compress(member.tobuf() * 1000)
-    return block * (MILLION // 1000)
+    return gzip.compress(member.tobuf() * 1000) * (MILLION // 1000)
 
 
 def tar_of_headers(num_fields: int) -> bytes:
@@ -124,15 +111,6 @@ def zip_of_folders(name: bytes = b"d/") -> bytes:
     entry = struct.pack("<4s4B4H3L5H2L", b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 33, 0, 0, 0, len(name), 0, 0, 0, 0, 0, 0)
     directory = (entry + name) * (MILLION // 10)
     return local + directory + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 9, 9, len(directory), len(local), 0)
-
-
-def legacy(obj: bytes) -> bytes:
-    """A file of torch's older form whose third pickle is the given one."""
-    start = state_bytes({})
-    whole = io.BytesIO(start)
-    for _ in range(3):
-        pickle.load(whole)
-    return start[: whole.tell()] + obj
 
 
 def one_storage_many_times() -> bytes:
@@ -218,21 +196,18 @@ def claimed_storage() -> bytes:
 HOSTILE_CHECKPOINTS: dict[str, tuple[Maker, str]] = {
     "hdf5, one large chunk": (with_hdf5(one_large_chunk), "weights.hdf5"),
     "hdf5, chunk longer than said": (with_hdf5(chunk_longer_than_said), "weights.hdf5"),
-    "hdf5, filters in a row": (with_hdf5(filters_in_a_row), "weights.hdf5"),
     "hdf5, many chunks": (with_hdf5(many_chunks), "weights.hdf5"),
     "hdf5, packed chunks": (with_hdf5(packed_chunks), "weights.hdf5"),
     "hdf5, nested groups": (with_hdf5(nested_groups), "weights.hdf5"),
     "hdf5, overflowing shape": (with_hdf5(overflowing_shape), "weights.hdf5"),
     "hdf5, never written": (with_hdf5(never_written), "weights.hdf5"),
-    "training, long": (with_file("config.json", lambda: b"[" + b"[]," * (4 << 20) + b"[]]", trained), "config.json"),
     "tar.gz, declared": (alone("x.tar.gz", bomb_of_tar(member("weights.th", TEN), TEN)), "x.tar.gz"),
     "tar.gz, behind its end": (alone("x.tar.gz", bomb_of_tar(member("weights.th", 0), 2 << 30)), "x.tar.gz"),
     "tar.gz, long header": (
         alone("x.tar.gz", bomb_of_tar(member("x", 4 << 30, tarfile.XHDTYPE), 4 << 30)),
         "x.tar.gz",
     ),
-    "tar.gz, many folders": (alone("x.tar.gz", lambda: tar_of_folders(gzip.compress)), "x.tar.gz"),
-    "tar.bz2, many folders": (alone("x.tar.bz2", lambda: tar_of_folders(bz2.compress)), "x.tar.bz2"),
+    "tar.gz, many folders": (alone("x.tar.gz", tar_of_folders), "x.tar.gz"),
     "tar.gz, many header fields": (alone("x.tar.gz", lambda: tar_of_headers(2_000)), "x.tar.gz"),
     "zip, declared": (bomb_of_zip("x.zip"), "x.zip"),
     "zip, not declared": (bomb_of_zip("x.zip", 1 << 20), "x.zip"),
@@ -240,7 +215,6 @@ HOSTILE_CHECKPOINTS: dict[str, tuple[Maker, str]] = {
     "torch zip, declared": (bomb_of_zip("x.th"), "x.th"),
     "torch zip, many members": (alone("x.th", lambda: zip_of_folders(b"a/data.pkl")), "x.th"),
     "torch, a claim": (alone("x.th", claimed_storage), "x.th"),
-    "torch, many operations": (alone("x.th", lambda: legacy(b"\x80\x02" + b"}" * (3 << 20) + b".")), "x.th"),
     "torch, one storage": (with_file("weights.th", one_storage_many_times, trained), "weights.th"),
     "checkpoint, blank record": (with_file("checkpoint", lambda: b"\n" * (1 << 26), save_directory), "checkpoint"),
     "checkpoint, tensors in one place": (with_bundle(tensors_of_one_place, 64 << 20), "model.ckpt-6.data"),
