@@ -9,9 +9,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-from .contract import Checkpoint, Reference
+from .contract import Checkpoint
 from .published import PUBLISHED, Published
 from .refusals import ConversionError, require
+from .witness.reference import ReferenceElmo
 from .witness.reference_outputs import STREAMS, TOLERANCE, Layers, Stream
 
 # Sentences of different lengths and scripts, with one word longer than the 48 bytes that the model reads.
@@ -63,7 +64,7 @@ def check_folder(
 
 
 @torch.no_grad()
-def largest_difference(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, reference: Reference) -> float:
+def largest_difference(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, reference: ReferenceElmo) -> float:
     """Largest absolute difference between a model and the witness, over all layers of `CHECK_SENTENCES`."""
     inputs = tokenizer(
         [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"

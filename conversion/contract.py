@@ -1,21 +1,15 @@
 """What every reader takes and returns: the user's extra files, and an ELMo in our names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-
-class Reference(Protocol):
-    """A witness in NumPy, computed from the source's own arrays."""
-
-    def embed(self, words: Sequence[str]) -> np.ndarray:
-        """Embeds n words: `(L + 1, n + 2, 2P)`, boundaries included; `(L + 1, n, 2P)` if the model has none."""
+from .witness.reference import ReferenceElmo
 
 
 @dataclass(frozen=True)
@@ -55,5 +49,5 @@ class Checkpoint:
     tensors: dict[str, np.ndarray]
     tokenizer: ElmoTokenizer
     sources: dict[str, Path]
-    make_reference: Callable[[], Reference] | None = None
+    make_reference: Callable[[], ReferenceElmo] | None = None
     notes: tuple[str, ...] = ()

@@ -27,10 +27,10 @@ from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, render_card
 
 from .check import check_folder
-from .contract import Checkpoint, Given
+from .contract import Given
 from .formats import recognise
 from .hdf5 import write_hdf5
-from .model import is_of_a_mix, loading_options, num_parameters, save_model, save_smaller
+from .model import is_of_a_mix, num_parameters, save_model, save_smaller
 from .readers.hdf5_layout import (
     FORGET_BIAS,
     allennlp_rules,
@@ -50,8 +50,11 @@ def convert_source(
     given: Given,
     *,
     source_name: str | None = None,
+    check: bool = False,
+    dtype: str = "float32",
+    facts: Facts | None = None,
+    labels: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda message: None,
-    **writing: Any,
 ) -> float | None:
     """Converts a SOURCE of any known format to a folder that `AutoModel.from_pretrained` loads.
 
@@ -60,12 +63,19 @@ def convert_source(
         destination: the new folder; it must not exist.
         given: the files and settings that the user gave beside it.
         source_name: the model card's name for the source; None: the name of its file or folder.
+        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
+        dtype: of the weights that are written: float32, bfloat16, or int8, which is for the biLM's linears.
+        facts: published facts about the weights, for the card.
+        labels: what the user says about the weights, for the card (`card_labels`).
         tell: receives messages: the format, what the source has and the folder lacks, and published vectors.
-        **writing: further arguments of `write_folder`, whose result it returns.
+
+    Returns:
+        the largest absolute difference of the check over all layers, or None without a check.
 
     Raises:
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
         FileExistsError: if the destination exists.
+        ImportError: if `int8` is asked for, and torchao is missing.
     """
     refuse_existing(destination)
     with open_source(path) as source:
@@ -77,64 +87,30 @@ def convert_source(
         checkpoint = found.read(source, given)
         for note in checkpoint.notes:
             tell(f"Note: {note}")
-        name = source_name or path.resolve().name
-        return write_folder(checkpoint, destination, source_name=name, tell=tell, **writing)
-
-
-def write_folder(
-    checkpoint: Checkpoint,
-    destination: Path,
-    *,
-    source_name: str,
-    check: bool = False,
-    dtype: str = "float32",
-    facts: Facts | None = None,
-    labels: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
-) -> float | None:
-    """Writes a reader's checkpoint as a folder.
-
-    Args:
-        checkpoint: the checkpoint.
-        destination: the new folder; it must not exist.
-        source_name: the model card's name for the source.
-        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: of the weights that are written: float32, bfloat16, or int8, which is for linears.
-        facts: published facts about the weights, for the card.
-        labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives a message about published vectors.
-
-    Returns:
-        the largest absolute difference of the check over all layers, or None without a check.
-
-    Raises:
-        ConversionError: if `int8` cannot be written, or the check has no witness or fails; nothing is written then.
-    """
-    options = loading_options(checkpoint, dtype)
-    with new_folder(destination) as folder:
-        whole = folder if dtype == "float32" else folder / "float32"
-        save_model(checkpoint, whole)
-        checkpoint.tokenizer.save_pretrained(whole)
-        difference, names = check_folder(whole, checkpoint) if check else (None, [])
-        for name in names:
-            tell(f"Note: the vectors are those that were published for {name}.")
-        if whole != folder:
-            save_smaller(checkpoint, whole, folder, options)
-            shutil.rmtree(whole)
-            checkpoint.tokenizer.save_pretrained(folder)
-        digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
-        card = render_card(
-            destination.resolve().name,
-            config=checkpoint.config,
-            num_parameters=num_parameters(checkpoint.tensors),
-            facts=facts,
-            conversion=Conversion(source_name, digests, difference),
-            word_splitter=checkpoint.tokenizer.word_splitter,
-            **labels or {},
-        )
-        if dtype == "int8":
-            card += "\n- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`.\n"
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        with new_folder(destination) as folder:
+            whole = folder if dtype == "float32" else folder / "float32"
+            save_model(checkpoint, whole)
+            checkpoint.tokenizer.save_pretrained(whole)
+            difference, published = check_folder(whole, checkpoint) if check else (None, [])
+            for name in published:
+                tell(f"Note: the vectors are those that were published for {name}.")
+            if whole != folder:
+                save_smaller(checkpoint, whole, folder, dtype)
+                shutil.rmtree(whole)
+                checkpoint.tokenizer.save_pretrained(folder)
+            digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
+            card = render_card(
+                destination.resolve().name,
+                config=checkpoint.config,
+                num_parameters=num_parameters(checkpoint.tensors),
+                facts=facts,
+                conversion=Conversion(source_name or path.resolve().name, digests, difference),
+                word_splitter=checkpoint.tokenizer.word_splitter,
+                **labels or {},
+            )
+            if dtype == "int8":
+                card += "\n- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`.\n"
+            (folder / "README.md").write_text(card, encoding="utf-8")
     return difference
 
 
@@ -172,31 +148,17 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
             write_hdf5(folder / "softmax.hdf5", softmax)
         if words is not None:
             (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
-    notes = _export_notes(config, tensors)
-    if needs_words and words is None:
-        notes.append("there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.")
-    return notes
+    return _export_notes(config, tensors, lacks_words=needs_words and words is None)
 
 
-def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[str]:
-    notes = []
-    if config.forget_bias != FORGET_BIAS:
-        notes.append(
-            f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded."
-        )
-    mixes = {name: tensor for name, tensor in tensors.items() if is_of_a_mix(name)}
+def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_words: bool) -> list[str]:
     # An equal mix is what the reader makes by itself.
     is_equal = all(
-        (name.endswith(".logits") and np.ptp(tensor) == 0) or np.all(tensor == 1) for name, tensor in mixes.items()
+        (name.endswith(".logits") and np.ptp(tensor) == 0) or np.all(tensor == 1)
+        for name, tensor in tensors.items()
+        if is_of_a_mix(name)
     )
-    if not is_equal:
-        notes.append("the mix of layers is not carried: the format holds the biLM only.")
-    module = (getattr(config, "task_specific_params", None) or {}).get("tfhub", {})
-    if isinstance(module, dict) and module.get("scaled_mean"):
-        notes.append("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.")
-    if not config.bidirectional:
-        notes.append("this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it.")
-        return notes
+    module = (getattr(config, "task_specific_params", None) or {}).get("tfhub")
     unreadable = {
         "use_skip_connections is off": not config.use_skip_connections,
         "max_word_length is not 50": config.max_word_length != 50,
@@ -204,7 +166,19 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray]) -> list[st
         "there is no projection in the cell": not config.cell_projection,
         "input is word ids": config.token_encoder == "word_embedding",
     }
-    reasons = [reason for reason, holds in unreadable.items() if holds]
-    if reasons:
-        notes.append(f"bilm-tf reads these files, AllenNLP does not, because {' and '.join(reasons)}.")
-    return notes
+    reasons = " and ".join(reason for reason, holds in unreadable.items() if holds)
+    notes = {
+        f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded.": (
+            config.forget_bias != FORGET_BIAS
+        ),
+        "the mix of layers is not carried: the format holds the biLM only.": not is_equal,
+        "this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.": (
+            isinstance(module, dict) and module.get("scaled_mean")
+        ),
+        "this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it.": (
+            not config.bidirectional
+        ),
+        f"bilm-tf reads these files, AllenNLP does not, because {reasons}.": config.bidirectional and reasons,
+        "there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.": lacks_words,
+    }
+    return [note for note, holds in notes.items() if holds]

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 
 from .contract import Checkpoint, Given
 from .hdf5 import is_hdf5
-from .readers.allennlp import checkpoint_files, holds_tensorflow_checkpoint, read_allennlp_source
+from .readers.allennlp import checkpoint_files, read_allennlp_source
 from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
-from .refusals import ConversionError
+from .refusals import listed, require
 from .sources import Source
 
 EVERYTHING = frozenset(field.name for field in fields(Given))
@@ -48,7 +48,7 @@ FORMATS = (
     Format("a TensorFlow Hub module", holds_module, read_tf_hub, frozenset({"options", "word_splitter"})),
     Format(
         "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)",
-        lambda source: holds_tensorflow_checkpoint(checkpoint_files(source)),
+        lambda source: any(name.endswith(".index") for name in checkpoint_files(source)),
         read_allennlp_source,
         EVERYTHING,
     ),
@@ -67,11 +67,9 @@ def recognise(source: Source) -> Format:
     Raises:
         ConversionError: if none does; lists the known ones.
     """
-    for candidate in FORMATS:
-        if candidate.matches(source):
-            return candidate
-    known = "; ".join(candidate.name for candidate in FORMATS)
-    raise ConversionError(
-        f"{source.path} must be one of: {known}; found {source.listing}. A folder with `config.json` and "
-        "`model.safetensors` is converted already: `from_pretrained` loads it, `--to allennlp` writes it back."
-    )
+    found = next((each for each in FORMATS if each.matches(source)), None)
+    known = f"one of: {'; '.join(each.name for each in FORMATS)}"
+    advice = "What has a `model.safetensors` is converted: `from_pretrained` loads it, `--to allennlp` writes it back."
+    require(found is not None, source.path, "", known, listed(sorted(source.files)), advice)
+    assert found is not None
+    return found

@@ -14,14 +14,12 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 
 from .contract import Checkpoint
-from .refusals import ConversionError
 
 
 def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
     """The checkpoint's biLM in evaluation mode; scalar mixes that it lacks have equal weights."""
     model = _new_model(checkpoint.config)
-    mixes = {name: tensor for name, tensor in model.state_dict().items() if is_of_a_mix(name)}
-    model.load_state_dict(mixes | _torch_tensors(checkpoint))
+    model.load_state_dict(model.state_dict() | _torch_tensors(checkpoint))
     return (model.elmo if isinstance(model, ElmoForPreTraining) else model).eval()
 
 
@@ -35,28 +33,18 @@ def save_model(checkpoint: Checkpoint, folder: Path) -> None:
     model.save_pretrained(folder, state_dict=tensors)
 
 
-def loading_options(checkpoint: Checkpoint, dtype: str) -> dict[str, Any]:
-    """With what `from_pretrained` loads a float32 folder as `bfloat16`, or with linears as `int8`.
+def save_smaller(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str) -> None:
+    """Loads what `save_model` wrote to `source` as `bfloat16`, or with the biLM's linears as `int8`, and saves it.
 
     Raises:
-        ConversionError: if `int8` is asked of a checkpoint with a softmax.
-        ImportError: if torchao is missing.
+        ImportError: if `int8` is asked for, and torchao is missing.
     """
-    if dtype != "int8":
-        return {"dtype": dtype}
-    if checkpoint.config.num_softmax_words is not None:
-        raise ConversionError(
-            "`--dtype int8` is for a biLM, and this checkpoint has a softmax. Convert it without `--dtype`, and load "
-            "the folder by `ElmoModel.from_pretrained(..., quantization_config=...)`."
-        )
-    require("dev", "torchao")
-    from torchao.quantization import Int8WeightOnlyConfig
+    options: dict[str, Any] = {"dtype": dtype}
+    if dtype == "int8":
+        require("dev", "torchao")
+        from torchao.quantization import Int8WeightOnlyConfig
 
-    return {"quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
-
-
-def save_smaller(checkpoint: Checkpoint, source: Path, folder: Path, options: dict[str, Any]) -> None:
-    """Loads what `save_model` wrote to `source` with `loading_options`, and saves it to `folder`."""
+        options = {"quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
     model_class = ElmoModel if checkpoint.config.num_softmax_words is None else ElmoForPreTraining
     model = load_complete(source, model_class, **options)
     model.save_pretrained(folder, state_dict=_carried(model, checkpoint))

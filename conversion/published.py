@@ -56,13 +56,8 @@ class Published:
     source: str = ""
 
 
-def _read_table() -> dict[str, Published]:
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return {row.pop("name"): Published(**row) for row in rows}
-
-
-PUBLISHED = _read_table()
+_ROWS = csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 
 
 def download(

@@ -18,7 +18,7 @@ from typing import Any
 
 from elmo_hf.disk.whole_files import named_if_full
 
-from .refusals import check_unpacked, listed, reading, require
+from .refusals import check_unpacked, reading, require
 
 BLOCK = 1 << 17
 HEAD = 1 << 16
@@ -52,11 +52,6 @@ class Source:
     def top(self) -> dict[str, Path]:
         """The files outside any folder."""
         return {name: path for name, path in self.files.items() if "/" not in name}
-
-    @property
-    def listing(self) -> str:
-        """The names of the files, for messages."""
-        return listed(sorted(self.files)) or "nothing"
 
     def to_digest(self, *paths: Path) -> dict[str, Path]:
         """Names the files to digest: the given ones, or the archive in place of files inside it."""

@@ -71,12 +71,6 @@ def checkpoint_files(source: Source) -> dict[str, Path]:
     return source.top | {name: path for name, path in inside.items() if "/" not in name}
 
 
-def holds_tensorflow_checkpoint(names: Mapping[str, Path]) -> bool:
-    """Whether files of these names are bilm-tf's save directory; if there is an hdf5 file, only an index counts."""
-    has_trace = "checkpoint" in names or bool(_named(names, "*.ckpt*"))
-    return bool(_named(names, "*.index")) or (has_trace and not any(map(is_hdf5, names)))
-
-
 def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
     """Reads a folder or an archive, with the files that the user gave.
 
@@ -152,8 +146,8 @@ def _find(files: Mapping[str, Path], where: Path, given: Given) -> AllenNlpFiles
     softmax = [path for path in arrays if "softmax" in path.name]
     weights = [path for path in arrays if path not in softmax]
     vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
-    if holds_tensorflow_checkpoint(files):
-        weights += [find_index(files, where)]
+    if _named(files, "*.index"):
+        weights += [find_index(files)]
     is_one = (len(options), len(weights), len(softmax) > 1) == (1, 1, False)
     expected = "a source of `options.json` and exactly one `.hdf5` file or TensorFlow checkpoint"
     advice = (

@@ -23,11 +23,8 @@ import numpy as np
 from ..refusals import require
 from .tensor_bundle import TensorBundle
 
-IGNORED_VARIABLES = {
-    r".*/Adagrad": "the optimiser's sum of squared gradients",
-    r"global_step": "how many batches were trained on",
-    r"train_perplexity": "made by the training graph and never set",
-}
+# The optimiser's sums of squared gradients, the number of batches, and a number of the training that is never set.
+IGNORED = re.compile(r".*/Adagrad|global_step|train_perplexity")
 CELL = re.compile(r"(RNN_\d+/)?rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
 CELL_ARRAYS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 
@@ -46,7 +43,7 @@ def array_name(variable: str) -> str:
 
 
 def read_variables(prefix: Path) -> dict[str, np.ndarray]:
-    """Reads a checkpoint's weights, and nothing that `IGNORED_VARIABLES` names.
+    """Reads a checkpoint's weights, and nothing that `IGNORED` names.
 
     Args:
         prefix: the checkpoint's path without `.index`.
@@ -60,7 +57,7 @@ def read_variables(prefix: Path) -> dict[str, np.ndarray]:
     bundle = TensorBundle(prefix)
     variables: dict[str, str] = {}
     for variable in bundle.entries:
-        if not any(re.fullmatch(ignored, variable) for ignored in IGNORED_VARIABLES):
+        if not IGNORED.fullmatch(variable):
             other = variables.setdefault(array_name(variable), variable)
             require(other == variable, prefix, variable, f"another array of an ELMo than `{other}`", "the same")
     return dict(zip(variables, bundle.read(variables.values()).values(), strict=True))

@@ -25,7 +25,7 @@ from elmo_hf.tokenizer.word_codec import PADDING
 
 from ..contract import Checkpoint, Given
 from ..options import Option, clip_to_config, make_config, read_options
-from ..refusals import reading, require
+from ..refusals import listed, reading, require
 from ..rules import PrependZeroRow, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import ReferenceManyLangs
@@ -76,10 +76,8 @@ def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_ch
     symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
     symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
     prefix = CHARACTER if characters else WORD
-    for boundary in (BOS, EOS):
-        if prefix + boundary in symbols:
-            symbols[boundary] = symbols.pop(prefix + boundary)
-    return symbols | {PADDING: PADDING_ID}
+    marks = {mark: symbols.pop(prefix + mark) for mark in (BOS, EOS) if prefix + mark in symbols}
+    return symbols | marks | {PADDING: PADDING_ID}
 
 
 def read_manylangs(source: Source, given: Given) -> Checkpoint:
@@ -187,5 +185,5 @@ def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: 
 
 def _file(source: Source, name: str) -> Path:
     expected = f"a folder with {name}, as every ELMoForManyLangs model"
-    require(name in source.files, source.path, "", expected, source.listing)
+    require(name in source.files, source.path, "", expected, listed(sorted(source.files)))
     return source.files[name]

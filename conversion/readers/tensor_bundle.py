@@ -170,29 +170,26 @@ def shards_of(prefix: Path) -> list[Path]:
     return sorted(path for path in prefix.parent.iterdir() if path.name.startswith(f"{prefix.name}.data-"))
 
 
-def find_index(files: Mapping[str, Path], where: Path) -> Path:
+def find_index(files: Mapping[str, Path]) -> Path:
     """Finds the index of the checkpoint that TensorFlow would restore from a save directory.
 
     The file `checkpoint` names it by its path on the machine that wrote it; only the file name counts. Without that
     file, it is the `model.ckpt-N` with the highest N.
 
     Args:
-        files: paths by name, all in one folder.
-        where: the folder, for messages.
+        files: paths by name, all in one folder, of which at least one is an index.
 
     Raises:
-        ConversionError: if there is none.
+        ConversionError: if the one that is named is not there.
     """
     found = sorted((path for name, path in files.items() if name.endswith(".index")), key=_step)
-    names = listed(path.name for path in found) or "none"
     if "checkpoint" not in files:
-        require(bool(found), where, "", "a folder with the index of a checkpoint, such as `model.ckpt-1.index`", names)
         return found[-1]
     text = beginning(files["checkpoint"]).decode("utf-8", "replace")
     match = re.search(r'^[ \t]*model_checkpoint_path:[ \t]*"([^"\n]*)"', text, re.MULTILINE)
     name = re.split(r"[/\\]", match[1])[-1] if match else ""
     advice = "Copy the missing files, or delete that file to take the highest step."
-    expected = f"the name of an index that is there ({names})"
+    expected = f"the name of an index that is there ({listed(path.name for path in found)})"
     require(f"{name}.index" in files, files["checkpoint"], "model_checkpoint_path", expected, repr(name), advice)
     return files[f"{name}.index"]
 

@@ -98,7 +98,13 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     # For `elmo_hf.tfhub`: which calls share a state, and whether a sentence's mean has the mix's scale.
     state = ("none", "shared", "signature")[min(len({name.partition("/")[0] for name in states}), 2)]
     config.task_specific_params = {"tfhub": {"state": state, "scaled_mean": is_googles}}
-    rules = allennlp_rules(config) + _mix_rules(is_googles, config.num_hidden_layers)
+    weights_of_mix, scale = mixes[0]
+    shape, ops = ((), ()) if is_googles else ((1,), (DropLeadingAxis(),))
+    rules = [
+        *allennlp_rules(config),
+        Rule(weights_of_mix, (config.num_hidden_layers + 1,), ("scalar_mixes.0.logits",)),
+        Rule(scale, shape, ("scalar_mixes.0.scale",), ops),
+    ]
     bilm = {name: array for name, array in arrays.items() if name not in mixes[0]}
     used = {*weights.values(), *(ours[name] for name in states)}
     return Checkpoint(
@@ -170,15 +176,6 @@ def _options(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]
     for (section, key), value in CONSTANTS.items():
         options[section][key] = value
     return options
-
-
-def _mix_rules(is_googles: bool, num_layers: int) -> list[Rule]:
-    weights, scale = GOOGLE if is_googles else DEEPPAVLOV
-    shape, ops = ((), ()) if is_googles else ((1,), (DropLeadingAxis(),))
-    return [
-        Rule(weights, (num_layers + 1,), ("scalar_mixes.0.logits",)),
-        Rule(scale, shape, ("scalar_mixes.0.scale",), ops),
-    ]
 
 
 def _notes(given: Given, states: list[str], left: list[str]) -> tuple[str, ...]:

@@ -123,9 +123,7 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
 
 def _settings(source: Source) -> Mapping[str, Any]:
     """The arguments of the one ELMo in the training's configuration; empty if there is not exactly one."""
-    rest: list[Any] = []
-    if "config.json" in source.files:
-        rest = [read_options(source.files["config.json"])]
+    rest: list[Any] = [read_options(source.files["config.json"])] if "config.json" in source.files else []
     found = []
     while rest:
         value = rest.pop()

@@ -373,7 +373,7 @@ ROWS |= {
 ROWS |= {
     f"save directory, {name}": (maker, names)
     for name, (maker, names) in {
-        "no index": (files({"options.json": b"{}", "model.ckpt-1.meta": b""}), ("model.ckpt-1.index",)),
+        "no index": (files({"options.json": b"{}", "model.ckpt-1.meta": b""}), ("model.ckpt-1.meta",)),
         "no options": (files({"model.ckpt-1.index": b"", "model.ckpt-1.meta": b""}), ("options.json",)),
         "empty record": (record(""), ("checkpoint", "model_checkpoint_path", "model.ckpt-3.index")),
         "another record": (record('model_checkpoint_path: "x/model.ckpt-7"'), ("checkpoint", "model.ckpt-7")),

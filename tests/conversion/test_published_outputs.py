@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoints import BASE, base_checkpoint
+from checkpoints import BASE, allennlp_to_folder, base_checkpoint
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.check import CHECK_SENTENCES, check_folder, embed_stream
 from elmo_hf.conversion.contract import Checkpoint, Given
-from elmo_hf.conversion.convert import convert_source, write_folder
+from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.published import Published, download
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 from elmo_hf.conversion.refusals import ConversionError
@@ -75,8 +75,8 @@ def test_files_of_another_name_and_models_of_other_sizes_are_not_compared(
 
 
 @pytest.mark.parametrize(("sentence", "change"), [(0, np.nan), (1, np.nan), (2, np.nan), (1, 0.25)])
-def test_a_model_that_differs_from_its_checkpoint_is_not_written(
-    sentence: int, change: float, checkpoint: Checkpoint, tmp_path: Path
+def test_a_model_that_differs_from_its_checkpoint_is_refused(
+    sentence: int, change: float, checkpoint: Checkpoint, tiny_folder: Path
 ) -> None:
     class Changed(ReferenceElmo):
         def embed(self, words: Sequence[str], *args: object) -> np.ndarray:
@@ -84,8 +84,14 @@ def test_a_model_that_differs_from_its_checkpoint_is_not_written(
 
     changed = replace(checkpoint, make_reference=lambda: Changed(*base_checkpoint()))
     with pytest.raises(ConversionError, match=f"a difference of {change:.2e}"):
-        write_folder(changed, tmp_path / "DEST", source_name="any", check=True)
-    assert list(tmp_path.iterdir()) == []
+        check_folder(tiny_folder, changed)
+
+
+def test_what_fails_the_check_is_not_written(word_files: AllenNlpFiles, tmp_path: Path) -> None:
+    before = list(tmp_path.iterdir())
+    with pytest.raises(ConversionError, match="reads word ids"):
+        allennlp_to_folder(word_files, tmp_path / "DEST", check=True)
+    assert list(tmp_path.iterdir()) == before
 
 
 def test_the_measures_are_what_they_are_called() -> None:

@@ -41,7 +41,7 @@ def test_checksums_are_the_masked_castagnoli_ones() -> None:
 @pytest.mark.parametrize("case", ["full_char", "sampled_char", "full_word"])
 def test_variables_of_bilm_tf_are_those_that_tensorflow_had(case: str) -> None:
     folder = shared("fixtures", "bilm_tf_steps", case)
-    bundle = TensorBundle(find_index(files_in(folder, "*"), folder).with_suffix(""))
+    bundle = TensorBundle(find_index(files_in(folder, "*")).with_suffix(""))
     found = bundle.read(bundle.entries)
     shapes = {name: tuple(shape) for name, shape in json.loads((folder / "variables.json").read_text(encoding="utf-8"))}
     assert {name: array.shape for name, array in found.items()} == shapes
@@ -125,7 +125,7 @@ def test_the_checkpoint_is_that_of_the_record_or_of_the_highest_step(
         (tmp_path / f"{name}.index").touch()
     if record is not None:
         (tmp_path / "checkpoint").write_text(record, encoding="utf-8")
-    assert find_index(files_in(tmp_path, "*"), tmp_path) == tmp_path / f"{expected}.index"
+    assert find_index(files_in(tmp_path, "*")) == tmp_path / f"{expected}.index"
 
 
 NAMES = {
@@ -176,7 +176,7 @@ EXPORTS = {
 def test_a_checkpoint_is_what_bilm_tf_exports_and_the_softmax(folder: str) -> None:
     carried = FIXTURES / folder
     source = carried if (carried / "checkpoint").is_file() else shared("fixtures", *folder.split("/"))
-    arrays = read_variables(find_index(files_in(source, "*"), source).with_suffix(""))
+    arrays = read_variables(find_index(files_in(source, "*")).with_suffix(""))
     softmax = [name for name in arrays if name.startswith("softmax/")]
     assert softmax == (["softmax/b"] if folder.endswith("shared") else ["softmax/W", "softmax/b"])
     exported = {name: array for name, array in arrays.items() if name not in softmax}
