@@ -48,7 +48,7 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
     if isinstance(model, (str, Path)):
         hub = {key: kwargs.pop(key) for key in HUB_ARGUMENTS if key in kwargs}
         if name == "fill-mask":
-            model, found = load_language_models(model)
+            model, found = load_language_models(model, **hub)
             tokenizer = tokenizer or found
         else:
             auto_classes = [each.__name__ for each in targeted["pt"]]

@@ -77,7 +77,7 @@ def export(
     from elmo_hf.share.export import check_output, export_model, load_for_export
 
     check_output(output)
-    difference = export_model(load_for_export(model), output, has_state=state)
+    difference = export_model(load_for_export(model, state), output, has_state=state)
     say(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
     say(f"Wrote {output}.")
 

@@ -49,30 +49,32 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
         ValueError: if there is no such folder or repository, or it holds no ELMo model.
     """
     folder = Path(model_folder(source))
-    if folder.exists():
-        check_kind(source, folder)
-        return folder
-    if not HUB_NAME.fullmatch(str(source)):
-        raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
-    for wanted in (["config.json"], [*DESCRIPTION, *["*.safetensors"] * weights]):
+    if not folder.exists() and HUB_NAME.fullmatch(str(source)):
         with naming(f"{source} cannot be loaded as an ELMo model"):
-            folder = Path(snapshot_download(str(source), allow_patterns=wanted, ignore_patterns="*/*", **hub))
-        check_kind(source, folder)
+            folder = Path(snapshot_download(str(source), allow_patterns="config.json", **hub))
+            check_kind(source, folder)
+            patterns = [*DESCRIPTION, *["*.safetensors"] * weights]
+            return Path(snapshot_download(str(source), allow_patterns=patterns, ignore_patterns="*/*", **hub))
+    check_kind(source, folder)
     return folder
 
 
 def check_kind(source: str | Path, folder: Path) -> None:
-    """Raises ValueError if a folder holds another kind of model, or files that are still to be converted."""
+    """Raises ValueError if there is no folder, or if it holds another kind of model, or files still to be converted."""
     config = folder / "config.json"
     kind = read_json(config).get("model_type") if config.exists() else None
-    files = [folder] if folder.is_file() else sorted(folder.iterdir())
+    files = sorted(folder.iterdir()) if folder.is_dir() else [folder] if folder.is_file() else []
     foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
-    problem = "" if kind is None else f"holds a model of `model_type` {kind!r:.50}; this is not an ELMo."
-    if kind is None and foreign:
-        problem = f"is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {source} NEW` first "
-        problem += "and give the folder NEW."
-    if kind != "elmo" and problem:
-        raise ValueError(f"{source} {problem}")
+    problem = None
+    if kind not in (None, "elmo"):
+        problem = f"{source} holds a model of `model_type` {kind!r:.50}; this is not an ELMo."
+    elif kind is None and foreign:
+        problem = f"{source} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {source} "
+        problem += "NEW` first and give the folder NEW."
+    elif not folder.is_dir():
+        problem = f"there is no folder {source}, and a Hub name looks like org/name."
+    if problem is not None:
+        raise ValueError(problem)
 
 
 # In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words
@@ -129,15 +131,19 @@ def _loaded(source: str, device: str, version: tuple) -> tuple[ElmoModel, ElmoTo
     return load_complete(source).to(device), load_tokenizer(source)
 
 
-def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
+def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
     """Loads language models with their softmax, and the tokenizer that knows the words of the softmax.
+
+    Args:
+        source: a folder, a Hub name, or `"tiny"`.
+        **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
         ValueError: if the folder cannot be loaded, or if the softmax or its words are missing; says how to get them.
     """
-    config, _ = read_config(open_folder(source, weights=False))
+    config, _ = read_config(open_folder(source, weights=False, **hub))
     has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
-    tokenizer = load_tokenizer(source) if has_softmax else None
+    tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
         raise ValueError(
             f"{source} has no {'words.txt for its softmax' if has_softmax else 'softmax over words'}, so it embeds "
@@ -145,7 +151,7 @@ def load_language_models(source: str | Path) -> tuple[ElmoForPreTraining, ElmoTo
             "was published, or learn one on a text: "
             f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
         )
-    return load_complete(source, ElmoForPreTraining), tokenizer
+    return load_complete(source, ElmoForPreTraining, **hub), tokenizer
 
 
 def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:

@@ -21,6 +21,7 @@ MOST = {
     "num_softmax_samples": 10**7,
     "max_word_length": 4096,
     "num_labels": 10**5,
+    "largest id": 10**7,  # of a vocabulary, whose list has an entry for each id
 }
 MOST_NUMBER = 10**8
 MOST_FILTERS = 100

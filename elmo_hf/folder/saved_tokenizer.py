@@ -9,7 +9,6 @@ from .saved_config import refuse_large, refuse_misspelt
 from .saved_json import check_size, naming, read_json
 
 MOST_VOCABULARY_BYTES = 2**25
-MOST_ID = 10**7
 CONFIG = "tokenizer_config.json"
 # Names under which transformers and the tokenizer would take other files, or arguments by their places.
 FILE_NAMES = {"vocab_file", "words_file", "vector_words_file", "tokenizer_file", "fast_tokenizer_files", "gguf_file"}
@@ -38,7 +37,5 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
                 if named:
                     raise ValueError(f"it must not name other files, found `{named[0]}`")
         tokenizer = ElmoTokenizer.from_pretrained(folder, **kwargs)
-        largest = max(tokenizer.get_vocab().values())
-        if largest > MOST_ID:  # lists of words have an entry for each id
-            raise ValueError(f"the ids of tokenizer.json must be at most {MOST_ID:,}, found {largest:,}")
+        refuse_large({"largest id": max(tokenizer.get_vocab().values())})
     return tokenizer

@@ -32,7 +32,8 @@ from torch import Tensor, nn
 from ..disk.guarded_file import GuardedFile
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, publish, workplace
-from ..folder.loading import load_complete, refuse_quantised
+from ..folder.loading import load_complete, open_folder, refuse_quantised
+from ..folder.saved_config import read_config
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
@@ -111,16 +112,19 @@ def weights_file(path: Path) -> Path:
     return path.with_name(path.name + ".data")
 
 
-def load_for_export(source: str | Path) -> ElmoPreTrainedModel:
-    """The model of a folder or Hub name, in float32: with its task head if it was saved with one, else the biLM.
+def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrainedModel:
+    """The model of a folder or Hub name, in float32.
+
+    It has its task head if it was saved with one; else, or with a state, which goes in and out of the biLM alone, it is
+    the biLM.
 
     Raises:
         ValueError: as `load_complete` does, and if the weights are quantised.
     """
-    model = load_complete(source, dtype=torch.float32)
-    refuse_quantised(model.config, source, "export")
-    head = HEADS.get("".join(model.config.architectures or []))
-    return model if head is None else load_complete(source, head, dtype=torch.float32)
+    config, _ = read_config(open_folder(source, weights=False))
+    refuse_quantised(config, source, "export")
+    head = HEADS.get("".join(config.architectures or []), ElmoModel)
+    return load_complete(source, ElmoModel if has_state else head, dtype=torch.float32)
 
 
 def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float:
@@ -129,7 +133,7 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
     Args:
         model: in float32, on the CPU; it is put into evaluation mode.
         destination: the new file, `.onnx` or `.pt2`.
-        has_state: whether the state of the LSTMs goes in and out.
+        has_state: whether the state of the LSTMs goes in and out, of a biLM.
 
     Returns:
         the largest difference from the model, over several batches.
@@ -141,8 +145,6 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
         ValueError: if the suffix is wrong, the model cannot be exported, or the file gives other numbers.
     """
     check_output(destination)
-    if has_state and not isinstance(model, ElmoModel):
-        raise ValueError(f"a state goes in and out of the biLM alone, found {type(model).__name__}.")
     module = NamedTensors(model.eval(), has_state)
     return write_program(module, program_of(module), destination)
 

@@ -8,11 +8,11 @@ write. `saved_card.py` changes cards that exist.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata, resources
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..text.escapes import code_span, markdown, printable, string_literal
@@ -82,18 +82,14 @@ class TrainingRun:
         hyperparameters: by name.
         results: final scores on the evaluation set, by name.
         history: one table row for each evaluation.
-        base_model: Hub name of the model that training started from, or None.
         dataset: a description of the training data, or None.
-        model_index: the results in the Hub's form.
         started_from: what it started from if that is not on the Hub: a folder's name, or `tiny`.
     """
 
     hyperparameters: Mapping[str, str]
     results: Mapping[str, str]
     history: Sequence[Mapping[str, str]] = ()
-    base_model: str | None = None
     dataset: str | None = None
-    model_index: list[EvalResult] = field(default_factory=list)
     started_from: str | None = None
 
 
@@ -103,7 +99,7 @@ def render_card(
     *,
     num_parameters: int | None = None,
     auto_class: str = "AutoModel",
-    task: str = FEATURE_EXTRACTION,
+    task: str | None = None,
     facts: Facts | None = None,
     conversion: Conversion | None = None,
     run: TrainingRun | None = None,
@@ -117,14 +113,18 @@ def render_card(
         config: the architecture.
         num_parameters: count of numbers in the checkpoint.
         auto_class: the class that loads the model in the snippet.
-        task: the pipeline that opens the model.
+        task: the pipeline that opens the model; None: the one for `auto_class`.
         facts: what the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained.
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
-    data = _metadata(name, task, facts, run, labels)
+    task = task or TASKS.get(auto_class, FEATURE_EXTRACTION)
+    known = {} if facts is None else facts.metadata
+    given = {key: value for key, value in labels.items() if value is not None}
+    defaults = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
+    data = ModelCardData(**{**defaults, **known, **given})
     card = ModelCard.from_template(
         data,
         template_path=str(TEMPLATES / "template.md"),
@@ -142,6 +142,7 @@ def render_card(
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
         conversion=conversion,
         run=run,
+        base_model=data.base_model,
         num_softmax_words=config.num_softmax_words,
         bidirectional=config.bidirectional,
         printable=printable,
@@ -150,17 +151,6 @@ def render_card(
         string_literal=string_literal,
     )
     return card.content
-
-
-def _metadata(
-    name: str, task: str, facts: Facts | None, run: TrainingRun | None, labels: Mapping[str, Any]
-) -> ModelCardData:
-    fields: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
-    if facts is not None:
-        fields |= facts.metadata
-    if run is not None and run.model_index:
-        fields |= {"model_name": printable(name), "eval_results": run.model_index}
-    return ModelCardData(**fields | {key: value for key, value in labels.items() if value is not None})
 
 
 def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:

@@ -8,15 +8,18 @@ go first, by their SHA-256; failed requests are tried again; a second push sends
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, HfApi, constants
-from huggingface_hub.errors import HTTPError
 
 from ..folder.loading import load_complete, load_tokenizer
-from ..folder.saved_json import one_line
+from ..folder.saved_json import naming
 from ..hub_code import generated_files
 from .saved_card import CARD, name_card, read_card
 
 # The Trainer's checkpoints, private files, hidden files.
 IGNORED = ["checkpoint-*", "_*", ".*"]
+ADVICE = (
+    "It has the whole commit or nothing of it. Run the same command again, as a user who may write there (`hf auth "
+    "login`); large files that arrived are not sent twice. The reason"
+)
 
 
 def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo:
@@ -30,23 +33,17 @@ def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo
         private: makes a new repository private; otherwise the organisation's default applies.
 
     Raises:
-        ValueError: if the folder is incomplete or the name is no name of a repository; nothing is sent then.
-        ConnectionError: if the Hub refuses the token, is out of reach, or an upload broke off.
+        ValueError: if the folder is incomplete or the name is no name of a repository; nothing is sent then. If the Hub
+            refuses the token, is out of reach, or an upload broke off.
     """
     check_folder(folder)
     api = HfApi()
-    try:
+    with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id
         name_card(folder / CARD, repository)
         return api.upload_folder(
             repo_id=repository, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
         )
-    except (HTTPError, OSError) as error:
-        raise ConnectionError(
-            f"pushing to {name} at {constants.ENDPOINT} failed: {one_line(error).rstrip('.')}. It has the whole commit "
-            "or nothing of it. Run the same command again, as a user who may write there (`hf auth login`); large "
-            "files that arrived are not sent twice."
-        ) from error
 
 
 def check_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from transformers import Trainer
 from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import HUB_NAME, TINY
+from ..text.escapes import printable
 from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, render_card
 from .saved_card import CARD, write_card
 
@@ -32,14 +33,14 @@ class ElmoTrainer(Trainer):
         if not self.is_world_process_zero():
             return
         summary = TrainingSummary.from_trainer(self, model_name=model_name, **labels)
-        config = self.model.config
-        auto_class = auto_class_of(type(self.model).__name__, config.auto_map)
+        auto_class = auto_class_of(type(self.model).__name__, self.model.config.auto_map)
         task = summary.tasks or TASKS.get(auto_class, FEATURE_EXTRACTION)
-        start = str(summary.finetuned_from or "")
-        base_model = start if HUB_NAME.fullmatch(start) and not Path(start).exists() else None
+        start, dataset = str(summary.finetuned_from or ""), ", ".join(as_list(summary.dataset)) or None
+        is_on_hub = HUB_NAME.fullmatch(start) and not Path(start).exists()
+        scores = _scores(summary, task)
         card = render_card(
             summary.model_name,
-            config=config,
+            config=self.model.config,
             num_parameters=self.model.num_parameters(),
             auto_class=auto_class,
             task=task,
@@ -47,16 +48,16 @@ class ElmoTrainer(Trainer):
                 hyperparameters=_readable(summary.hyperparameters),
                 results=_readable(summary.eval_results or {}),
                 history=[_readable(row) for row in summary.eval_lines or ()],
-                base_model=base_model,
-                started_from=None if base_model else start if start == TINY else Path(start).name or None,
-                dataset=", ".join(as_list(summary.dataset)) or None,
-                model_index=_model_index(summary, task),
+                dataset=dataset,
+                started_from=None if is_on_hub else start if start == TINY else Path(start).name or None,
             ),
             tags=["elmo", "bilm", *as_list(summary.tags)],
             language=summary.language,
             license=summary.license,
-            base_model=base_model,
+            base_model=start if is_on_hub else None,
             datasets=as_list(summary.dataset_tags) or None,
+            model_name=printable(summary.model_name) if scores else None,
+            eval_results=scores or None,
             word_splitter=getattr(self.processing_class, "word_splitter", "ptb"),
         )
         path = Path(self.args.output_dir, CARD)
@@ -71,21 +72,20 @@ def _readable(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _model_index(summary: TrainingSummary, task: str) -> list[EvalResult]:
+def _scores(summary: TrainingSummary, task: str) -> list[EvalResult]:
     """The final scores as metadata, if the Hub dataset that they were measured on is known."""
-    datasets = as_list(summary.dataset_tags)
-    scores = {name: value for name, value in (summary.eval_results or {}).items() if isinstance(value, (int, float))}
-    names, configurations = as_list(summary.dataset) or datasets, as_list(summary.dataset_args)
+    names = [*as_list(summary.dataset), *as_list(summary.dataset_tags)]
     return [
         EvalResult(
             task_type=task,
-            dataset_type=datasets[0],
+            dataset_type=dataset,
             dataset_name=names[0],
-            dataset_config=configurations[0] if configurations else None,
+            dataset_config=next(iter(as_list(summary.dataset_args)), None),
             metric_type=name.lower().replace(" ", "_"),
             metric_name=name,
             metric_value=value,
         )
-        for name, value in scores.items()
-        if datasets and name != "Loss"
+        for dataset in as_list(summary.dataset_tags)[:1]
+        for name, value in (summary.eval_results or {}).items()
+        if isinstance(value, (int, float)) and name != "Loss"
     ]

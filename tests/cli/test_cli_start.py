@@ -77,7 +77,6 @@ WRONG = {
     "export tiny elmo.pt": "'elmo.pt'",
     "export tiny none/elmo.pt2": "there is no folder none to write elmo.pt2 in.",
     "export tiny there.pt2": "there.pt2 exists already",
-    "push folder org/--elmo": "'org/--elmo'",
     "push folder org/elmo": "config.json",
     "embed tiny file.txt -o v.csv": "found v.csv",
     "embed tiny file.txt -o none/v.npz": "there is no folder none to write v.npz in.",

@@ -49,8 +49,10 @@ def test_what_markdown_would_read_is_escaped(escape: object, text: str, expected
 @pytest.mark.parametrize("text", ["x\n---\ny", '"]: {a}', "<b>|`\udce9"])
 def test_a_runs_values_change_neither_metadata_nor_tables(text: str) -> None:
     result = EvalResult("feature-extraction", "org/data", printable(text), "f1", 0.5)
-    run = TrainingRun({text: text}, {text: text}, [{text: text}], text, text, [result])
-    card = render_card(text, ElmoConfig(), run=run, datasets=["org/data"])
+    run = TrainingRun({text: text}, {text: text}, [{text: text}], text, text)
+    card = render_card(
+        text, ElmoConfig(), run=run, datasets=["org/data"], model_name=printable(text), eval_results=[result]
+    )
     data = ModelCard(card).data
     assert (data.model_name, data.datasets, data.pipeline_tag) == (printable(text), ["org/data"], "feature-extraction")
     shown, lines = markdown(text), card.splitlines()

@@ -223,9 +223,11 @@ def test_a_file_that_gives_other_numbers_is_not_kept(change: float, exported: Ex
     assert not any(tmp_path.iterdir())
 
 
-def test_a_folder_of_language_models_is_exported_as_its_bilm() -> None:
+def test_a_folder_of_language_models_and_with_a_state_any_is_exported_as_its_bilm(tmp_path: Path) -> None:
     assert type(load_for_export("tiny")) is ElmoModel
     assert load_for_export("tiny").dtype == torch.float32
+    make_task_model("classification").save_pretrained(tmp_path)
+    assert type(load_for_export(tmp_path, has_state=True)) is ElmoModel
 
 
 @pytest.mark.parametrize("name", ["elmo.onnx", "elmo.onnx.data"])
@@ -233,8 +235,3 @@ def test_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("precious")
     assert_fails(run("export", "tiny", tmp_path / "elmo.onnx"), 1, f"{tmp_path / name} exists already")
     assert (tmp_path / name).read_text() == "precious"
-
-
-def test_a_state_is_refused_where_texts_start_from_zero(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="ElmoForSequenceClassification"):
-        export_model(make_task_model("classification"), tmp_path / "task.onnx", has_state=True)

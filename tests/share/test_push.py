@@ -78,7 +78,7 @@ def test_an_upload_is_tried_again_and_what_breaks_off_for_good_changes_nothing(
 ) -> None:
     online.faults = [Fault("PUT", "/lfs/"), Fault("POST", "/commit/")]
     failed = run("push", tiny_folder, "org/elmo")
-    assert_fails(failed, 1, f"pushing to org/elmo at {online.url} failed: ")
+    assert_fails(failed, 1, f"pushing to org/elmo at {online.url} failed. ")
     assert "whole commit or nothing" in failed.stderr
     assert list(online.files("org/elmo")) == [".gitattributes"]
     assert online.requests("PUT", "/lfs/") == 2
@@ -105,7 +105,7 @@ def test_a_token_that_may_not_write_and_a_hub_out_of_reach_are_named(
     assert online.repositories == {}
     online.shutdown()
     online.server_close()
-    assert_fails(run("push", tiny_folder, "org/elmo"), 1, f"pushing to org/elmo at {online.url} failed: ")
+    assert_fails(run("push", tiny_folder, "org/elmo"), 1, f"pushing to org/elmo at {online.url} failed. ")
 
 
 def without(name: str) -> Callable[[Path], object]:
