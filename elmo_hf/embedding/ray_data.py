@@ -51,6 +51,8 @@ def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str |
         num_gpus=int(kind == "cuda"),
     )
     for row in made.iter_rows():
+        if row["error"]:
+            raise ValueError(row["error"])
         bar.update(row["sentences"])
 
 
@@ -64,5 +66,9 @@ class _Worker:
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         window = pickle.loads(batch["window"][0].as_py())
-        self._maker(window)
-        return pa.table({"sentences": [len(window.sentences)]})
+        error = ""
+        try:
+            self._maker(window)
+        except (OSError, ValueError) as failure:  # Ray would wrap it in pages of its own
+            error = str(failure)
+        return pa.table({"sentences": [len(window.sentences)], "error": [error]})
