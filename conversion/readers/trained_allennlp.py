@@ -68,7 +68,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     assert name is not None
     state = read_state_dict(source.files[name])
     prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
-    found = listed(map(repr, prefixes)) if prefixes else _modules(state)
+    found = listed(map(repr, prefixes)) if prefixes else _modules(name.partition(BILM)[0] for name in state)
     require(len(prefixes) == 1, source.path, CHARACTERS, "there once, behind the name of one ELMo", found)
     setting = _settings(source)
     options_path = given.options or _archived_options(source, setting)

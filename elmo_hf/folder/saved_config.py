@@ -74,6 +74,7 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
         refuse_large(content)
         config = ElmoConfig.from_dict(content, **fields)
         config.validate()
+        refuse_large({f"char_filters.{row}": max(pair) for row, pair in enumerate(config.char_filters)})
     if others:
         logger.warning(f"{path} has {', '.join(others)}, which nothing reads: an ElmoConfig has no such field.")
     return config, {name: value for name, value in others.items() if not hasattr(ElmoConfig, name)}

@@ -17,7 +17,7 @@ from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .model_card import FEATURE_EXTRACTION, TASKS, architecture, auto_class_of, render_card, word_limit
+from .model_card import architecture, auto_class_of, render_card, word_limit
 from .saved_card import CARD, read_card
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -128,7 +128,6 @@ def new_card(folder: Path, labels: dict[str, Any]) -> str:
         config=model.config,
         num_parameters=model.num_parameters,
         auto_class=auto_class,
-        task=TASKS.get(auto_class, FEATURE_EXTRACTION),
         word_splitter="ptb" if model.tokenizer is None else model.tokenizer.word_splitter,
         **labels,
     )

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typing import Any
 import matplotlib.figure  # noqa: F401
 import tensorboard.summary  # noqa: F401
 import torch.utils.tensorboard
+from tqdm import tqdm
 
 import elmo_hf.conversion.convert
 import elmo_hf.language_model.surprisal_table
@@ -31,6 +33,8 @@ import elmo_hf.training.run  # noqa: F401
 from elmo_hf.cli import app
 from elmo_hf.embedding import shards
 
+# Processes forked from this one would share tqdm's own lock, which a killed one may hold for ever.
+tqdm.set_lock(threading.RLock())
 TIME_LIMIT = 120
 CHANGES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 # Characters of a window of `embed`: a few sentences, so that there are several shards.

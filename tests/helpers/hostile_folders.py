@@ -136,6 +136,8 @@ CONFIG: list[tuple[str, Any]] = [
 ]
 TOKENIZER: list[tuple[str, Any]] = [
     ("max_word_length", 50 * MILLION),
+    ("max_word_length", None),
+    ("model_max_length", "bytes"),
     ("words_file", "/etc/passwd"),
     ("vocab_file", "/etc/passwd"),
     ("tokenizer_file", "../tokenizer.json"),
@@ -156,6 +158,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     },
     "names of a CRF": (fields("config.json", id2label={n: "x" for n in range(1001)}, use_crf=True), "id2label"),
     "filters": (fields("config.json", char_filters=[[1, 2**14]] * 100), "cannot be loaded"),
+    "a large filter": (fields("config.json", char_filters=[[1, 10**30]]), "`char_filters.0`"),
     "misspelt": (renamed("config.json", "forget_bias", "forget_biaz"), "forget_biaz"),
     "quantised": (fields("config.json", quantization_config={"quant_method": "torchao"}), "cannot be loaded"),
     "nested": (holding("config.json", b'{"a":' * MILLION), "config.json is damaged"),
@@ -190,7 +193,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "half a mix": (weights(lambda each: each.pop("elmo.scalar_mixes.0.logits")), "`scalar_mixes.0.logits`"),
     "no weight of an ELMo": (weights(lambda each: each.update({"elmp.x": torch.zeros(1)})), "`elmp.x`"),
     # the tokenizer
-    **{f"tokenizer {name}": (fields("tokenizer_config.json", **{name: value}), name) for name, value in TOKENIZER},
+    **{
+        f"tokenizer {name} {value!r:.20}": (fields("tokenizer_config.json", **{name: value}), name)
+        for name, value in TOKENIZER
+    },
     "tokenizer, misspelt": (renamed("tokenizer_config.json", "word_splitter", "word_splittes"), "word_splittes"),
     "no tokenizer": (lambda folder: (folder / "tokenizer_config.json").unlink(), "tokenizer_config.json"),
     "tokenizer, large": (holding("tokenizer_config.json", b"{", 1 << 32), LARGE),
