@@ -14,7 +14,7 @@ import torch
 from safetensors.numpy import load_file
 from state_dict_keys import STATE_DICT_KEYS
 from task_models import LSTM, make_task_model
-from tiny_inputs import random_inputs
+from tiny_inputs import random_inputs, word_config
 from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
@@ -133,6 +133,26 @@ def test_signatures_are_allennlps() -> None:
         parameters = inspect.signature(function).parameters.values()
         found = [each.name + (f"={each.default}" if each.default is not each.empty else "") for each in parameters]
         assert found == expected.split()
+
+
+def test_weights_of_words_have_their_names() -> None:
+    words = {"embedding.weight": (19, 7)}
+    assert {
+        name: tuple(part.shape) for name, part in ElmoModel(word_config()).token_encoder.state_dict().items()
+    } == words
+    ids = {"vocab_size": 15, "num_input_words": 5, "word_embedding_size": 6, "bos_token_id": 2, "eos_token_id": 3}
+    fields = {"alphabet": "code_points", "char_filters": [[1, 2], [2, 3]], "num_highway_layers": 0}
+    both = ElmoModel(ElmoConfig(**ids, **fields, char_embedding_size=4, projection_size=7, cell_size=8)).token_encoder
+    assert {name: tuple(part.shape) for name, part in both.state_dict().items()} == {
+        "embedding.weight": (10, 4),
+        "word_embedding.weight": (6, 6),
+        "convolutions.0.weight": (2, 4, 1),
+        "convolutions.0.bias": (2,),
+        "convolutions.1.weight": (3, 4, 2),
+        "convolutions.1.bias": (3,),
+        "projection.weight": (7, 11),
+        "projection.bias": (7,),
+    }
 
 
 def test_weights_of_heads_have_their_names() -> None:

@@ -65,7 +65,7 @@ class _Worker:
         self._maker.shards.look()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        window = pickle.loads(batch["window"][0].as_py())
+        window = pickle.loads(batch["window"][0].as_py())  # `in_workers` made it
         error = ""
         try:
             self._maker(window)

@@ -67,6 +67,7 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
     own, further = ElmoConfig.__dataclass_fields__.keys(), FurtherFields.__annotations__.keys()
     others = {name: content.pop(name) for name in sorted(content.keys() - own - further)}
     with naming(path):
+        # Its annotation has no class that a TypedDict is.
         validate_typed_dict(FurtherFields, {name: content[name] for name in content.keys() & further})  # type: ignore[type-var]
         if (content.get("quantization_config") or {"quant_method": "torchao"}).get("quant_method") != "torchao":
             raise ValueError("`quantization_config` must have the `quant_method` 'torchao'; others could run code")

@@ -6,8 +6,8 @@ machine always adds in one order. In bfloat16 a scan without gradient keeps what
 float32 only `pack` keeps it, because it takes as much memory again as W_h and W_p.
 
 What is kept is used only while its weight exists and seems unchanged: the same address, the same count of changes in
-place, and the same sum of one number in each row, because torch does not count what fused optimisers and `weight.data`
-change. None of it is saved or copied.
+place, and the same running sums of one number in each row, because torch does not count what fused optimisers and
+`weight.data` change. None of it is saved or copied.
 """
 
 import torch
@@ -40,4 +40,4 @@ class PackedProducts(BlockProducts):
 def state_of(weight: Tensor) -> tuple[int, int, float]:
     """What changes with the numbers of a weight `(m, n)`, as far as can be seen without reading all of them."""
     one_in_each_row = weight.detach().flatten()[:: max(1, weight.shape[1] - 1)]  # from all columns in turn
-    return weight.data_ptr(), weight._version, one_in_each_row.double().sum().item()
+    return weight.data_ptr(), weight._version, one_in_each_row.double().cumsum(0).sum().item()

@@ -102,6 +102,7 @@ CHANGES: dict[str, Callable[[Tensor], object]] = {
     "one row": lambda weight: weight.data[weight.shape[1]].add_(1),
     "all columns but one": lambda weight: weight.data[:, 1:].add_(1),
     "one number, counted": lambda weight: weight[0, 1].add_(1),
+    "rows in another order": lambda weight: weight.data.copy_(weight.data.flip(0)),
     "fused optimiser": step_of_a_fused_optimiser,
 }
 
