@@ -12,7 +12,7 @@ from ..text.escapes import printable
 # What is raised where the user's input, files, machine or installation are not what a command needs.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
 # What Ctrl-C gives: a line, and the exit code that shells report for it.
-STOPPED = ("Stopped. Nothing incomplete is left; the same command starts anew, or goes on from what is complete.", 130)
+STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from what is complete.", 130)
 
 
 class Command(TyperCommand):

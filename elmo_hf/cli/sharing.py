@@ -41,8 +41,8 @@ def card(
     """Write the model card of FOLDER, or change it.
 
     A folder without README.md gets one: sizes, snippet, limits, and what the options say. A card that is there keeps
-    its text; the options change its metadata and its section about licence, language and source. To have the whole
-    card written anew, delete README.md first.
+    its text; the options change its metadata and its section about licence, language and source. For a new
+    card, delete README.md first.
     """
     from elmo_hf.folder.loading import open_folder
     from elmo_hf.share.model_info import new_card

@@ -72,5 +72,5 @@ class Embedder:
         return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arguments, and which version of a folder they mean: `datasets` computes anew if that changes."""
+        """The arguments, and which version of a folder they mean: `datasets` computes again if that changes."""
         return self.__dict__ | {"version": version_of(self.model)}

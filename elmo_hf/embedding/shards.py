@@ -222,7 +222,7 @@ class Shards:
         if other := [line for line in self._job.splitlines() if line not in recorded.splitlines()]:
             raise ValueError(
                 f"{self._folder.name} holds shards of another job than {' '.join(other)}; choose another output, or "
-                "delete that folder to start anew."
+                "delete that folder to start again."
             )
 
     def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[Window]:
@@ -262,7 +262,7 @@ class Shards:
     def _refuse(self, shard: str) -> NoReturn:
         raise ValueError(
             f"the input changed: {self._folder.name}/{shard} is of other sentences. Make the input what it was, choose "
-            "another output, or delete that folder to start anew."
+            "another output, or delete that folder to start again."
         )
 
     def write(self, window: Window, arrays: Iterator[tuple[int, Arrays]]) -> None:

@@ -78,7 +78,7 @@ class Selection:
             )
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
-        """What the vectors depend on, but for the text."""
+        """What the vectors depend on, except the text."""
         facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
         facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}

@@ -85,7 +85,7 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
         return parts[0][0] == shape and parts[0][1] in FLOATS
 
     mixes = {name.rpartition(".")[0] for name in held if MIXES.match(name)}
-    # Without its weights a scalar mix starts anew; half a mix is damage.
+    # A missing scalar mix is initialised; if one of its two tensors is there, the file is damaged.
     new = {name for name in expected if name.startswith("scalar_mixes.") and name.rpartition(".")[0] not in mixes}
     left_out = MIXES if type(model).__name__ in (config.architectures or ()) else PARTS
     is_own = {*(config.architectures or ())} <= CLASSES  # a user's own class may have any weights

@@ -182,7 +182,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
             return path
         logger.warning("%s is incomplete or damaged, so it is skipped.", path)
     if any((path / SUMS).exists() for path in checkpoints):
-        raise ValueError(f"all checkpoints in {folder} are damaged; remove them to start anew.")
+        raise ValueError(f"all checkpoints in {folder} are damaged; remove them to start again.")
     return None
 
 

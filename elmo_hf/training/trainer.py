@@ -283,6 +283,6 @@ class _StartCallback(TrainerCallback):
         best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
         state.best_model_checkpoint = str(best) if best.is_dir() else None
         if best.is_dir() and not sums_agree(best):
-            raise ValueError(f"{best}, the best checkpoint, is damaged; remove it to go on without it, or start anew.")
+            raise ValueError(f"{best}, the best checkpoint, is damaged; remove it to go on without it, or start again.")
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)

@@ -231,7 +231,7 @@ def test_a_reader_that_has_seen_enough_gets_no_error() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (KeyboardInterrupt(), 130, "\nStopped. Nothing incomplete is left; the same command starts anew, or goes on "),
+        (KeyboardInterrupt(), 130, "\nStopped. Nothing incomplete is left; the same command starts again, or goes on "),
         (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
         (KeyboardInterrupt("", 143), 143, ""),
         (ValueError("a\nb \x1b"), 1, "Error: a b \\x1b\n"),
