@@ -104,10 +104,15 @@ print(torch.allclose(features, output.last_hidden_state, atol=1e-6), *output.hid
 
 
 @pytest.mark.parametrize(
-    ("part", "expected"), [("word", ("char_cnn", 34, 0, None, 28)), ("char", ("word_embedding", 15, 0, 6, 2))]
+    ("part", "expected"),
+    [
+        ("word", ("char_cnn", 34, 0, None, 28)),
+        ("char", ("word_embedding", 15, 0, 6, 2)),
+        (None, ("char_cnn", 48, 14, 6, 28)),
+    ],
 )
-def test_models_of_either_part_equal_the_reference(part: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
-    convert(write_files(tmp_path / "source", without_part(FILES, part)), tmp_path / "to")
+def test_models_of_either_part_equal_the_reference(part: str | None, expected: tuple[Any, ...], tmp_path: Path) -> None:
+    convert(write_files(tmp_path / "source", without_part(FILES, part) if part else FILES), tmp_path / "to")
     config = ElmoConfig.from_pretrained(tmp_path / "to")
     found = (config.token_encoder, config.vocab_size, config.num_input_words, config.word_embedding_size)
     assert (*found, config.bos_token_id) == expected
