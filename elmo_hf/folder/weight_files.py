@@ -44,13 +44,13 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     if not (folder / SAFE_WEIGHTS_NAME).is_file() and (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
         with naming(f"{folder / SAFE_WEIGHTS_INDEX_NAME} is damaged"):
             index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
-            names = {*index["weight_map"].values()} if index["metadata"] is not None else set()
+            names = {*index["weight_map"].values()} if isinstance(index["metadata"], dict) else set()
     there = {path.name for path in folder.iterdir()}
     wrong = [name for name in sorted(there) if REPLACING.fullmatch(name)] + sorted(map(repr, names - there))
     if wrong or not names:
         raise ValueError(
             f"{folder} must have {SAFE_WEIGHTS_NAME}, or the files that {SAFE_WEIGHTS_INDEX_NAME} names, and no "
-            f"adapter or part of a distributed checkpoint, found {', '.join(wrong[:9])}. Other formats can run code: "
+            f"adapter or part of a distributed checkpoint, found {', '.join(wrong[:9]) or 'none'}. Other formats can run code: "
             "if you trust a pytorch_model.bin, convert it by `safetensors.torch.save_file(torch.load("
             "'pytorch_model.bin', weights_only=True), 'model.safetensors', metadata={'format': 'pt'})`."
         )

@@ -1,9 +1,10 @@
 """Large weights in the layout of oneDNN's own products, in which a step takes 0.4 to 0.8 of the time.
 
-Making the layout takes as long as some steps save, so a scan makes it for weights that enough of its steps use, forward
-and backward, and drops it at its end. The rule (`REPAYS`) knows the dtype and the counts of columns alone, so one
-machine always adds in one order. In bfloat16 a scan without gradient keeps what it makes, whatever its length; in
-float32 only `pack` keeps it, because it takes as much memory again as W_h and W_p.
+Making the layout takes as long as some steps save, so on AMD's processors a scan makes it for weights that enough of
+its steps use, forward and backward, and drops it at its end. On others the plain weight is nearly as fast. The rule
+(`REPAYS`) knows the processor, the dtype and the counts of columns alone, so one machine always adds in one order. In
+bfloat16 a scan without gradient keeps what it makes, whatever its length; in float32 only `pack` keeps it, because it
+takes as much memory again as W_h and W_p.
 
 What is kept is used only while its weight exists and seems unchanged: the same address, the same count of changes in
 place, and the same running sums of one number in each row, because torch does not count what fused optimisers and
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from .products import BlockProducts, put, times
 
-# How many steps, with a count of columns in the range, repay making the layout (docs/speed.md).
-REPAYS = {torch.float32: (range(8, 33), 26), torch.bfloat16: (range(1, 1 << 30), 8)}
+# How many steps, with a count of columns in the range, repay making the layout on AMD's processors (docs/speed.md).
+REPAYS = {torch.float32: (range(8, 1 << 30), 16), torch.bfloat16: (range(1, 1 << 30), 8)}
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
 
 

@@ -46,7 +46,7 @@ class ProcessorKernels(Kernels):
     # Smaller weights are packed only by `pack`.
     large_bytes: int = 1 << 21
     # The rule for scans that pack weights.
-    repays: dict[torch.dtype, tuple[range, int]] = field(default_factory=lambda: REPAYS)
+    repays: dict[torch.dtype, tuple[range, int]] = field(default_factory=lambda: REPAYS if IS_AMD else {})
     # Whether GPUs take Triton's kernels, and without gradient so many texts times words at once, 4H numbers each.
     takes_triton: bool = True
     block_rows: int = 1024
@@ -129,7 +129,7 @@ class ProcessorKernels(Kernels):
         """Products of a direction's weight `(m, n)`, packed before, or now if that repays; None if it does not."""
         if not self._can_pack(weight):
             return None
-        (within, steps), is_large = self.repays[weight.dtype], weight.nbytes >= self.large_bytes
+        (within, steps), is_large = self.repays.get(weight.dtype, (range(0), 1)), weight.nbytes >= self.large_bytes
         # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
         is_lasting = isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16 and not keeps_trace
         kept = self._kept(weight, makes=is_large and is_lasting)

@@ -193,7 +193,9 @@ def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
     kind = dice.choose("array", "missing", "renamed", "extra", "entry", "entry", "header")
     if kind == "array":
         array = change_array(arrays[odd], dice)
-        is_other = array.shape != arrays[odd].shape and array.dtype.name in DTYPE_NUMBERS
+        # With a row more it is the table of another whole model.
+        is_whole = odd == "lm/char_embed" and array.shape == (len(arrays[odd]) + 1, *arrays[odd].shape[1:])
+        is_other = array.shape != arrays[odd].shape and array.dtype.name in DTYPE_NUMBERS and not is_whole
         changed[odd] = array if is_other else arrays[odd].astype(np.float64)
     elif kind == "missing":
         del changed[odd]

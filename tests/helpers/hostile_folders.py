@@ -177,6 +177,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "index without names": (index(weight_map={}), INDEX),
     "index of a list": (index(weight_map=[]), INDEX),
     "index without metadata": (index(metadata=None), INDEX),
+    "index, metadata of a number": (index(metadata=0.5), INDEX),
     "index, a file that is not there": (index(weight_map={"x": "second.safetensors"}), "second.safetensors"),
     "index, large": (lambda folder: (index()(folder), holding(INDEX, b"{", 1 << 32)(folder)), LARGE),
     **{f"index names {name!r}": (index(weight_map={"x": name}), INDEX) for name in OUTSIDE},

@@ -67,15 +67,15 @@ def test_a_scan_packs_large_weights_if_enough_steps_repay_it(has_gradient: bool)
 
 
 def test_the_rule_is_of_dtype_and_columns() -> None:
-    kernels = ProcessorKernels(multiplies_bfloat16=True)
+    kernels = ProcessorKernels(multiplies_bfloat16=True, repays=REPAYS)
 
     def packs(columns: list[int]) -> bool:
         with Operators() as called:
             kernels.times(torch.ones(1, 4096, 512), columns)(torch.ones(1, 512, 2))
         return called.by_onednn(is_packed=True) == [2]
 
-    assert REPAYS == {F32: (range(8, 33), 26), BF16: (range(1, 1 << 30), 8)}
-    assert [packs([8] * 26), packs([32] * 26), packs([8] * 25), packs([7] * 99), packs([33] * 99)] == [1, 1, 0, 0, 0]
+    assert REPAYS == {F32: (range(8, 1 << 30), 16), BF16: (range(1, 1 << 30), 8)}
+    assert [packs([8] * 16), packs([64] * 16), packs([8] * 15), packs([7] * 99)] == [1, 1, 0, 0]
 
 
 @needs_bfloat16
