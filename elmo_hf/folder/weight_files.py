@@ -50,9 +50,10 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     if wrong or not names:
         raise ValueError(
             f"{folder} must have {SAFE_WEIGHTS_NAME}, or the files that {SAFE_WEIGHTS_INDEX_NAME} names, and no "
-            f"adapter or part of a distributed checkpoint, found {', '.join(wrong[:9]) or 'none'}. Other "
-            "formats can run code: if you trust a pytorch_model.bin, convert it by `safetensors.torch.save_file(torch.load("
-            "'pytorch_model.bin', weights_only=True), 'model.safetensors', metadata={'format': 'pt'})`."
+            f"adapter or part of a distributed checkpoint, found {', '.join(wrong[:9]) or 'none'}. "
+            "Other formats can run code: if you trust a pytorch_model.bin, convert it by "
+            "`safetensors.torch.save_file(torch.load('pytorch_model.bin', weights_only=True), 'model.safetensors', "
+            "metadata={'format': 'pt'})`."
         )
     tensors: dict[str, Tensor] = {}
     for file in (folder / name for name in sorted(names)):
