@@ -92,7 +92,7 @@ class NegateSecond:
 
 @dataclass(frozen=True)
 class PrependZeroRow:
-    """Adds the padding id's zero vector in front of a table; bilm-tf adds it whenever it reads the file."""
+    """Adds the padding id's zero vector in front of a table; files lack it, and bilm-tf adds it when it reads them."""
 
     def apply(self, arrays: Arrays) -> Arrays:
         """`(n, d)` to `(n + 1, d)`."""

@@ -80,8 +80,8 @@ def config_from_options(
 ) -> ElmoConfig:
     """Reads the architecture from the options and, where they leave it open, from the arrays' shapes.
 
-    Keys beside `lstm` and `char_cnn` are settings of the training. They are ignored, except the softmax's keys if the
-    arrays include a softmax.
+    All keys but `lstm` and `char_cnn` are training settings and are ignored; if the arrays include a softmax, its keys
+    are read too.
 
     Args:
         options: the parsed options file.

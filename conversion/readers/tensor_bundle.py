@@ -15,8 +15,8 @@ bundle's `BundleHeaderProto`, under every other key a tensor's `BundleEntryProto
 bytes, stored as rotate(c, 15 bits to the right) + 0xa282ead8. Sources: tensorflow/core/util/tensor_bundle, and
 LevelDB's `doc/table_format.md`.
 
-Only the tensors that are asked for are read, so the slots of an optimiser cost nothing. Checkpoints may come from
-anywhere: every checksum is verified, and sizes are compared with the file before memory is allocated.
+Only the requested tensors are read; an optimiser's slots are skipped. The files are not trusted: every checksum is
+verified, and sizes are compared with the file before memory is allocated.
 """
 
 import math

@@ -20,7 +20,7 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
     """Reads every tensor of a state dict by its name.
 
     Returns:
-        arrays, some of which may share numbers; bfloat16, which NumPy lacks, becomes float32.
+        arrays, some of which may share memory; bfloat16, which NumPy lacks, becomes float32.
 
     Raises:
         ConversionError: if the file is not a state dict of torch, is damaged, or holds anything but tensors.

@@ -1,9 +1,9 @@
-"""The vectors of a window of sentences: which are kept, as which numbers.
+"""Computes the vectors of a window of sentences, and keeps the chosen layers and words in the chosen number type.
 
 In a window each distinct word goes through the tokenizer and the token encoder once, and the sentences are sorted by
-length into batches, so that there is little padding.
+length into batches, which keeps padding small.
 
-Vectors kept of a sentence, without its boundaries (L layers, n words, P projection):
+Layers to choose from, without the sentence's boundaries (L layers, n words, P projection):
 
     all      (L+1, n, 2P)   every layer; the first is the token vector twice
     top      (n, 2P)        the top layer
@@ -11,8 +11,9 @@ Vectors kept of a sentence, without its boundaries (L layers, n words, P project
     average  (n, 2P)        the plain mean of all layers
     pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
 
-A sentence's vectors are arrays by name: `vectors`; with int8, `scales` of the same shape without its last axis, a
-vector being numbers times scale; with chosen words, `positions` (n,), the places of these words in the sentence.
+The result for a sentence is a dict of arrays: `vectors`; with int8 also `scales`, of the same shape without the last
+axis (a vector is its int8 numbers times its scale); with chosen words also `positions` (n,), their places in the
+sentence.
 
 Glossary: B sentences of a batch, T positions of its longest one, boundaries included; V distinct words of a window.
 """
@@ -221,7 +222,7 @@ def _scales(vectors: Tensor) -> Tensor:
 
 
 def _digest_of(tokenizer: ElmoTokenizer) -> str:
-    """Depends on the vocabulary and the splitter; of a function, on its name."""
+    """Digests the vocabulary and the splitter; a splitter that is a function counts by its name."""
     name = ""
     if tokenizer._split_by is not None:
         (function,) = tokenizer._split_by.args

@@ -1,18 +1,19 @@
 """The biLM: stacks of LSTMPs, forward and backward, that never see each other (Peters et al. 2018, §3.1).
 
-    y_t = h_t + x_t  from the second layer on, with skip connections, else h_t      h_t of `lstmp.py`, x_t its input
+    y_t = h_t + x_t    in layers 2 to L, with skip connections; h_t is the LSTMP's output (`lstmp.py`), x_t its input
+    y_t = h_t          otherwise
 
-The two directions never mix, and each carries its state from word to word. So both read a long text of T words in
-pieces of S words, the forward direction from its front and the backward one from its end, and go on with the state of
-the piece before:
+The two directions never mix, and each passes its state from word to word. So a long text of T words can be read in
+pieces of S words. The forward direction starts at the front of the text, the backward one at its end, and each piece
+starts from the state after the piece before:
 
     step        1                  2                      ...
     forward     x_1 ... x_S        x_{S+1} ... x_2S
     backward    x_{T-S+1} ... x_T  x_{T-2S+1} ... x_{T-S}
 
-After T / S steps each half of each layer has been computed once. Memory is what is kept of the layers, and two pieces.
-The numbers are those of the whole text at once, up to the order of float sums and, in bfloat16, to a rounding of the
-cells between two pieces.
+After T / S steps each direction of each layer has been computed once. Memory holds the layers that are kept, and two
+pieces. The results equal those of reading the whole text at once, up to the order of float sums and, in bfloat16, one
+rounding of the cell state between two pieces.
 
 Glossary: D directions, the forward one first along the last axis: 2, or 1 without `bidirectional`; B batch, T words,
 S words of a piece, P projection, H cell, L layers.

@@ -11,11 +11,12 @@ widths and keeps each filter's maximum over positions; highway layers (Srivastav
 With word vectors beside the characters (ELMoForManyLangs), v = W_p [u, m] + b_p, where u in R^W is the word's entry in
 a second table. The word embedding alone is a table u with v = u, or v = W_p u + b_p.
 
-A word's ids end in a run of one id, the filler. Positions where a filter sees only filler give equal values, and the
-maximum needs one of them: so blocks of words of similar length are cut, exactly, to what their longest word needs.
+A word's ids end in repetitions of one id, the filler. At all positions where a filter sees only filler, its value is
+the same, so the maximum needs only one of them. Words of similar length are therefore computed in blocks, each cut to
+the length that its longest word needs; the result is exact.
 
 A word's vector depends only on its ids, so equal words of a batch are computed once. They are found by a hash of their
-ids, h(w) = sum_c w_c m^c mod 2^64 with m odd, and then compared id by id: a collision costs time, never exactness.
+ids, h(w) = sum_c w_c m^c mod 2^64 with m odd, and then compared id by id, so a collision cannot change the result.
 
 Glossary: N words, U distinct words, C characters per word, E character embedding, F filters in total, W word embedding,
 P projection.

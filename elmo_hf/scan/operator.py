@@ -23,7 +23,7 @@ def is_exporting() -> bool:
 
 
 def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
-    """Runs `step` over the words, tensors `(T, ...)`, T > 0, from the last one if `reverse`.
+    """Runs `step` over the T > 0 words, given as tensors `(T, ...)`, from the last word to the first if `reverse`.
 
     `step` maps the state and one word's tensors to the next state and the word's output. Returns the state after the
     last word read, and the outputs `(T, ...)` in text order.

@@ -1,13 +1,13 @@
 """Maps words to ids of code points from a learned alphabet (ELMoForManyLangs' `create_one_batch`).
 
 A word is cut after C - 2 code points. It has C character ids, followed by a word id if the model also has word vectors;
-a model without characters has the word id alone:
+a model without characters has only the word id:
 
     [<eow>] c_1 .. c_n [<bow>] [<pad>] ... [<pad>]   w
 
-The marks are swapped, as in the code that trained these models: a word *begins* with the character named `<eow>`. The
-boundary words `<bos>` and `<eos>` have the one character of that name between the marks. Unknown characters and unknown
-words are `<oov>`.
+The marks are swapped, as in the code that trained these models: a word *begins* with the character named `<eow>`. A
+boundary word, `<bos>` or `<eos>`, has a single character between the marks, of the same name. Unknown characters and
+unknown words are `<oov>`.
 
 Characters and words share one id space, so each id has one name: 0 is padding, then come the characters, then the
 words. The names are `<bos>` and `<eos>`, `c:x` for the other characters and `w:x` for the other words.
