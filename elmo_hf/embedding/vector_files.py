@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from ..disk.guarded_file import GuardedFile
@@ -111,9 +112,9 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
 def write_chunk(path: Path, records: Iterator[Record]) -> None:
     """Writes what `read_chunk` reads, all that a file of any format needs of consecutive sentences."""
     kept = [*records]
-    arrays = {name: torch.from_numpy(array) for record in kept for name, array in record.named.items()}
+    arrays = {name: array for record in kept for name, array in record.named.items()}
     texts = json.dumps([record.text for record in kept]).encode()
-    save_file(arrays | {"texts": torch.frombuffer(bytearray(texts), dtype=torch.uint8)}, path)
+    save_arrays(arrays | {"texts": np.frombuffer(texts, dtype=np.uint8)}, path)
 
 
 def read_chunk(path: Path, first: int) -> Iterator[Record]:
