@@ -111,19 +111,15 @@ def embed_file(base: Golden, folder: Path, text: str, **options: Any) -> dict[st
         return {name: file[name][()] for name in file}
 
 
-def test_keys_on_disk_are_numbers_or_sentences_as_asked(base: Golden, tmp_path: Path) -> None:
-    text = "The ferry left .\nYes .\n"
-    assert set(embed_file(base, tmp_path, text, forget_sentences=True)) == {"0", "1"}
-    by_sentence = embed_file(base, tmp_path, text, use_sentence_keys=True)
-    assert {name: vectors.shape for name, vectors in by_sentence.items()} == {
-        "The ferry left .": (3, 4, 16),
-        "Yes .": (3, 2, 16),
-    }
-
-
-def test_a_blank_line_is_a_dataset_without_words(base: Golden, tmp_path: Path) -> None:
-    shapes = {name: each.shape for name, each in embed_file(base, tmp_path, "Yes .\n\n", forget_sentences=True).items()}
-    assert shapes == {"0": (3, 2, 16), "1": (3, 0, 16)}
+def test_keys_on_disk_are_numbers_or_sentences_as_asked_and_a_blank_line_is_a_sentence(
+    base: Golden, tmp_path: Path
+) -> None:
+    for text, options, shapes in (
+        ("Yes .\n\n", {"forget_sentences": True}, {"0": (3, 2, 16), "1": (3, 0, 16)}),
+        ("A b c\nYes .", {"use_sentence_keys": True}, {"A b c": (3, 3, 16), "Yes .": (3, 2, 16)}),
+    ):
+        found = embed_file(base, tmp_path, text, **options)
+        assert {name: vectors.shape for name, vectors in found.items()} == shapes
 
 
 def test_what_was_there_stays_if_embedding_fails(base: Golden, tmp_path: Path) -> None:
