@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from checkpoints import run_python
 from huggingface_hub import ModelCard
-from transformers.pipelines import PIPELINE_REGISTRY
 
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
@@ -42,7 +41,6 @@ def test_metadata_is_complete_and_legal(name: str) -> None:
     data = ModelCard(card_of(name)).data.to_dict()
     assert "elmo_hf" not in data
     assert (data["library_name"], data["pipeline_tag"]) == ("transformers", "feature-extraction")
-    assert data["pipeline_tag"] in PIPELINE_REGISTRY.get_supported_tasks()
     assert data["tags"] == ["elmo", "bilm", "word-embeddings"]
     assert data["license"] in LICENCES
     assert ("license_name" in data, "license_link" in data) == (data["license"] == "other",) * 2
