@@ -19,20 +19,17 @@ from elmo_hf.conversion.rules import (
 
 # Operation, foreign arrays, our arrays; no array has two equal sizes.
 OPERATIONS = {
-    "transpose matrix": (Transpose(), [[[1, 2, 3], [4, 5, 6]]], [[[1, 4], [2, 5], [3, 6]]]),
+    "transpose each of two": (Transpose(), [[[1, 2]], [[3], [4], [5]]], [[[1], [2]], [[3, 4, 5]]]),
     "transpose kernel": (
         Transpose(),
-        [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[13, 14, 15, 16], [17, 18, 19, 20], [21, 22, 23, 24]]]],
-        [[[[1, 13], [5, 17], [9, 21]], [[2, 14], [6, 18], [10, 22]], [[3, 15], [7, 19], [11, 23]],
-          [[4, 16], [8, 20], [12, 24]]]],
+        [np.arange(24).reshape(4, 2, 3)],
+        [[[[0, 6, 12, 18], [3, 9, 15, 21]], [[1, 7, 13, 19], [4, 10, 16, 22]], [[2, 8, 14, 20], [5, 11, 17, 23]]]],
     ),
-    "transpose each of two": (Transpose(), [[[1, 2]], [[3], [4], [5]]], [[[1], [2]], [[3, 4, 5]]]),
     "drop leading axis": (DropLeadingAxis(), [[[[1, 2, 3], [4, 5, 6]]]], [[[1, 2, 3], [4, 5, 6]]]),
-    "swap gates of a bias": (SwapMiddleGates(), [[1, 2, 3, 4, 5, 6, 7, 8]], [[1, 2, 5, 6, 3, 4, 7, 8]]),
-    "swap gates of a kernel": (
+    "swap gates": (
         SwapMiddleGates(),
-        [[[1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 11, 12, 13, 14, 15, 16], [17, 18, 19, 20, 21, 22, 23, 24]]],
-        [[[1, 2, 5, 6, 3, 4, 7, 8], [9, 10, 13, 14, 11, 12, 15, 16], [17, 18, 21, 22, 19, 20, 23, 24]]],
+        [[1, 2, 3, 4, 5, 6, 7, 8], [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]],
+        [[1, 2, 5, 6, 3, 4, 7, 8], [[1, 3, 2, 4], [5, 7, 6, 8], [9, 11, 10, 12]]],
     ),
     "split rows": (
         SplitRows(),
@@ -57,13 +54,10 @@ def test_lstm_kernel_comes_apart_by_gate_and_by_input_and_recurrent_rows() -> No
     kernel = np.arange(2 * size * 4 * cell, dtype=np.float32).reshape(2 * size, 4 * cell)
     rule = Rule("W_0", kernel.shape, ("input", "recurrent"), KERNEL_OPS)
     imported = import_arrays([rule], {"W_0": kernel}, "weights.hdf5")
-    assert imported["input"].shape == imported["recurrent"].shape == (4 * cell, size)
-    # Positions of torch's gates i, f, g, o among TensorFlow's i, j, f, o.
-    for ours, theirs in enumerate((0, 2, 1, 3)):
-        for unit in range(cell):
-            for row in range(size):
-                assert imported["input"][ours * cell + unit, row] == kernel[row, theirs * cell + unit]
-                assert imported["recurrent"][ours * cell + unit, row] == kernel[size + row, theirs * cell + unit]
+    i, j, f, o = (kernel[:, gate * cell : (gate + 1) * cell].T for gate in range(4))
+    ours = np.concatenate([i, f, j, o])
+    np.testing.assert_array_equal(imported["input"], ours[:, :size])
+    np.testing.assert_array_equal(imported["recurrent"], ours[:, size:])
 
 
 def test_export_is_the_inverse_of_import_bit_by_bit() -> None:
@@ -93,35 +87,10 @@ def test_export_is_the_inverse_of_import_bit_by_bit() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_other_floats_are_rounded_to_float32(dtype: type) -> None:
+def test_other_floats_are_rounded_to_float32_and_every_fault_is_listed(dtype: type) -> None:
     array = np.array([[0.1, -65504.0, 6e-8], [1 / 3, 2.0, -0.0]], dtype=dtype)
-    imported = import_arrays([Rule("W", (2, 3), ("weight",))], {"W": array}, "weights.hdf5")
-    assert bits(imported) == bits({"weight": array.astype(np.float32)})
-
-
-@pytest.mark.filterwarnings("error")
-def test_import_lists_every_fault_at_once() -> None:
-    names = ["gone", "absent", "long", "double", "whole", "nan", "infinite", "good"]
-    rules = [Rule(name, (2, 3), (f"our.{name}",)) for name in names]
-    source = {
-        "good": np.ones((2, 3), dtype=np.float32),
-        "long": np.ones((3, 2), dtype=np.float32),
-        "double": np.array([[1, 2, 3], [4, 5, 1e300]], dtype=np.float64),
-        "whole": np.ones((2, 3), dtype=np.int64),
-        "nan": np.array([[1, 2, 3], [4, np.nan, 6]], dtype=np.float32),
-        "infinite": np.array([[1, 2, 3], [4, 5, -np.inf]], dtype=np.float16),
-        "stray": np.ones(5, dtype=np.float32),
-    }
+    rules = [Rule(name, (2, 3), (f"our.{name}",)) for name in ("W", "gone", "turned")]
+    assert bits(import_arrays(rules[:1], {"W": array}, "weights.hdf5")) == bits({"our.W": array.astype(np.float32)})
     with pytest.raises(ConversionError) as caught:
-        import_arrays(rules, source, "some/weights.hdf5")
-    faults = [line.split("`")[:2] for line in str(caught.value).splitlines() if line.startswith("  ")]
-    assert [(kind.strip(" :"), name) for kind, name in faults] == [
-        ("missing", "gone"),
-        ("missing", "absent"),
-        ("unknown", "stray"),
-        ("shape", "long"),
-        ("values", "double"),
-        ("type", "whole"),
-        ("values", "nan"),
-        ("values", "infinite"),
-    ]
+        import_arrays(rules, {"W": array + np.inf, "turned": array.T, "stray": array}, "weights.hdf5")
+    assert all(name in str(caught.value) for name in ("`W`", "`gone`", "`turned`", "`stray`"))

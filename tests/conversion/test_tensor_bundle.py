@@ -1,15 +1,15 @@
 """TensorFlow's checkpoints: every bit of them is read, damage is refused, and variables become arrays of hdf5 files."""
 
-import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkpoints import FIXTURES, bits, read_datasets, shared
-from tensor_bundles import index_file, masked_crc, tensor_message, write_bundle
+from tensor_bundles import index_file, write_bundle
 
 from elmo_hf.conversion.readers.bilm_tf import array_name, read_variables
-from elmo_hf.conversion.readers.tensor_bundle import Message, TensorBundle, find_index
+from elmo_hf.conversion.readers.tensor_bundle import TensorBundle, find_index
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import files_in
 
@@ -31,26 +31,6 @@ def test_every_tensor_is_read_bit_by_bit(num_shards: int, tmp_path: Path) -> Non
     write_bundle(tmp_path / "model.ckpt-6", ARRAYS, num_shards=num_shards)
     bundle = TensorBundle(tmp_path / "model.ckpt-6")
     assert bits(bundle.read(bundle.entries)) == bits(ARRAYS)
-
-
-def test_checksums_are_the_masked_castagnoli_ones() -> None:
-    # Of "123456789" the CRC-32C is e3069283 (RFC 3720); the mask is LevelDB's.
-    assert masked_crc(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17) & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
-
-
-@pytest.mark.parametrize("case", ["full_char", "sampled_char", "full_word"])
-def test_variables_of_bilm_tf_are_those_that_tensorflow_had(case: str) -> None:
-    folder = shared("fixtures", "bilm_tf_steps", case)
-    bundle = TensorBundle(find_index(files_in(folder, "*")).with_suffix(""))
-    found = bundle.read(bundle.entries)
-    shapes = {name: tuple(shape) for name, shape in json.loads((folder / "variables.json").read_text(encoding="utf-8"))}
-    assert {name: array.shape for name, array in found.items()} == shapes
-    with np.load(folder / "golden.npz") as golden:
-        initial = {name.removeprefix("init/"): golden[name] for name in golden if name.startswith("init/")}
-    assert {name for name in initial if name.startswith("lm/")} == {
-        name for name in shapes if name.startswith("lm/") and not name.endswith("/Adagrad")
-    }
-    assert bits({name: found[name] for name in initial}) == bits(initial)
 
 
 @pytest.mark.parametrize("place", [0, 17, 33, -1])
@@ -83,29 +63,20 @@ def test_a_damaged_index_is_refused_or_read_as_it_was(tmp_path: Path) -> None:
         return True
 
     assert not any(is_read(content[:size]) for size in range(len(content)))
-    for bit in range(8 * len(content)):
-        if is_read(content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :]):
+    for place, mask in product(range(len(content)), (1, 128)):
+        if is_read(content[:place] + bytes([content[place] ^ mask]) + content[place + 1 :]):
             assert TensorBundle(prefix).entries == entries
-            harmless.add(bit // 8)
+            harmless.add(place)
     # The zeros that fill the footer have no meaning, nor has a zero appended to the number before them.
     last = len(content) - 48 + len(content[-48:-8].rstrip(b"\0")) - 1
     assert harmless == set(range(last, len(content) - 8))
     generator, outcomes = np.random.default_rng(11), set()  # with every checksum right
-    for _ in range(400):
+    for _ in range(150):
         changed = {key: bytearray(message) for key, message in messages.items()}
         message = changed[str(generator.choice(list(changed)))]
         message[generator.integers(len(message))] = generator.choice([0, 1, 127, 128, 255, generator.integers(256)])
         outcomes.add(is_read(index_file({key: bytes(value) for key, value in changed.items()})))
     assert outcomes == {True, False}
-
-
-def test_tensors_that_nobody_reads_may_be_of_any_kind(tmp_path: Path) -> None:
-    prefix = tmp_path / "model.ckpt-1"
-    other = tensor_message(dtype=7, shape=(4,), shard=5, offset=0, size=16, checksum=0)
-    messages = write_bundle(prefix, {"x": np.ones(4, np.float32)}) | {"a/text": other}
-    prefix.with_name("model.ckpt-1.index").write_bytes(index_file(messages))
-    np.testing.assert_array_equal(TensorBundle(prefix).read(["x"])["x"], 1)
-    assert Message(bytes([8, 3, 8, 5])).last(1) == 5
 
 
 RECORDS: dict[str, tuple[str | None, str]] = {
@@ -128,17 +99,11 @@ def test_the_checkpoint_is_that_of_the_record_or_of_the_highest_step(
     assert find_index(files_in(tmp_path, "*")) == tmp_path / f"{expected}.index"
 
 
+# Those that `EXPORTS` lacks; a cell that is no LSTM keeps its name, which the tables refuse.
 NAMES = {
-    "lm/char_embed": "char_embed",
-    "lm/CNN/W_cnn_10": "CNN/W_cnn_10",
     "lm/RNN_1/rnn/multi_rnn_cell/cell_12/lstm_cell/bias": "RNN_1/RNN/MultiRNNCell/Cell12/LSTMCell/B",
-    "lm/RNN_1/rnn/multi_rnn_cell/cell_1/lstm_cell/projection/kernel": "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_P_0",
-    "lm/RNN_0/rnn/lstm_cell/kernel": "RNN_0/RNN/LSTMCell/W_0",
-    "lm/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel": "rnn/MultiRNNCell/Cell0/LSTMCell/kernel",
     "lm/rnn/lstm_cell/projection/kernel": "rnn/LSTMCell/projection/kernel",
-    "lm/softmax/W": "softmax/W",
     "lm/RNN_0/rnn/multi_rnn_cell/cell_0/gru_cell/kernel": "RNN_0/rnn/multi_rnn_cell/cell_0/gru_cell/kernel",
-    "beta1_power": "beta1_power",
 }
 
 
@@ -149,12 +114,7 @@ def test_variables_have_the_names_of_the_hdf5_file() -> None:
 def test_what_is_no_weight_is_not_read(tmp_path: Path) -> None:
     ones = np.ones((2, 3), np.float32)
     weights = {"lm/CNN/b_cnn_0": ones, "lm/softmax/b": ones + 2}
-    others = {
-        "lm/CNN/b_cnn_0/Adagrad": ones,
-        "global_step": ones,
-        "train_perplexity": ones,
-        "lm/softmax/b/Adagrad": ones,
-    }
+    others = dict.fromkeys(("lm/CNN/b_cnn_0/Adagrad", "global_step", "train_perplexity", "lm/softmax/b/Adagrad"), ones)
     write_bundle(tmp_path / "model.ckpt-6", weights | others, num_shards=6)
     for shard in range(2, 6):
         (tmp_path / f"model.ckpt-6.data-{shard:05d}-of-00006").unlink()
