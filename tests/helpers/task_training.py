@@ -6,6 +6,7 @@ from typing import Any
 
 import datasets
 import pytest
+import torch
 from task_models import FIRST, LSTM, SECOND, TASKS, C, make_batch, make_task_model
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, Trainer, TrainingArguments
 
@@ -56,3 +57,12 @@ def train_on_two_texts(folder: Path, **options: Any) -> Trainer:
     trainer.train_dataset = trainer.train_dataset.select([0, 2])
     trainer.train()
     return trainer
+
+
+def train_as_one_of_two(folder: Path) -> None:
+    """What each of two processes does; the first writes the weights to the file `two`."""
+    trainer = train_on_two_texts(folder / "run", per_device_train_batch_size=1)
+    assert trainer.args.world_size == 2
+    if trainer.is_world_process_zero():
+        torch.save({name: p.detach() for name, p in trainer.model.named_parameters()}, folder / "two")
+    torch.distributed.destroy_process_group()

@@ -31,19 +31,12 @@ def test_a_text_is_places_in_a_table_of_its_distinct_words(tokenizer: ElmoTokeni
     is_by_character = tokenizer.token_encoder == "char_cnn"
     assert (corpus.words.dtype, corpus.ids.dtype) == (np.int32, np.int16 if is_by_character else np.int64)
 
-
-def test_boundaries_in_the_text_are_the_boundaries(tokenizer: ElmoTokenizer) -> None:
-    corpus = Corpus.from_sentences([["the", "</S>", "<S>"]], tokenizer)
-    assert corpus.words.tolist() == [2, 1, 0]
+    assert Corpus.from_sentences([["the", "</S>", "<S>"]], tokenizer).words.tolist() == [2, 1, 0]
 
 
 def test_classes_are_lines_of_the_vocabulary(tokenizer: ElmoTokenizer) -> None:
-    assert tokenizer.num_word_classes == len(WORDS)
-    assert tokenizer.predicted_words == WORDS
-    assert tokenizer.word_classes(WORDS).tolist() == list(range(len(WORDS)))
-    assert tokenizer.class_words(range(len(WORDS))) == WORDS
-    assert tokenizer.word_classes(["nowhere", "the", "The"]).tolist() == [2, 3, 2]
-    assert tokenizer.word_classes([]).tolist() == []
+    assert tokenizer.predicted_words == tokenizer.class_words(range(len(WORDS))) == WORDS
+    assert tokenizer.word_classes(["nowhere", *WORDS, "The"]).tolist() == [2, *range(len(WORDS)), 2]
 
 
 def test_duplicate_lines_keep_their_class_and_the_later_one_counts(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
         **given.inputs, forward_targets=ones(7, 10)
     ),
     "`labels` must be a tensor of shape (7, 10)": lambda given: given.lm(**given.inputs | {"labels": ones(7, 9)}),
-    "`attention_mask` must": lambda given: given.lm(**given.inputs | {"attention_mask": ones(7, 9)}),
     "(batch, words, 11), found (7, 10)": lambda given: given.lm(**given.inputs | {"input_ids": ones(7, 10)}),
     # A window.
     "missing: `labels`": lambda given: given.lm(**given.stream, labels=ones(1, 6)),
@@ -45,19 +44,16 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
     ),
     "[1, 5, 11]": lambda given: given.lm(**given.stream | {"backward_input_ids": ones(1, 5, 11)}),
     "`forward_targets` must": lambda given: given.lm(**given.stream | {"forward_targets": ones(1, 5)}),
-    "`backward_resets` must": lambda given: given.lm(**given.stream | {"backward_resets": ones(2, 6)}),
     "`state.hidden` must": lambda given: given.lm(
         **given.stream, state=BiLMState(torch.zeros(2, 3, 14), torch.zeros(2, 3, 18))
     ),
     # Scores.
     "the string 'the ferry'": lambda given: given.lm.score(["the ferry"], given.tokenizer),
     "no sentences": lambda given: given.lm.score([], given.tokenizer),
-    "nothing to score": lambda given: given.lm.score([], given.tokenizer, carries_state=True),
     "`words.txt`": lambda given: Corpus.from_sentences(SENTENCES, ElmoTokenizer()),
     "softmax has 19 words, but the tokenizer knows 17": lambda given: tiny_lm(num_softmax_words=19).score(
         SENTENCES, given.tokenizer
     ),
-    "NaN for sentence 2,": lambda given: damaged(given).score(SENTENCES, given.tokenizer),
     "NaN for sentence 2, counted": lambda given: damaged(given).score(
         SENTENCES, given.tokenizer, carries_state=True, num_rows=1
     ),
@@ -94,12 +90,11 @@ def test_what_is_refused_is_named(word: str, given: SimpleNamespace) -> None:
     assert word in str(error.value)
 
 
-def test_a_place_outside_a_sentence_is_an_index_error(given: SimpleNamespace) -> None:
+def test_places_count_from_either_end_as_in_a_list(given: SimpleNamespace) -> None:
     with pytest.raises(IndexError):
         predict_words(given.lm, given.tokenizer, GAP, 3)
     last, first = (predict_words(given.lm, given.tokenizer, GAP, place) for place in (-1, -3))
-    assert last == predict_words(given.lm, given.tokenizer, GAP, 2)
-    assert first == predict_words(given.lm, given.tokenizer, GAP, 0)
+    assert [last, first] == [predict_words(given.lm, given.tokenizer, GAP, place) for place in (2, 0)]
 
 
 def test_folders_without_a_softmax_fill_no_gaps(tmp_path: Path) -> None:

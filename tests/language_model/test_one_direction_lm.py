@@ -1,4 +1,4 @@
-"""A language model of one direction: its losses, streams, scores and training are the forward model's of two."""
+"""A language model of one direction: its losses, streams, scores and gaps are the forward model's of two."""
 
 import math
 from pathlib import Path
@@ -8,61 +8,41 @@ import numpy as np
 import pytest
 import torch
 from one_direction import forward_half, half_of
-from tiny_lm import MAKERS, SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of
+from tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 
 from elmo_hf import BiLMState
-from elmo_hf.language_model.cloze import gap_log_probs, predict_words
+from elmo_hf.language_model.cloze import predict_words
 from elmo_hf.language_model.sampled_softmax import draw_candidates
 from elmo_hf.language_model.surprisal_table import PlacedSentence, write_table
 
 ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
-TO_BACKWARD = {"backward_input_ids", "backward_targets"}
 
 
-def without_backward(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name not in TO_BACKWARD}
-
-
-def assert_is_forward_half(found: Any, expected: Any) -> None:
-    assert {name for name in found if name.startswith(("backward", "sampled_backward"))} == set()
-    for name in found:
-        if name.startswith(("forward", "sampled_forward")):
-            assert_close(found[name], expected[name])
-        elif name.startswith("state"):
-            assert_close(found[name], half_of(expected[name]))
-
-
-@pytest.mark.parametrize("make", MAKERS, ids=["characters", "words"])
-def test_sentences_have_the_forward_loss_alone(make: Any, tmp_path: Path) -> None:
-    both = make()
-    one, inputs = forward_half(both), inputs_of(both, tmp_path, SENTENCES, "left")
-    found = one(**inputs, output_log_probs=True, output_logits=True)
-    assert_is_forward_half(found, both(**inputs, output_log_probs=True, output_logits=True))
-    assert_close(found.loss, found.forward_loss, 0)
-    found.loss.backward()
-    expected = torch.autograd.grad(both(**inputs).forward_loss, both.elmo.bilm.layers[0].forward_lstm.parameters())
-    for parameter, gradient in zip(one.elmo.bilm.parameters(), expected, strict=False):
-        assert_close(parameter.grad, gradient)
-
-
-def test_streams_carry_the_state_and_reset_it(tmp_path: Path) -> None:
-    both = tiny_lm()
-    one, stream = forward_half(both), stream_of(both, tmp_path, ROWS)
-    resets = torch.zeros(stream["forward_targets"].shape, dtype=torch.bool)
-    resets[0, 3] = True
-    state = BiLMState(torch.randn(2, 2, 14), torch.randn(2, 2, 18))
-    half_state = BiLMState(*map(half_of, state))
-    found = one(**without_backward(stream), forward_resets=resets, state=half_state, output_log_probs=True)
-    assert_is_forward_half(found, both(**stream, forward_resets=resets, state=state, output_log_probs=True))
-
-
-def test_a_sampled_loss_is_the_forward_one_with_its_candidates(tmp_path: Path) -> None:
-    both = tiny_lm(softmax="sampled", lm_dropout=0.0).train()
-    one, stream = forward_half(both), stream_of(both, tmp_path, ROWS)
-    drawn = [draw_candidates(len(both.softmax.bias), both.config.num_softmax_samples) for _ in range(2)]
-    found = one(**without_backward(stream), candidates=drawn[:1])
-    assert_is_forward_half(found, both(**stream, candidates=drawn))
-    assert_close(found.loss, found.sampled_forward_loss, 0)
+@pytest.mark.parametrize("kind", ["sentences", "words", "stream", "sampled"])
+def test_outputs_and_gradients_are_those_of_the_forward_direction(kind: str, tmp_path: Path) -> None:
+    makes, softmax = tiny_word_lm if kind == "words" else tiny_lm, "sampled" if kind == "sampled" else "full"
+    both = makes(softmax=softmax, lm_dropout=0.0).train(kind == "sampled")
+    given: dict[str, Any] = {"output_log_probs": True, "output_logits": True}
+    if kind in ("stream", "sampled"):
+        resets = torch.zeros(2, 12, dtype=torch.bool)
+        resets[0, 3] = True
+        given |= stream_of(both, tmp_path, ROWS) | {"forward_resets": resets}
+    else:
+        given |= inputs_of(both, tmp_path, SENTENCES, "left")
+    state = BiLMState(torch.randn(2, len(given["input_ids"]), 14), torch.randn(2, len(given["input_ids"]), 18))
+    drawn = [draw_candidates(len(both.softmax.bias), 8) for _ in range(2)] if kind == "sampled" else None
+    expected = both(**given, state=state, candidates=drawn)
+    one, half_state = forward_half(both), BiLMState(*map(half_of, state))
+    given = {name: value for name, value in given.items() if not name.startswith("backward")}
+    found = one(**given, state=half_state, candidates=drawn and drawn[:1])
+    loss = expected[f"{'sampled_' * (kind == 'sampled')}forward_loss"]
+    assert_close(found.loss, loss)
+    for name in found.keys() - {"loss"}:
+        assert "backward" not in name
+        assert_close(found[name], half_of(expected[name]) if name.startswith("state") else expected[name])
+    layers = both.elmo.bilm.layers
+    gradients = torch.autograd.grad(loss, [each for layer in layers for each in layer.forward_lstm.parameters()])
+    assert_close(torch.autograd.grad(found.loss, [*one.elmo.bilm.parameters()]), gradients)
 
 
 @pytest.mark.parametrize("carries_state", [False, True])
@@ -87,6 +67,7 @@ def test_words_for_a_gap_follow_from_the_words_before_it(tmp_path: Path) -> None
     both = tiny_lm()
     one, tokenizer = forward_half(both), tiny_tokenizer_of(both, tmp_path)
     words = ["the", "ferry", "___", "dawn"]
-    assert_close(gap_log_probs(one, tokenizer, words, [2]), gap_log_probs(both, tokenizer, words, [2])[:1])
-    for found in predict_words(one, tokenizer, words, top_k=3):
-        assert (found.probability, found.backward) == (pytest.approx(found.forward), None)
+    expected = predict_words(both, tokenizer, words, direction="forward")
+    for found, of_both in zip(predict_words(one, tokenizer, words), expected, strict=True):
+        assert (found.word, found.probability) == (of_both.word, pytest.approx(of_both.probability, rel=1e-4))
+        assert (found.forward, found.backward) == (pytest.approx(found.probability), None)

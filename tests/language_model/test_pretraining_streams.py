@@ -23,24 +23,6 @@ def window(stream: dict[str, Tensor], begin: int, end: int) -> dict[str, Tensor]
     }
 
 
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("sentence", SENTENCES[:4], ids=len)
-def test_a_sentence_is_the_same_as_a_stream_of_one_sentence(
-    make: Callable[..., ElmoForPreTraining], sentence: list[str], tmp_path: Path
-) -> None:
-    model = make()
-    options = {"output_log_probs": True, "output_logits": True}
-    alone = model(**inputs_of(model, tmp_path, [sentence]), **options)
-    stream = model(**stream_of(model, tmp_path, [[sentence]]), **options)
-    for name in ("loss", "forward_loss", "backward_loss"):
-        assert_close(stream[name], alone[name])
-    assert stream.forward_log_probs.shape == (1, len(sentence) + 1)
-    assert_close(stream.forward_log_probs, alone.forward_log_probs[:, 1:])
-    assert_close(stream.backward_log_probs, alone.backward_log_probs[:, :-1])
-    assert_close(stream.forward_logits, alone.forward_logits[:, :-1])
-    assert_close(stream.backward_logits, alone.backward_logits[:, 1:])
-
-
 @pytest.mark.parametrize("cuts", [[0, 4, 5, 11, 12], [0, 1, 12], [0, 6, 12]])
 def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int], tmp_path: Path) -> None:
     model = tiny_lm()
@@ -62,31 +44,33 @@ def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int], t
     assert_close(state, whole.state)
 
 
-def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(tmp_path: Path) -> None:
-    model = tiny_lm()
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(
+    make: Callable[..., ElmoForPreTraining], tmp_path: Path
+) -> None:
+    model = make()
     stream = stream_of(model, tmp_path, ROWS)
+    # The directions read different text.
+    stream |= {name: stream[name].flip(0) for name in ("backward_input_ids", "backward_targets")}
     begins = [np.cumsum([0] + [len(words) + 1 for words in row])[:-1] for row in ROWS]
     resets = torch.zeros(2, 12, dtype=torch.bool)
     for row, places in enumerate(begins):
         resets[row, places] = True
-    reset = model(**stream, forward_resets=resets, backward_resets=resets.flip(1), output_log_probs=True)
+    given = {"forward_resets": resets, "backward_resets": resets.flip(0, 1)}
+    reset = model(**stream, **given, output_log_probs=True, output_logits=True)
     carried = model(**stream, output_log_probs=True)
+    sums = torch.zeros(2)
     for row, sentences in enumerate(ROWS):
-        alone = model(**inputs_of(model, tmp_path, sentences), output_log_probs=True)
+        alone = model(**inputs_of(model, tmp_path, sentences), output_log_probs=True, output_logits=True)
         for number, (begin, words) in enumerate(zip(begins[row], sentences, strict=True)):
-            length = len(words) + 1
-            place, backward_place = slice(begin, begin + length), slice(12 - begin - length, 12 - begin)
-            assert_close(reset.forward_log_probs[row, place], alone.forward_log_probs[number, 1 : length + 1])
-            assert_close(reset.backward_log_probs[row, backward_place], alone.backward_log_probs[number, :length])
-            is_first = number == 0
-            for name, columns in (("forward_log_probs", place), ("backward_log_probs", backward_place)):
-                assert torch.allclose(carried[name][row, columns], reset[name][row, columns], atol=1e-5) == is_first
-
-
-def test_the_streams_of_both_directions_may_be_of_different_text(tmp_path: Path) -> None:
-    model = tiny_lm()
-    first, second = stream_of(model, tmp_path, ROWS), stream_of(model, tmp_path, ROWS[::-1])
-    mixed = first | {name: second[name] for name in ("backward_input_ids", "backward_targets")}
-    output = model(**mixed, output_log_probs=True)
-    assert_close(output.forward_log_probs, model(**first, output_log_probs=True).forward_log_probs)
-    assert_close(output.backward_log_probs, model(**second, output_log_probs=True).backward_log_probs)
+            end, length = begin + len(words) + 1, len(words) + 1
+            forward, backward = (row, slice(begin, end)), (1 - row, slice(12 - end, 12 - begin))
+            assert_close(reset.forward_log_probs[forward], alone.forward_log_probs[number, 1 : length + 1])
+            assert_close(reset.backward_log_probs[backward], alone.backward_log_probs[number, :length])
+            assert_close(reset.forward_logits[forward], alone.forward_logits[number, :length])
+            assert_close(reset.backward_logits[backward], alone.backward_logits[number, 1 : length + 1])
+            for name, columns in (("forward_log_probs", forward), ("backward_log_probs", backward)):
+                assert torch.allclose(carried[name][columns], reset[name][columns], atol=1e-5) == (number == 0)
+        sums += torch.stack([alone.forward_log_probs.sum(), alone.backward_log_probs.sum()])
+    assert_close(torch.stack([reset.forward_loss, reset.backward_loss]), -sums / 24)
+    assert_close(reset.loss, -sums.sum() / 48)

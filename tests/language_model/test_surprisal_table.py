@@ -49,8 +49,9 @@ def test_words_have_the_places_that_corpora_of_reading_times_number() -> None:
     assert next(place_sentences(text, "whitespace")).words == ["the", "ferry's", "late,", "at", "ten."]
 
 
-@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".parquet"])
-@pytest.mark.parametrize(("unit", "base"), [("bits", math.log(2)), ("nats", 1)])
+@pytest.mark.parametrize(
+    ("suffix", "unit", "base"), [(".tsv", "bits", math.log(2)), (".csv", "nats", 1), (".parquet", "bits", math.log(2))]
+)
 def test_a_table_has_a_row_for_every_word_and_boundary(
     suffix: str, unit: str, base: float, parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path
 ) -> None:
@@ -113,20 +114,19 @@ def test_a_table_by_region_adds_up_its_words(parts: tuple[ElmoForPreTraining, El
 def test_the_command_carries_the_state_through_documents(
     parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path
 ) -> None:
-    model, tokenizer = parts
-    model.save_pretrained(tmp_path / "lm")
-    tokenizer.save_pretrained(tmp_path / "lm")
+    for part in parts:
+        part.save_pretrained(tmp_path / "lm")
     (tmp_path / "text").write_text("the ferry left.\nten late\n\nYes, at ten.\n", encoding="utf-8")
     options = ("--documents", "--unit", "nats", "--skip-unknown", "--words", "ptb")
-    result = run("score", tmp_path / "lm", tmp_path / "text", "--per-word", tmp_path / "t.tsv", *options)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.count("14 of 14 predictions") == 2
+    for name, more in (("t.tsv", ()), ("r.tsv", ("--regions",))):
+        result = run("score", tmp_path / "lm", tmp_path / "text", "--per-word", tmp_path / name, *options, *more)
+        assert result.exit_code == 0, result.output
+        assert result.stdout.count("14 of 14 predictions") == 2
+    assert rows(tmp_path / "r.tsv")["word"] == "the ferry left. ten late Yes, at ten.".split()
     table = rows(tmp_path / "t.tsv")
     places = zip(table["document"], table["document_sentence"], table["document_region"], table["word"], strict=True)
     assert [place for place in places if place[3] in ("late", "at")] == [(0, 1, 4, "late"), (1, 0, 1, "at")]
-    result = run("score", tmp_path / "lm", tmp_path / "text", "--per-word", tmp_path / "r.tsv", "--regions", *options)
-    assert result.exit_code == 0, result.output
-    assert rows(tmp_path / "r.tsv")["word"] == "the ferry left. ten late Yes, at ten.".split()
+    model, tokenizer = parts
     first = model.score([["the", "ferry", "left", "."], ["ten", "late"]], tokenizer, carries_state=True, num_rows=1)
     nats = zip(table["document"], table["forward_nats"], strict=True)
     np.testing.assert_allclose([each for number, each in nats if number == 0 and each], -first.forward, rtol=1e-5)

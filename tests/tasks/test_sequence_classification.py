@@ -20,7 +20,7 @@ def pooled(pooling: str, vectors: Tensor, mask: Tensor) -> Tensor:
     return pooler(vectors, mask)
 
 
-def test_poolings_look_at_words_alone() -> None:
+def test_poolings_look_at_words_alone_and_give_zeros_and_finite_gradients_without_words() -> None:
     vectors = torch.tensor([[[1.0, -4], [3, -2], [9, 9]], [[-1, -2], [9, 9], [9, 9]], [[9, 9], [9, 9], [9, 9]]])
     mask = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
     assert pooled("mean", vectors, mask).tolist() == [[2, -3], [-1, -2], [0, 0]]
@@ -28,15 +28,10 @@ def test_poolings_look_at_words_alone() -> None:
     weights = torch.tensor([9.0, 7.0]).softmax(dim=0)
     expected = [(weights.unsqueeze(-1) * vectors[0, :2]).sum(dim=0), vectors[1, 0], torch.zeros(2)]
     assert_outputs_close(pooled("attention", vectors, mask), torch.stack(expected))
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
-def test_a_text_without_words_gets_zeros_and_finite_gradients(pooling: str) -> None:
-    vectors = torch.ones(1, 2, 2, requires_grad=True)
-    result = pooled(pooling, vectors, torch.zeros(1, 2, dtype=torch.bool))
-    assert result.tolist() == [[0, 0]]
-    result.sum().backward()
-    assert vectors.grad.abs().sum() == 0
+    for pooling in ("mean", "max", "attention"):
+        (gradient,) = torch.autograd.grad(pooled(pooling, vectors.requires_grad_(), mask).sum(), vectors)
+        assert gradient.isfinite().all()
+        assert gradient[~mask].abs().sum() == 0
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
@@ -59,40 +54,23 @@ def test_a_pair_is_compared_by_vectors_of_each_text_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "labels", "problem_type", "loss"),
+    ("fields", "labels", "loss"),
     [
-        ({"num_labels": 3}, torch.tensor([2, 0, 1]), "single_label_classification", nn.functional.cross_entropy),
+        ({"num_labels": 3}, torch.tensor([2, 0, 1]), nn.functional.cross_entropy),
         (
             {"num_labels": 3},
             torch.tensor([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]),
-            "multi_label_classification",
             nn.functional.binary_cross_entropy_with_logits,
         ),
-        ({"num_labels": 1}, torch.tensor([0.5, -1, 2]), "regression", lambda x, y: ((x[:, 0] - y) ** 2).mean()),
-        (
-            {"num_labels": 2, "problem_type": "regression"},
-            torch.tensor([[0.5, 1], [-1, 0], [2, 2]]),
-            "regression",
-            nn.functional.mse_loss,
-        ),
+        ({"num_labels": 1}, torch.tensor([0.5, -1, 2]), lambda x, y: ((x[:, 0] - y) ** 2).mean()),
     ],
-    ids=["single label", "multi label", "regression", "two numbers"],
+    ids=["single label", "multi label", "regression"],
 )
 def test_the_loss_is_that_of_the_problem_type(
-    fields: dict[str, Any], labels: Tensor, problem_type: str, loss: Callable[[Tensor, Tensor], Tensor]
+    fields: dict[str, Any], labels: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
-    model, batch = make_task_model("classification", **fields), make_batch("classification")
-    output = model(**batch | {"labels": labels})
+    output = make_task_model("classification", **fields)(**make_batch("classification") | {"labels": labels})
     assert_outputs_close(output.loss, loss(output.logits, labels))
-    assert model.config.problem_type == problem_type
-
-
-def test_the_classifiers_dropout_acts_in_training_only() -> None:
-    model = make_task_model("classification", classifier_dropout=0.5, representation_dropout=0.0)
-    batch = make_batch("classification")
-    assert torch.equal(model(**batch).logits, model(**batch).logits)
-    model.train()
-    assert not torch.equal(model(**batch).logits, model(**batch).logits)
 
 
 def test_a_word_embedding_model_classifies() -> None:

@@ -1,13 +1,11 @@
 """Rows of words, the task's LSTM against torch's packed one, and where ELMo goes in."""
 
-import pytest
 import torch
 from tiny_inputs import assert_outputs_close
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo_hf import ElmoConfig
-from elmo_hf.tasks.task_encoder import BiLSTM, TaskEncoder, compare
+from elmo_hf.tasks.task_encoder import BiLSTM, compare
 from elmo_hf.tasks.text_rows import TextRows, reverse_words
 
 # Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
@@ -15,20 +13,12 @@ TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])
 VALUES = torch.arange(12).view(2, 6)
 
 
-def masks() -> list[Tensor]:
-    return [TEXTS == 1, TEXTS == 2]
-
-
-def test_each_text_gets_a_row_with_its_words_first() -> None:
-    rows = TextRows(masks())
+def test_each_text_gets_a_row_with_its_words_first_which_go_back_to_their_places() -> None:
+    rows = TextRows([TEXTS == 1, TEXTS == 2])
     assert rows.mask.tolist() == [[True, True], [True, False], [True, False], [True, True]]
     taken = rows.take(VALUES).masked_fill(~rows.mask, -1)
     assert taken.tolist() == [[1, 2], [9, -1], [4, -1], [10, 11]]
     assert torch.equal(rows.take(torch.stack([VALUES, -VALUES], dim=-1))[..., 1], -rows.take(VALUES))
-
-
-def test_words_go_back_to_their_places_and_nothing_else_does() -> None:
-    rows = TextRows(masks())
     assert rows.put_back(rows.take(VALUES)).tolist() == [[0, 1, 2, 0, 4, 0], [0, 0, 0, 9, 10, 11]]
     vectors = torch.randn(4, 2, 3)
     assert torch.equal(rows.put_back(vectors)[1, 5], vectors[3, 1])
@@ -58,30 +48,6 @@ def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     packed, _ = theirs(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))
     expected, _ = pad_packed_sequence(packed, batch_first=True)
     assert_outputs_close(ours(inputs, mask), expected)
-
-
-def test_without_an_lstm_the_encoder_is_all_representations(tiny_config: ElmoConfig) -> None:
-    tiny_config.num_output_representations = 2
-    encoder, representations = TaskEncoder(tiny_config), list(torch.randn(2, 2, 3, 14))
-    encoded = encoder(torch.randn(2, 3, 7), representations, torch.ones(2, 3, dtype=torch.bool))
-    assert torch.equal(encoded, torch.cat(representations, dim=-1))
-    assert encoder.output_size == 28
-
-
-@pytest.mark.parametrize("num_representations", [1, 2])
-def test_elmo_is_put_beside_the_input_of_the_lstm_and_the_second_one_beside_its_output(
-    tiny_config: ElmoConfig, num_representations: int
-) -> None:
-    tiny_config.task_encoder, tiny_config.task_hidden_size = "lstm", 4
-    tiny_config.num_output_representations = num_representations
-    encoder, mask = TaskEncoder(tiny_config), torch.ones(2, 3, dtype=torch.bool)
-    vectors, representations = torch.randn(2, 3, 7), list(torch.randn(num_representations, 2, 3, 14))
-    encoded = encoder(vectors, representations, mask)
-    assert encoder.lstm.forward_lstm.input_size == 7 + 14
-    assert encoded.shape[-1] == encoder.output_size == 8 + 14 * (num_representations - 1)
-    assert_outputs_close(encoded[..., :8], encoder.lstm(torch.cat([vectors, representations[0]], dim=-1), mask))
-    if num_representations == 2:
-        assert torch.equal(encoded[..., 8:], representations[1])
 
 
 def test_a_comparison_holds_both_their_difference_and_their_product() -> None:

@@ -1,22 +1,17 @@
 """Training models for a task with the stock Trainer, collators, datasets and adapters."""
 
-import socket
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from checkpoints import run_python
-from launching import LOOPBACK
-from task_models import LSTM, logits_of, make_batch, make_task_model
+from launching import fork_two
+from task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
 from task_training import each_task, make_trainer, train_on_two_texts
 from tiny_inputs import assert_outputs_close
 
 
-@each_task
-@pytest.mark.parametrize("options", [{}, {"bf16": True}], ids=["", "bf16"])
+@pytest.mark.parametrize(("task", "options"), [*((task, {}) for task in TASKS), ("crf", {"bf16": True})], ids=str)
 def test_the_stock_trainer_fits_every_task(task: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = make_task_model(task, representation_dropout=0.0, **LSTM)
     frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
@@ -91,40 +86,8 @@ def test_a_model_loaded_in_half_precision_gives_the_same_answers(task: str, dtyp
     assert half(**batch).loss.item() == pytest.approx(model(**batch).loss.item(), rel=0.1)
 
 
-DISTRIBUTED = """
-import os
-import sys
-from pathlib import Path
-
-helpers, folder, rank, port = sys.argv[1:]
-os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-sys.path.insert(0, helpers)
-import torch
-from task_training import train_on_two_texts
-
-trainer = train_on_two_texts(Path(folder), per_device_train_batch_size=1)
-assert trainer.args.world_size == 2
-if trainer.is_world_process_zero():
-    torch.save({name: p.detach() for name, p in trainer.model.named_parameters()}, "two")
-torch.distributed.destroy_process_group()
-"""
-
-
-def test_two_processes_learn_what_one_does_from_batches_twice_as_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if sys.platform in LOOPBACK:
-        monkeypatch.setenv("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    helpers = Path(__file__).parents[1] / "helpers"
-    with ThreadPoolExecutor() as pool:
-        ranks = [
-            pool.submit(run_python, DISTRIBUTED, tmp_path, helpers, tmp_path / "run", rank, port) for rank in (0, 1)
-        ]
-        one = train_on_two_texts(tmp_path / "one", per_device_train_batch_size=2).model
-        for rank in ranks:
-            rank.result()
+def test_two_processes_learn_what_one_does_from_batches_twice_as_large(tmp_path: Path) -> None:
+    fork_two("task_training", tmp_path, "train_as_one_of_two")
+    one = train_on_two_texts(tmp_path / "one", per_device_train_batch_size=2).model
     two = torch.load(tmp_path / "two", weights_only=True)
     assert_outputs_close(two, {name: p.detach() for name, p in one.named_parameters()}, 1e-5)

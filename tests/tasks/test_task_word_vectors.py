@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from task_models import FIRST, LSTM, SECOND, C, logits_of, make_task_model
-from task_training import each_task, make_trainer
+from task_training import TOKENIZER, each_task, make_trainer
 from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoModel, ElmoTokenizer, WordVectors
@@ -58,19 +58,21 @@ def test_words_are_looked_up_in_lower_case_if_no_word_has_another(words: list[st
 
 @each_task
 @pytest.mark.parametrize("encoder", ["none", "lstm"])
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_the_task_encoder_reads_the_words_row_beside_elmo(task: str, encoder: str, side: str) -> None:
-    model, tokenizer = make(task, **(LSTM if encoder == "lstm" else {}))
-    batch = inputs_of(task, tokenizer, padding_side=side)
-    mask = batch["attention_mask"].bool()
+@pytest.mark.parametrize("has_own", [True, False], ids=["own", "the biLM's"])
+def test_the_task_encoder_reads_the_words_row_beside_elmo(task: str, encoder: str, has_own: bool) -> None:
+    fields = LSTM if encoder == "lstm" else {"num_output_representations": 2}
+    model, tokenizer = make(task, **fields) if has_own else (make_task_model(task, **fields), TOKENIZER)
+    batch = inputs_of(task, tokenizer, padding_side="left")
     texts = model.encode_texts(**batch, bilm_layers=None)
-    elmo = [texts.rows.take(mixed) for mixed in model.elmo.mix(texts.layers, mask)]
-    inputs = torch.cat([texts.rows.take(model.word_vectors.weight[batch["word_vector_ids"]]), elmo[0]], dim=-1)
+    first, second = (texts.rows.take(mixed) for mixed in model.elmo.mix(texts.layers, batch["attention_mask"].bool()))
+    own = model.word_vectors.weight[batch["word_vector_ids"]] if has_own else texts.layers[0][..., :7]
     if encoder == "lstm":
-        inputs = torch.cat([model.task_encoder.lstm(inputs, texts.rows.mask), *elmo[1:]], dim=-1)
-    assert texts.vectors.shape[-1] == model.task_encoder.output_size
-    assert_outputs_close(texts.vectors[texts.rows.mask], inputs[texts.rows.mask])
-    assert texts.vectors[texts.rows.mask].unique(dim=0).shape[0] > 8
+        first = model.task_encoder.lstm(torch.cat([texts.rows.take(own), first], dim=-1), texts.rows.mask)
+    elif has_own:
+        first = torch.cat([texts.rows.take(own), first], dim=-1)
+    expected = torch.cat([first, second], dim=-1)
+    assert expected.shape[-1] == model.task_encoder.output_size
+    assert_outputs_close(texts.vectors[texts.rows.mask], expected[texts.rows.mask])
 
 
 @each_task

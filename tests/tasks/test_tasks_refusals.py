@@ -35,15 +35,12 @@ def second_row_of_one_letter() -> object:
 
 REFUSALS: dict[str, Callable[[], object]] = {
     "must hold one text, found 2 `<S>` in row 0": lambda: run("classification", "pairs"),
-    "one text, found 2": lambda: run("labelling", "questions", start_positions=None, end_positions=None),
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
-    "pair of texts": lambda: run("questions", "labelling"),
     "in row 1": second_row_of_one_letter,
     "`input_ids` must be": lambda: make_task_model("crf")(inputs_embeds=torch.zeros(3, 8, 7)),
     "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run(
         "labelling", labels=torch.zeros(3, 7, dtype=torch.long)
     ),
-    "found (24,)": lambda: run("crf", labels=torch.zeros(24, dtype=torch.long)),
     "`bilm_layers` must be a tensor of shape (3, 8, 3, 14), found (3, 3, 8, 14)": lambda: run(
         "classification", bilm_layers=torch.zeros(3, 3, 8, 14)
     ),
@@ -54,9 +51,6 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "'I-LOC' cannot follow 'the beginning of a text', found at word 0": lambda: loss(4, 0, 0),
     "smaller than num_classes": lambda: loss(0, 5, 0),
     "non-negative": lambda: loss(0, -1, 0),
-    "'I-LOC' cannot follow 'I-PER', found at word 2 of text 2": lambda: run(
-        "crf", labels=make_batch("crf")["labels"].index_put((torch.tensor(2), torch.tensor(3)), torch.tensor(4))
-    ),
     "`word_vector_ids` must be a tensor of shape (3, 8), found None": lambda: run(
         "classification", WORD_VECTORS=VECTORS.config
     ),
@@ -82,12 +76,8 @@ def test_what_is_refused_is_named(word: str) -> None:
     ("content", "word"),
     [
         (b"", "no word has a vector"),
-        (b"3 2\n", "no word has a vector"),
-        (b"<unk> 1 2\n", "no word has a vector"),
         (b"the\n", "line 1: expected a word and some"),
         (b"a 1 2\nb 1\n", "line 2: expected a word and 2 finite numbers, found 'b 1"),
-        (b"2 3\na 1 2\n", "line 2: expected a word and 3"),
-        (b"a 1 x\n", "line 1: expected"),
         (b"a 1\nb nan\n", "line 2: expected"),
         (b"a 1\n\xff 1\n", "line 2: not UTF-8 (byte 0xff)."),
         (b"PK\x03\x04\0\0", "the character 0"),

@@ -1,4 +1,7 @@
-"""Word vectors in front of a linear layer, beside the characters or alone: ELMoForManyLangs' token encoders."""
+"""Word vectors in front of a linear layer, beside the characters or alone: ELMoForManyLangs' token encoders.
+
+Their numbers are compared with the reference in `tests/conversion/test_manylangs.py`.
+"""
 
 import pytest
 import torch
@@ -38,41 +41,13 @@ def random_rows(num_texts: int, num_words: int) -> torch.Tensor:
     return torch.cat([characters, words], dim=-1)
 
 
-def test_the_words_vector_stands_before_the_features_of_its_characters(model: ElmoModel) -> None:
-    encoder, ids = model.token_encoder, random_rows(1, 6)
-    ids[0, 0, -1], ids[0, 1, -1] = NUM_CHARACTERS + 1, NUM_CHARACTERS + NUM_WORDS  # the first and the last word
-    table = encoder.word_embedding.weight
-    assert table.shape == (NUM_WORDS + 1, 4)
-    found = model(input_ids=ids).token_embeddings[0]
-    for row, vector in zip(ids[0].tolist(), found, strict=True):
-        characters = encoder.embedding.weight[row[:8]].t().unsqueeze(0)
-        features = torch.cat([torch.relu(conv(characters).amax(-1)) for conv in encoder.convolutions], -1)[0]
-        features = encoder.highways[0](features)
-        joined = torch.cat([table[row[8] - NUM_CHARACTERS], features])
-        assert_outputs_close(vector, encoder.projection.weight @ joined + encoder.projection.bias)
-
-
-def test_a_projected_word_table_is_a_linear_layer_over_its_rows() -> None:
-    model = ElmoModel(word_config(word_embedding_size=4)).eval()
-    encoder, ids = model.token_encoder, torch.tensor([[3, 18, 1]])
-    assert encoder.embedding.weight.shape == (19, 4)
-    expected = encoder.embedding.weight[ids[0]] @ encoder.projection.weight.t() + encoder.projection.bias
-    assert_outputs_close(model(input_ids=ids).token_embeddings[0], expected)
-
-
-def padded(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask with two positions of padding on the left."""
-    padding = torch.zeros(len(ids), 2, *ids.shape[2:], dtype=ids.dtype)
-    ids = torch.cat([padding, ids], dim=1)
-    return ids, torch.arange(ids.shape[1]).expand(len(ids), -1) >= 2
-
-
 @pytest.mark.parametrize("kind", ["both", "projected words"])
 def test_padding_changes_nothing_and_learns_nothing(kind: str, model: ElmoModel) -> None:
     ids = random_rows(2, 5)
     if kind == "projected words":
         model, ids = ElmoModel(word_config(word_embedding_size=4)).eval(), torch.randint(3, 19, (2, 5))
-    ids_with_padding, mask = padded(ids)
+    ids_with_padding = torch.cat([torch.zeros_like(ids[:, :2]), ids], dim=1)
+    mask = torch.arange(7).expand(2, -1) >= 2
     output = model(input_ids=ids_with_padding, attention_mask=mask)
     assert_outputs_close(output.last_hidden_state[:, 2:], model(input_ids=ids).last_hidden_state)
     assert_outputs_close(output.token_embeddings[:, :2], torch.zeros(2, 2, 7))
