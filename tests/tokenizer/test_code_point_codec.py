@@ -1,24 +1,17 @@
 """Words to ids of code points and back, and the tokenizer on top: rows written out, and a vocabulary that is saved."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from rows import BOTH, CHARACTERS_ALONE, WORDS_ALONE
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.readers.manylangs import name_symbols
 from elmo_hf.tokenizer.code_point_codec import CodePointCodec
 
 C = 7
-# Rows of the two tables; ids are one more, and words come after the ten rows of characters.
-CHARACTERS = {"a": 0, "b": 1, "é": 2, "日": 3, "<bos>": 4, "<eos>": 5, "<oov>": 6, "<pad>": 7, "<bow>": 8, "<eow>": 9}
-WORDS = {"<oov>": 0, "<bos>": 1, "<eos>": 2, "<pad>": 3, "ab": 4, "日": 5, "<pad>a": 6, "ababa": 7}
 A, B, E, DAY, BOS, EOS, OOV, PAD, BOW, EOW = range(1, 11)
 UNKNOWN_WORD, WORD_BOS, WORD_EOS, WORD_PAD, WORD_AB, WORD_DAY, _, WORD_ABABA = range(11, 19)
-BOTH = name_symbols(CHARACTERS, WORDS, 10)
-CHARACTERS_ALONE = name_symbols(CHARACTERS, {}, 10)
-WORDS_ALONE = name_symbols({}, WORDS, 0)
 
 ROWS = {
     "known": ("ab", [EOW, A, B, BOW, PAD, PAD, PAD], WORD_AB),
@@ -97,31 +90,6 @@ def test_the_tokenizer_puts_the_alphabets_own_boundaries_around_a_text() -> None
     assert both("ab 日 é", max_length=3, truncation=True).tokens(0) == ["<bos>", "ab", "<eos>"]
     assert (both.pad_token_id, both.bos_token_id, both.eos_token_id, len(both)) == (0, BOS, EOS, len(BOTH))
     assert both.convert_ids_to_tokens(WORD_AB) == "w:ab"
-
-
-@pytest.mark.parametrize("vocabulary", [BOTH, CHARACTERS_ALONE, WORDS_ALONE], ids=["both", "characters", "words"])
-def test_a_saved_tokenizer_gives_the_same_ids(vocabulary: dict[str, int], tmp_path: Path) -> None:
-    encoder = "word_embedding" if vocabulary is WORDS_ALONE else "char_cnn"
-    tokenizer = ElmoTokenizer(encoder, C, alphabet="code_points", vocab=vocabulary)
-    tokenizer.save_pretrained(tmp_path)
-    again = ElmoTokenizer.from_pretrained(tmp_path)
-    words = [word for word, _, _ in ROWS.values() if "\ud800" not in word]
-    assert again(words, is_split_into_words=True).data == tokenizer(words, is_split_into_words=True).data
-    assert again.get_vocab() == vocabulary
-
-
-def test_words_that_a_softmax_predicts_stand_beside_the_alphabet(tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("<S>\n</S>\n<UNK>\nthe\n", encoding="utf-8")
-    tokenizer = ElmoTokenizer(
-        max_word_length=C, alphabet="code_points", vocab=BOTH, words_file=str(tmp_path / "lines.txt")
-    )
-    tokenizer.save_pretrained(tmp_path / "saved")
-    again = ElmoTokenizer.from_pretrained(tmp_path / "saved")
-    assert again.predicted_words == ["<S>", "</S>", "<UNK>", "the"]
-    assert again.boundaries == ("<bos>", "<eos>")
-    assert again.word_classes(["<bos>", "the", "other", "<eos>"]).tolist() == [0, 3, 2, 1]
-    assert again.get_vocab() == BOTH
-    assert again("the other")["input_ids"] == tokenizer("the other")["input_ids"]
 
 
 def test_boundaries_are_not_cut_in_short_rows() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from rows import C, rows
+from rows import BOTH, CHARACTERS_ALONE, WORDS_ALONE, C, rows
 from tiny_lm import words_path
 from transformers import AutoTokenizer
 
@@ -19,6 +19,7 @@ from elmo_hf.tokenizer.word_codec import CharacterCodec
 def test_special_tokens_have_single_ids(tokenizer: ElmoTokenizer) -> None:
     assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (0, 257, 258)
     assert sorted(tokenizer.all_special_ids) == [0, 257, 258]
+    assert tokenizer.convert_ids_to_tokens(tokenizer.all_special_ids) == ["<S>", "</S>", "<pad>"]
     assert len(tokenizer) == tokenizer.vocab_size == 262
     assert tokenizer.num_special_tokens_to_add() == 2
     assert tokenizer.num_special_tokens_to_add(pair=True) == 4
@@ -43,48 +44,17 @@ def test_decoding_joins_words_by_blanks(tokenizer: ElmoTokenizer) -> None:
     assert tokenizer.batch_decode(encoded, skip_special_tokens=True) == texts
     assert tokenizer.decode(encoded, skip_special_tokens=True) == texts
     assert tokenizer.decode(encoded[2]) == "<S> a </S> <pad> <pad> <pad> <pad>"
-    assert tokenizer.decode(rows("<S> a </S>"), skip_special_tokens=True) == "a"
     assert (tokenizer.decode([]), tokenizer.batch_decode([[], []])) == ("", ["", ""])
 
 
 def test_the_text_pad_is_a_word_and_no_padding(tokenizer: ElmoTokenizer) -> None:
-    encoded = tokenizer([["a", "<pad>"]], is_split_into_words=True, padding="max_length", max_length=5)
+    options = {"padding": "max_length", "max_length": 5, "return_special_tokens_mask": True}
+    encoded = tokenizer([["a", "<pad>"]], is_split_into_words=True, **options)
     assert encoded["attention_mask"] == [[1, 1, 1, 1, 0]]
-    ids = encoded["input_ids"][0]
-    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == [1, 0, 0, 1, 1]
+    ids, mask = encoded["input_ids"][0], [1, 0, 0, 1, 1]
+    assert encoded["special_tokens_mask"] == [mask]
+    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == mask
     assert tokenizer.decode(ids, skip_special_tokens=True) == "a <pad>"
-
-
-def test_the_special_tokens_mask_of_ids_is_that_of_the_call(tokenizer: ElmoTokenizer) -> None:
-    encoded = tokenizer("a b", padding="max_length", max_length=6, return_special_tokens_mask=True)
-    ids = encoded["input_ids"]
-    assert encoded["special_tokens_mask"] == [1, 0, 0, 1, 1, 1]
-    assert tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True) == [1, 0, 0, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item))], ids=["deep", "pickle"]
-)
-def test_a_copy_encodes_the_same(tokenizer: ElmoTokenizer, word_tokenizer: ElmoTokenizer, copied: Any) -> None:
-    for original in (tokenizer, word_tokenizer):
-        twin = copied(original)
-        assert dict(twin(["The cat.", "the"], padding=True)) == dict(original(["The cat.", "the"], padding=True))
-        assert copied(original("the cat")).word_ids() == [None, 0, 1, None]
-
-
-def test_a_saved_tokenizer_loads_with_its_settings(tmp_path: Path) -> None:
-    options = {"max_word_length": 13, "word_splitter": "whitespace", "padding_side": "left", "truncation_side": "left"}
-    original = ElmoTokenizer(**options)
-    original.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
-    assert config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
-    for load in (ElmoTokenizer.from_pretrained, AutoTokenizer.from_pretrained):
-        loaded = load(tmp_path)
-        assert {name: getattr(loaded, name) for name in options} == options
-        texts = ["Don't stop. extraordinarily", "a"]
-        assert loaded(texts, padding=True)["input_ids"] == original(texts, padding=True)["input_ids"]
-        assert loaded("Don't stop.").tokens() == ["<S>", "Don't", "stop.", "</S>"]
-        assert len(loaded) == 262
 
 
 def test_a_word_embedding_gets_one_id_per_word(word_tokenizer: ElmoTokenizer) -> None:
@@ -95,65 +65,66 @@ def test_a_word_embedding_gets_one_id_per_word(word_tokenizer: ElmoTokenizer) ->
     assert word_tokenizer(["<pad>"], is_split_into_words=True)["input_ids"] == [1, 3, 2]
     assert word_tokenizer.batch_decode(encoded["input_ids"], skip_special_tokens=True)[0] == "the cat saß"
     assert word_tokenizer.decode([]) == ""
-    assert word_tokenizer.convert_tokens_to_ids(["the", "dog"]) == [6, 3]
+    ids = sorted(word_tokenizer.get_vocab().values())
+    assert word_tokenizer.convert_tokens_to_ids(word_tokenizer.convert_ids_to_tokens(ids)) == ids
     assert (word_tokenizer.pad_token_id, word_tokenizer.bos_token_id, word_tokenizer.unk_token_id) == (0, 1, 3)
 
 
-def test_a_saved_word_tokenizer_loads_without_its_vocabulary_file(
-    word_tokenizer: ElmoTokenizer, tmp_path: Path
+SETTINGS = ("token_encoder", "max_word_length", "word_splitter", "padding_side", "truncation_side", "add_boundaries")
+OF_THE_LEFT = {"word_splitter": "whitespace", "padding_side": "left", "truncation_side": "left"}
+MADE: dict[str, dict[str, Any]] = {
+    "characters": OF_THE_LEFT | {"max_word_length": 13},
+    "characters and words to predict": {"words_file": "words.txt"},
+    "words": {"token_encoder": "word_embedding", "vocab_file": "words.txt"},
+    "code points": {"alphabet": "code_points", "vocab": BOTH, "max_word_length": 7, "words_file": "words.txt"},
+    "code points of characters": {"alphabet": "code_points", "vocab": CHARACTERS_ALONE, "add_boundaries": False},
+    "code points of words": {"alphabet": "code_points", "vocab": WORDS_ALONE, "token_encoder": "word_embedding"},
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_copies_and_saved_tokenizers_give_the_same_ids_and_have_its_settings(
+    made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    word_tokenizer.save_pretrained(tmp_path)
-    loaded = ElmoTokenizer.from_pretrained(tmp_path)
-    assert loaded.token_encoder == "word_embedding"
-    assert loaded.get_vocab() == word_tokenizer.get_vocab()
-    assert loaded("the saß dog cat")["input_ids"] == [1, 6, 7, 3, 5, 2]
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("<S>\n</S>\n<UNK>\nthe\ncat\nthe\nsaß\n", encoding="utf-8")
+    original = ElmoTokenizer(**made)
+    original.save_pretrained("saved")
+    Path("words.txt").unlink()
+    loaded = [each.from_pretrained("saved") for each in (ElmoTokenizer, AutoTokenizer)]
+    texts = ["Don't stop. extraordinarily", "the saß ababaXX 日", "<S> <bos> ab"]
+    for each in (*loaded, copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
+        assert [getattr(each, name) for name in SETTINGS] == [getattr(original, name) for name in SETTINGS]
+        assert each(texts, padding=True).data == original(texts, padding=True).data
+        assert (
+            each([text.split() for text in texts], is_split_into_words=True).data["input_ids"]
+            == (original([text.split() for text in texts], is_split_into_words=True)["input_ids"])
+        )
+        assert each.get_vocab() == original.get_vocab()
+        assert each.predicted_words == original.predicted_words
+        if each.predicted_words:
+            classes = each.word_classes([original.boundaries[0], "the", "other", original.boundaries[1]])
+            assert classes.tolist() == [0, 5, 2, 1]
+    assert pickle.loads(pickle.dumps(original("the cat"))).tokens() == original("the cat").tokens()
 
 
-def test_lists_of_single_ids_become_their_names(tokenizer: ElmoTokenizer) -> None:
-    assert tokenizer.convert_ids_to_tokens(tokenizer.all_special_ids) == ["<S>", "</S>", "<pad>"]
-
-
-def test_a_token_that_is_refused_changes_no_batch(tokenizer: ElmoTokenizer) -> None:
-    tokenizer, before = copy.deepcopy(tokenizer), tokenizer(["a", "b c"], padding=True).data
-    with pytest.raises(ValueError, match="tokens"):
-        tokenizer.add_tokens(["<S>", "[M]"])
-    assert (tokenizer(["a", "b c"], padding=True).data, len(tokenizer)) == (before, 262)
-
-
-def test_another_name_for_padding_changes_no_batch(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
+def test_tokens_that_there_are_can_have_other_names_which_change_no_batch(
+    tokenizer: ElmoTokenizer, tmp_path: Path
+) -> None:
     named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
-    named.pad_token = named.eos_token
+    named.pad_token, named.cls_token, named.sep_token_id = named.eos_token, "<S>", 258
     named.save_pretrained(tmp_path)
     for each in (named, ElmoTokenizer.from_pretrained(tmp_path)):
-        assert each.pad_token_id == 258
+        assert (each.pad_token_id, each.cls_token_id, each.sep_token, each.mask_token) == (258, 257, "</S>", None)
         assert each(["a", "b c"], padding=True).data == tokenizer(["a", "b c"], padding=True).data
         assert each.pad([each("a"), each("b c")]).data == tokenizer.pad([tokenizer("a"), tokenizer("b c")]).data
 
 
-def test_a_token_that_there_is_can_be_named_again(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
-    named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
-    named.cls_token, named.sep_token_id = "<S>", 258
-    named.save_pretrained(tmp_path)
-    for each in (named, ElmoTokenizer.from_pretrained(tmp_path)):
-        assert (each.cls_token_id, each.sep_token, each.mask_token) == (257, "</S>", None)
-
-
-def test_word_ids_and_names_map_back_and_forth(word_tokenizer: ElmoTokenizer) -> None:
-    ids = sorted(word_tokenizer.get_vocab().values())
-    assert word_tokenizer.convert_tokens_to_ids(word_tokenizer.convert_ids_to_tokens(ids)) == ids
-    assert word_tokenizer(["<pad>"], is_split_into_words=True)["input_ids"][1] == word_tokenizer.unk_token_id
-
-
-def test_init_kwargs_name_every_argument_and_folders_no_path(tmp_path: Path) -> None:
+def test_a_folder_names_no_path_and_a_prefix_is_that_of_every_file(tmp_path: Path) -> None:
     path = words_path(tmp_path)
     tokenizer = ElmoTokenizer(words_file=path)
     assert tokenizer.init_kwargs["words_file"] == path
-    tokenizer.save_pretrained(tmp_path / "saved")
-    assert "words_file" not in json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text(encoding="utf-8"))
-
-
-def test_a_prefix_is_that_of_every_file(tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\n", encoding="utf-8")
-    ElmoTokenizer(words_file=str(tmp_path / "words.txt")).save_pretrained(tmp_path / "out", filename_prefix="my")
-    assert (tmp_path / "out" / "my-words.txt").is_file()
-    assert not (tmp_path / "out" / "words.txt").exists()
+    tokenizer.save_pretrained(tmp_path / "saved", filename_prefix="my")
+    assert "words_file" not in json.loads((tmp_path / "saved" / "my-tokenizer_config.json").read_text(encoding="utf-8"))
+    assert (tmp_path / "saved" / "my-words.txt").is_file()
+    assert not (tmp_path / "saved" / "words.txt").exists()

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 import torch
 from rows import BARE, SPLIT, C, mask, rows
-from transformers import (
-    DataCollatorForTokenClassification,
-    DataCollatorWithPadding,
-)
+from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
 from elmo_hf import ElmoTokenizer
 
@@ -33,11 +30,6 @@ def test_pad_returns_what_came_in(tokenizer: ElmoTokenizer, kind: str, as_mappin
         assert lists == {"input_ids": [*map(rows, expected)], "attention_mask": [*map(mask, expected)]}
     if kind != "lists":
         assert str(padded["input_ids"].dtype) == {"arrays": "int16", "tensors": "torch.int64"}[kind]
-
-
-def test_pad_takes_one_example(tokenizer: ElmoTokenizer) -> None:
-    padded = tokenizer.pad(tokenizer("a"), padding="max_length", max_length=4)
-    assert (padded["input_ids"], padded["attention_mask"]) == (rows("<S> a </S> _"), [1, 1, 1, 0])
 
 
 def test_pad_gives_each_key_its_own_value_and_leaves_labels_alone(tokenizer: ElmoTokenizer) -> None:
@@ -72,14 +64,6 @@ def test_pad_keeps_a_batch_of_empty_texts_a_batch(tokenizer: ElmoTokenizer, as_m
     assert dict(padded) == {"input_ids": [rows("_ _")] * 2, "attention_mask": [[0, 0]] * 2}
 
 
-def test_collator_with_padding_makes_one_batch(tokenizer: ElmoTokenizer) -> None:
-    features = [dict(tokenizer(text)) | {"label": label} for text, label in (("a b", 7), ("c", 5))]
-    batch = DataCollatorWithPadding(tokenizer)(features)
-    assert batch["input_ids"].tolist() == [rows("<S> a b </S>"), rows("<S> c </S> _")]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
-    assert batch["labels"].tolist() == [7, 5]
-
-
 def test_pad_makes_numbers_of_python_those_of_torch(tokenizer: ElmoTokenizer) -> None:
     ids = {"input_ids": rows("a")}
     for label, dtype in ((0.5, torch.float32), ([0.5, 1.0], torch.float32), (np.ones(2), torch.float64)):
@@ -97,15 +81,12 @@ def test_collator_for_words_puts_labels_where_the_words_are(side: str, labels: l
     assert batch["labels"].tolist() == [[2, 3], labels]
 
 
-@pytest.mark.parametrize("options", [{}, {"return_tensors": "np"}, {"return_tensors": "np", "padding": True}], ids=repr)
+@pytest.mark.parametrize("options", [{}, {"return_tensors": "np"}], ids=repr)
 def test_a_dataset_maps_in_batches(tokenizer: ElmoTokenizer, options: dict[str, Any]) -> None:
     datasets = pytest.importorskip("datasets")
     texts = datasets.Dataset.from_dict({"words": [["a", "b"], ["c"], []]})
     mapped = texts.map(lambda batch: tokenizer(batch["words"], **SPLIT, **options), batched=True)
-    expected = [
-        "<S> a b </S>",
-        *(["<S> c </S> _", "<S> </S> _ _"] if "padding" in options else ["<S> c </S>", "<S> </S>"]),
-    ]
+    expected = ["<S> a b </S>", "<S> c </S>", "<S> </S>"]
     assert mapped["input_ids"][:] == [*map(rows, expected)]
     assert mapped["attention_mask"][:] == [*map(mask, expected)]
     if "return_tensors" in options:

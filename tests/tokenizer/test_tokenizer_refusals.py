@@ -1,17 +1,15 @@
 """What the tokenizer refuses: one line for each, with the kind of error and what its message names."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rows import SPLIT, C, rows
+from rows import SPLIT, C
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.tokenizer.code_point_codec import CodePointCodec
 from elmo_hf.tokenizer.word_codec import VocabularyCodec
 
-MARKS = dict.fromkeys(("<bos>", "<eos>", "c:<oov>", "c:<pad>", "c:<bow>", "c:<eow>"), 1)
 CUT = {"truncation": True, "return_overflowing_tokens": True}
 
 
@@ -26,23 +24,14 @@ def make(*arguments: Any, **options: Any) -> Callable[[], Any]:
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "number": (call(5), ValueError, "text"),
     "None": (call(["a", None]), ValueError, "None"),
-    "None in a pair": (call(["a", "b"], ["c", None]), ValueError, "None"),
     "words not announced": (call([["a"]]), ValueError, "is_split_into_words"),
     "a string as words": (call("a b", **SPLIT), ValueError, "a b"),
     "fewer second texts": (call(["a", "b"], ["c"]), ValueError, "shorter"),
-    "side": (call("a", padding=True, padding_side="centre"), KeyError, "centre"),
-    "tensors of another library": (call("a", return_tensors="tf"), KeyError, "tf"),
-    "no room for boundaries": (call("a", max_length=1, truncation=True), ValueError, "max_length"),
     "no room for those of a pair": (call(["a"], ["b"], max_length=3, truncation=True), ValueError, "max_length"),
     "other text too long": (call(["a"], ["v w x"], max_length=6, truncation="only_first"), ValueError, "max_length"),
     "stride of a window": (call("a b c", max_length=4, stride=2, **CUT), ValueError, "max_length"),
     "no padding": (call(["a b", "c"], return_tensors="pt"), ValueError, "padding=True"),
     "a batch without ids": (lambda: ElmoTokenizer().pad({"labels": [1]}), KeyError, "input_ids"),
-    "labels in words": (
-        lambda: ElmoTokenizer(max_word_length=C).pad([{"input_ids": rows("a"), "labels": "x"}], return_tensors="pt"),
-        ValueError,
-        "labels",
-    ),
     "encoder": (make("cnn"), ValueError, "token_encoder"),
     "alphabet": (make(alphabet="letters"), ValueError, "alphabet"),
     "splitter": (make(word_splitter="spacy"), ValueError, "word_splitter"),
@@ -55,14 +44,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no vocabulary": (make("word_embedding"), ValueError, "<UNK>"),
     "vocabulary without </S>": (lambda: VocabularyCodec({"<pad>": 0, "<S>": 1, "<UNK>": 2}), ValueError, "</S>"),
     "characters without marks": (lambda: CodePointCodec({"c:a": 1}, C, True), ValueError, "<bos>"),
-    "words without <oov>": (lambda: CodePointCodec(MARKS | {"w:ab": 1}, C, True), ValueError, "<oov>"),
     "words alone without <bos>": (lambda: CodePointCodec({"w:<oov>": 1, "<eos>": 2}, C, False), ValueError, "<bos>"),
     "added token": (lambda: ElmoTokenizer().add_tokens(["<S>", "[M]"]), ValueError, "[M]"),
-    "added special token": (
-        lambda: ElmoTokenizer().add_special_tokens({"mask_token": "[M]"}),
-        ValueError,
-        "[M]",
-    ),
     "other padding": (make(pad_token="[PAD]"), ValueError, "[PAD]"),
     "words without a softmax": (lambda: ElmoTokenizer().word_classes(["a"]), ValueError, "words.txt"),
     "no tokenizer": (lambda: ElmoTokenizer.from_pretrained("org/nothing"), OSError, "org/nothing"),
@@ -74,8 +57,3 @@ def test_it_is_refused_by_name(run: Callable[[], Any], kind: type[Exception], wo
     with pytest.raises(kind) as error:
         run()
     assert word in str(error.value)
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=str(tmp_path)):
-        ElmoTokenizer.from_pretrained(tmp_path)
