@@ -14,11 +14,13 @@ from vectors import LAYERS, SENTENCES, SUFFIXES, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.chosen_words import ChosenWords
-from elmo_hf.embedding.window_vectors import Selection, embed_window
+from elmo_hf.embedding.window_vectors import BATCH_WORDS, Selection, embed_window
 
 
-def kept(model: ElmoModel, tokenizer: ElmoTokenizer, *selection: Any) -> list[dict[str, np.ndarray]]:
-    found = dict(embed_window(model.eval(), tokenizer, SENTENCES, Selection(*selection)))
+def kept(
+    model: ElmoModel, tokenizer: ElmoTokenizer, *selection: Any, batch_words: int = BATCH_WORDS
+) -> list[dict[str, np.ndarray]]:
+    found = dict(embed_window(model.eval(), tokenizer, SENTENCES, Selection(*selection), batch_words))
     return [found[row] for row in range(len(SENTENCES))]
 
 
@@ -34,9 +36,14 @@ def read_all(path: Path) -> dict[str, np.ndarray]:
     return dict(np.load(path)) if path.suffix == ".npz" else {name: x.numpy() for name, x in load_file(path).items()}
 
 
+@pytest.mark.parametrize("piece_words", [5, 2048])
 @pytest.mark.parametrize("layers", LAYERS)
-def test_int8_times_its_scale_is_the_vector(layers: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
-    singles, eights = kept(mixed_model, tiny_tokenizer, layers), kept(mixed_model, tiny_tokenizer, layers, "int8")
+def test_int8_times_its_scale_is_the_vector(
+    layers: str, piece_words: int, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    singles = kept(mixed_model, tiny_tokenizer, layers, batch_words=1)
+    mixed_model.bilm.piece_words = piece_words
+    eights = kept(mixed_model, tiny_tokenizer, layers, "int8", batch_words=1)
     for single, eight in zip(singles, eights, strict=True):
         vectors, scales = single["vectors"], eight["scales"]
         assert eight["vectors"].dtype == np.int8
@@ -45,19 +52,35 @@ def test_int8_times_its_scale_is_the_vector(layers: str, mixed_model: ElmoModel,
         np.testing.assert_array_equal(scales, np.abs(vectors).max(-1) / np.float32(127))
 
 
+def test_int8_of_a_model_in_bfloat16_has_scales_in_float32(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    mixed_model.to(torch.bfloat16)
+    singles, eights = kept(mixed_model, tiny_tokenizer, "top"), kept(mixed_model, tiny_tokenizer, "top", "int8")
+    for single, eight in zip(singles, eights, strict=True):
+        assert eight["scales"].dtype == np.float32
+        np.testing.assert_array_equal(eight["scales"], np.abs(single["vectors"]).max(-1) / np.float32(127))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_every_format_holds_scales_and_positions(
-    suffix: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+def test_every_format_holds_vectors_scales_and_positions(
+    suffix: str, dtype: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
 ) -> None:
     words = ChosenWords("[Ff]erry|ten|Yes")
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / f"v{suffix}", layers="mix", dtype="int8", words=words)
+    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / f"v{suffix}", layers="mix", dtype=dtype, words=words)
     found = read_all(tmp_path / f"v{suffix}")
-    expected = kept(mixed_model, tiny_tokenizer, "mix", "int8", words)
-    assert len(found) == 3 * len(SENTENCES)
-    for number, arrays in enumerate(expected):
-        for name, array in arrays.items():
-            read = found[str(number) + (f".{name}" if name != "vectors" else "")]
-            np.testing.assert_array_equal(read.reshape(array.shape), array)
+    expected = kept(mixed_model, tiny_tokenizer, "mix", dtype, words)
+    if dtype == "float16":
+        for half, single in zip(expected, kept(mixed_model, tiny_tokenizer, "mix", "float32", words), strict=True):
+            np.testing.assert_array_equal(half["vectors"], single["vectors"].astype(np.float16))
+    names = {
+        f"{n}{'' if name == 'vectors' else f'.{name}'}": a for n, row in enumerate(expected) for name, a in row.items()
+    }
+    assert found.keys() == names.keys()
+    for name, array in names.items():
+        assert found[name].size == 0 or suffix == ".parquet" or found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name].reshape(array.shape), array)
 
 
 @pytest.mark.parametrize("layers", ["all", "top"])
@@ -83,8 +106,13 @@ def test_words_are_listed_in_a_file_or_matched_whole(tmp_path: Path) -> None:
     assert ChosenWords("|".join(["[Bb]ank"] * 60)).positions(words).tolist() == [1, 2]  # too long for a file's name
 
 
-def test_capitals_of_a_pattern_are_another_job() -> None:
-    assert ChosenWords("[Bb]ank").digest != ChosenWords("bank").digest
+def test_other_words_are_another_job(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
+    jobs = []
+    for lines in ("bank", "river"):
+        (tmp_path / "words.txt").write_text(lines)
+        jobs.append(Selection(words=ChosenWords(str(tmp_path / "words.txt"))).job(mixed_model, tiny_tokenizer))
+    jobs += [Selection(words=ChosenWords(each)).job(mixed_model, tiny_tokenizer) for each in ("bank", "[Bb]ank")]
+    assert len({str(job) for job in jobs}) == 4
 
 
 def test_safetensors_hold_bfloat16(

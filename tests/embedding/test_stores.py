@@ -52,77 +52,80 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def check_store(root: str, store: Any, model: ElmoModel, tokenizer: ElmoTokenizer) -> None:
-    """A run reads and writes in a store, is interrupted, goes on, and makes again what lost bytes."""
+@pytest.fixture(params=["memory", "disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, str]:
+    """A file system with the text `in/a.txt`, and the address of its root."""
+    if request.param == "disk":
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "a.txt").write_text(TEXT)
+        return fsspec.filesystem("file"), tmp_path.as_uri()
+    if request.param == "memory":
+        return request.getfixturevalue("memory"), "memory:/"
+    return request.getfixturevalue("bucket"), "s3://bucket"
+
+
+def test_a_store_is_read_and_written_by_runs_that_go_on_and_make_again_what_lost_bytes(
+    store: tuple[Any, str], mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    files, root = store
 
     def run() -> int:
         documents = Documents.find([f"{root}/in/"], f"{root}/out/")
-        return embed_documents(model, tokenizer, documents, f"{root}/out/", Selection("top"), window_characters=59)
+        return embed_documents(
+            mixed_model, tiny_tokenizer, documents, f"{root}/out/", Selection("top"), window_characters=59
+        )
 
-    with interrupted(model, 3):
+    with interrupted(mixed_model, 3):
         run()
     shards = [f"part-0000{number}.parquet" for number in range(3)]
     entries = [f"_index/part-0000{number}.txt" for number in range(2)]
     assert sorted(Folder(f"{root}/out").sizes()) == [*entries, "_job.json", *shards[:2]]
-    counts = count_rows(model)
+    counts = count_rows(mixed_model)
     assert run() == len(SENTENCES)
     assert sum(counts) == 1
     second = f"{root}/out/{shards[1]}"
-    whole = store.cat_file(second)
-    store.pipe(second, whole[:-1])
+    whole = files.cat_file(second)
+    files.pipe(second, whole[:-1])
     run()
     assert sum(counts) == 3
-    assert store.cat_file(second) == whole
-    lines = [json.loads(line) for line in store.cat_file(f"{root}/out/_index.jsonl").splitlines()]
+    assert files.cat_file(second) == whole
+    lines = [json.loads(line) for line in files.cat_file(f"{root}/out/_index.jsonl").splitlines()]
     found = [(line["shard"], line["index"], line["rows"]) for line in lines]
     assert found == list(zip(shards, (0, 3, 5), (3, 2, 1), strict=True))
     assert all(re.fullmatch(rf"{root}/+in/a\.txt", line["document"]) for line in lines)
 
 
-def test_memory_is_read_written_and_resumed(memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
-    check_store("memory:/", memory, mixed_model, tiny_tokenizer)
-
-
-def test_addresses_of_this_disk_are_read_written_and_resumed(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text(TEXT)
-    check_store(tmp_path.as_uri(), fsspec.filesystem("file"), mixed_model, tiny_tokenizer)
-
-
-def test_s3_is_read_written_and_resumed_and_libraries_read_the_shards(
-    bucket: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
-) -> None:
-    check_store("s3://bucket", bucket, mixed_model, tiny_tokenizer)
-    assert pytest.importorskip("pandas").read_parquet("s3://bucket/out/")["sentence"].tolist() == SENTENCES
+def test_what_s3_refuses_is_named(bucket: Any) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file s3://bucket/none\.txt;"):
         find_files("s3://bucket/none.txt")
     with pytest.raises(OSError, match="bucket does not exist"), Folder("s3://nobucket/out").new("part") as path:
         path.touch()
 
 
-def test_patterns_and_folders_of_a_store_are_found(memory: Any) -> None:
-    for name in ("/in/b.txt", "/in/deep/c.txt", "/in/_index/d.txt", "/in/.e.txt"):
-        memory.pipe(name, b"Yes\n")
-    assert [name[-5:] for name in find_files("memory://in/")] == ["a.txt", "b.txt", "c.txt"]
-    assert [name[-5:] for name in find_files("memory://in/*.txt")] == ["a.txt", "b.txt"]
-    assert find_files("memory://in/a.txt") == ["memory://in/a.txt"]
-    for name in ("in/*.gz", "none"):
-        with pytest.raises(FileNotFoundError, match=f"^there is no file memory://{re.escape(name)};"):
-            find_files(f"memory://{name}")
-    found = Documents.find(["memory://in", "memory:///in/a.txt"], "memory://in//deep").names
-    assert [name[-5:] for name in found] == ["a.txt", "b.txt"]
-
-
-def test_patterns_of_this_disk_give_names_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("root", ["memory://", "", "PATH/"])
+def test_files_of_patterns_and_folders_are_named_as_they_were_given(
+    root: str, memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("in/a.txt", "in/.b.txt", "in/deep/c.txt", "in/.git/d.txt"):
+    root = root.replace("PATH", str(tmp_path))
+    for name in ("in/a.txt", "in/b.txt", "in/deep/c.txt", "in/_index/d.txt", "in/.e.txt", "in/.git/f.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("Yes\n")
-    assert find_files("in/*.txt") == ["in/a.txt"]
-    assert find_files("in/**") == find_files("in/") == ["in/a.txt", "in/deep/c.txt"]
-    assert find_files(f"{tmp_path}/*/a.txt") == [f"{tmp_path}/in/a.txt"]
+        memory.pipe(f"/{name}", b"Yes\n")
+    a, b, c = (f"{root}in/{name}" for name in ("a.txt", "b.txt", "deep/c.txt"))
+
+    def found(*sources: str, output: str = "out/") -> list[str]:
+        names = Documents.find([f"{root}{name}" for name in sources], f"{root}{output}").names
+        return [name.replace(":///", "://") for name in names]
+
+    assert found("in/") == found("in") == [a, b, c]
+    assert found("in/*.txt") == [a, b]
+    assert found("*/b.txt", "in/a.txt", "in/b.txt") == [b, a]
+    assert found("in", output="in//deep") == [a, b]
+    assert {*found("in/**")} > {a, b, c}  # a pattern takes names with an underscore
+    for name in ("in/*.gz", "none"):
+        with pytest.raises(FileNotFoundError, match=f"^there is no file {re.escape(root + name)};"):
+            found(name)
 
 
 def test_a_stored_file_is_read_as_its_name_says(memory: Any) -> None:
@@ -131,14 +134,6 @@ def test_a_stored_file_is_read_as_its_name_says(memory: Any) -> None:
     assert next(sentences)[1] == ["a", "b"]
     with pytest.raises(ValueError, match=r"^memory://in/z\.jsonl\.gz, line 2: must be a string"):
         next(sentences)
-
-
-def test_a_stored_input_that_changes_while_it_is_read_is_refused(memory: Any) -> None:
-    sentences = Documents(["memory://in/a.txt"]).read()
-    next(sentences)
-    memory.pipe("/in/a.txt", b"Another one.\n")
-    with pytest.raises(ValueError, match=r"^memory://in/a\.txt changed while it was being read"):
-        list(sentences)
 
 
 def test_a_folder_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,30 +159,31 @@ def test_a_file_that_another_process_is_writing_is_not_listed(tmp_path: Path) ->
 
 
 class ListedStore(MemoryFileSystem):
-    """`listed://`, which keeps each listing until it is told that there may be another, as clients of S3 do.
+    """`listed://`, which keeps what it knows of files until it is told that it may have changed, as clients of S3 do.
 
     Nothing can be written there.
     """
 
-    listings: dict[str, Any] = {}
+    known: dict[str, Any] = {}
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
         return super()._strip_protocol(path.replace("listed://", "memory://"))
 
     def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
-        if path not in self.listings:
-            self.listings[path] = super().find(path, *args, **kwargs)
-        return self.listings[path]
+        return self.known.setdefault(f"find {path}", super().find(path, *args, **kwargs))
+
+    def ukey(self, path: str) -> str:
+        return self.known.setdefault(f"ukey {path}", super().ukey(path))
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        self.listings.clear()
+        self.known.clear()
 
     def put_file(self, *args: Any, **kwargs: Any) -> None:
         raise PermissionError("Access Denied")
 
 
-def test_what_another_process_wrote_is_listed_and_a_store_that_refuses_is_named_before_the_work(
+def test_what_another_process_wrote_is_seen_and_a_store_that_refuses_is_named_before_the_work(
     memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
 ) -> None:
     fsspec.register_implementation("listed", ListedStore, clobber=True)
@@ -195,6 +191,11 @@ def test_what_another_process_wrote_is_listed_and_a_store_that_refuses_is_named_
     for names in (["part-0"], ["part-0", "part-1"]):
         memory.pipe(f"/out/{names[-1]}", b"x")
         assert folder.sizes() == dict.fromkeys(names, 1)
+    sentences = Documents(["listed://in/a.txt"]).read()
+    assert next(sentences)[1] == SENTENCES[0]
+    memory.pipe("/in/a.txt", b"Another one.\n")
+    with pytest.raises(ValueError, match=r"^listed://in/a\.txt changed while it was being read"):
+        list(sentences)
     counts = count_rows(mixed_model)
     with pytest.raises(PermissionError, match="Access Denied"):
         embed_documents(mixed_model, tiny_tokenizer, Documents(["memory://in/a.txt"]), "listed://new/", Selection())
