@@ -84,59 +84,42 @@ def test_sentences_of_every_format(
     assert list(read_sentences(path, split_into_words=True)) == split
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ({"sentence": "d", "text": "c", "tokens": ["b"], "words": ["a"]}, ["a"]),
-        ({"sentence": "d", "text": "c", "tokens": ["b"]}, ["b"]),
-        ({"sentence": "d", "text": "c"}, "c"),
-        ({"sentence": "d"}, "d"),
-        ({"words": None, "text": "c"}, "c"),
-        ({"words": [], "text": "c"}, []),
-        ({"words": None, "text": None}, ""),
-    ],
-    ids=str,
-)
-def test_of_the_keys_of_an_object_the_first_one_with_a_value_is_read(
-    value: dict, expected: object, tmp_path: Path
-) -> None:
-    path = write_plain(tmp_path / "corpus.jsonl", json.dumps(value).encode())
-    assert list(read_sentences(path)) == [expected]
+KEYED: list[tuple[dict, object]] = [
+    ({"sentence": "d", "text": "c", "tokens": ["b"], "words": ["a"]}, ["a"]),
+    ({"sentence": "d", "text": "c", "tokens": ["b"]}, ["b"]),
+    ({"sentence": "d", "text": "c"}, "c"),
+    ({"sentence": "d"}, "d"),
+    ({"words": None, "text": "c"}, "c"),
+    ({"words": [], "text": "c"}, []),
+    ({"words": None, "text": None}, ""),
+]
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-32", "utf-8-sig", "gb18030"])
-@pytest.mark.parametrize("write", [write_plain, write_gzipped], ids=["plain", "gz"])
-def test_a_file_is_read_in_the_encoding_given(
-    encoding: str, write: Callable[[Path, bytes], Path], tmp_path: Path
-) -> None:
-    path = write(tmp_path / "corpus.txt", "Größe\r\n\nà la\n".encode(encoding))
+def test_of_the_keys_of_an_object_the_first_one_with_a_value_is_read(tmp_path: Path) -> None:
+    content = "".join(f"{json.dumps(value)}\n" for value, _ in KEYED)
+    path = write_plain(tmp_path / "corpus.jsonl", content.encode())
+    assert list(read_sentences(path)) == [expected for _, expected in KEYED]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-32", "utf-8-sig", "gb18030"])
+def test_a_file_is_read_in_the_encoding_given(encoding: str, tmp_path: Path) -> None:
+    path = write_gzipped(tmp_path / "corpus.txt", "Größe\r\n\nà la\n".encode(encoding))
     assert list(read_sentences(path, encoding=encoding)) == ["Größe", "", "à la"]
 
 
 ZIPPED = gzip.compress(b"One sentence .\n" * 50)
 REFUSED: list[tuple[str, bytes, str, str]] = [
     ("bad.jsonl", b'"fine"\n{"text": \n', "utf-8", "PATH, line 2: Expecting value"),
-    ("list.json", b'[\n"a"\n]\n', "utf-8", "PATH, line 1: Expecting value"),
     ("number.jsonl", b'"fine"\n["fine"]\n17\n', "utf-8", "PATH, line 3: must be a string, a list of words"),
     ("mixed.jsonl", b'["word", 3]\n', "utf-8", "PATH, line 1: must be a string"),
-    ("value.jsonl", b'{"text": {}}\n', "utf-8", "PATH, line 1: must be a string"),
-    ("keys.jsonl", b'{"id": 3, "body": "x"}\n', "utf-8", "PATH, line 1: must be a string"),
     ("deep.jsonl", b'"a"\n' + b"[" * 100_000 + b"\n", "utf-8", "PATH, line 2: maximum recursion depth"),
-    ("digits.jsonl", b"1" * 5000 + b"\n", "utf-8", "PATH, line 1: Exceeds the limit (4300 digits)"),
     ("short.conllu", b"# text\n1\tOne\t_\t_\n", "utf-8", "PATH, line 2: CoNLL-U has 10 columns"),
-    ("number.conllu", f"one\tOne\t{BLANKS[:-1]}\n".encode(), "utf-8", "PATH, line 1: CoNLL-U has 10 columns"),
     ("word.conllu", f"1\t\t{BLANKS[:-1]}\n".encode(), "utf-8", "PATH, line 1: CoNLL-U has 10 columns"),
     ("zero.txt", b"fine\na\0b\n", "utf-8", "PATH, line 2: holds the character 0"),
     ("latin.txt", "fine\nGröße\n".encode("latin-1"), "utf-8", "PATH, line 2: not UTF-8 (byte 0xf6)"),
-    ("latin.jsonl", b'"a"\n"\xff"', "utf-8", "PATH, line 2: not UTF-8 (byte 0xff)"),
     ("far.txt", b"fine\n" * 9000 + b"\xff\n", "utf-8", "PATH, line 9001: not UTF-8 (byte 0xff)"),
-    ("end.txt", b"fine\n\xc3", "utf-8", "PATH, line 2: not UTF-8 (byte 0xc3)"),
     ("cp.txt", b"a\nb\n\x81", "cp1252", "PATH, line 3: not CP1252 (byte 0x81)"),
-    ("16.txt", "fi\nfi\n".encode("utf-16")[:-1], "UTF-16", "PATH, line 2: not UTF-16 (byte 0x0a)"),
-    ("zipped.txt", ZIPPED, "utf-8", "PATH, line 1: not UTF-8 (byte 0x8b)"),
     ("9.txt", b"a", "utf-9", "PATH: unknown encoding: utf-9"),
-    ("hex.txt", b"a", "hex", "PATH: 'hex' is not a text encoding"),
-    ("null.txt", b"a", "a\0b", "PATH: embedded null character"),
     ("undefined.txt", b"a\xff", "undefined", "PATH: undefined encoding"),
     ("truncated.txt.gz", ZIPPED[:-9], "utf-8", "PATH, line 50: Compressed file ended before"),
     ("plain.txt.gz", b"plain text\n", "utf-8", "PATH: Not a gzipped file"),

@@ -16,13 +16,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from elmo_hf.disk.guarded_file import GuardedFile
-from elmo_hf.disk.whole_files import (
-    new_file,
-    new_folder,
-    only_writer,
-    refuse_existing,
-    workplace,
-)
+from elmo_hf.disk.whole_files import new_file, new_folder, only_writer, refuse_existing, workplace
 
 LEFT = [".out.lock", ".out.partial"]
 Make = Callable[[Path], AbstractContextManager[Path]]
@@ -32,11 +26,11 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def leave(folder: Path, name: str = "out") -> None:
+def leave(folder: Path) -> None:
     """What a process that was killed while it wrote a folder leaves."""
-    (folder / f".{name}.lock").touch()
-    (folder / f".{name}.partial").mkdir()
-    (folder / f".{name}.partial" / "half").touch()
+    (folder / ".out.lock").touch()
+    (folder / ".out.partial").mkdir()
+    (folder / ".out.partial" / "half").touch()
 
 
 def write_and_raise(place: AbstractContextManager[Path], error: Exception) -> None:
@@ -58,13 +52,6 @@ def test_what_is_written_appears_in_the_end_and_nothing_stays_beside_it(make: Ma
     assert written.read_text() == "all of it"
     (tmp_path / "plain").touch()
     assert written.stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-@pytest.mark.parametrize("make", [new_file, new_folder, workplace])
-def test_what_fails_leaves_nothing(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        write_and_raise(make(tmp_path / "out"), ZeroDivisionError())
-    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("make", [new_file, new_folder])
@@ -120,14 +107,6 @@ def test_a_new_file_waits_for_another_writer(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "second"
 
 
-def test_the_working_folder_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    with only_writer(Path(".")) as partial:
-        assert partial == tmp_path / ".here.partial"
-        assert names(tmp_path) == [".here.lock", "here"]
-
-
 def test_a_folder_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
     folder = new_folder(tmp_path / "out")
     (folder.__enter__() / "second").touch()
@@ -159,25 +138,25 @@ def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
         assert names(tmp_path) == [*LEFT, "out"]
 
 
+@pytest.mark.parametrize("make", [new_file, new_folder, workplace])
 @pytest.mark.parametrize(
-    "error",
+    ("error", "found"),
     [
-        *(OSError(number, "no room") for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
-        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
-        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 662"),
-        RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"),
+        *((OSError(number, "no room"), "no room to write") for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "no room to write"),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 662"), "no room to write"),
+        (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "no room to write"),
+        (PermissionError("not here"), "^not here$"),
     ],
-    ids=lambda error: f"{type(error).__name__} {getattr(error, 'errno', '')}",
+    ids=repr,
 )
-def test_a_full_disk_is_named(error: Exception, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=rf"no room to write {tmp_path}/out;"):
-        write_and_raise(new_folder(tmp_path / "out"), error)
+def test_what_fails_leaves_nothing_and_a_full_disk_is_named(
+    make: Make, error: Exception, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError, match=found):
+        write_and_raise(make(Path("out")), error)
     assert names(tmp_path) == []
-
-
-def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError, match=r"^not here$"):
-        write_and_raise(new_file(tmp_path / "out"), PermissionError("not here"))
 
 
 @contextmanager
@@ -198,7 +177,7 @@ def write_arrays(guarded: GuardedFile) -> None:
             guarded.check()
 
 
-@pytest.mark.parametrize("room", [0, 100, 5_000, 50_000])
+@pytest.mark.parametrize("room", [0, 5_000, 50_000])
 def test_hdf5_survives_a_full_disk(room: int, tmp_path: Path) -> None:
     guarded = GuardedFile(tmp_path / "out.hdf5")
     with files_of_at_most(room), pytest.raises(OSError, match="File too large"):

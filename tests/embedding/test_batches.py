@@ -17,11 +17,8 @@ def test_sizes(batch_words: int, sizes: list[int]) -> None:
     assert [place for batch in batches for place in batch] == [300, 301, 302, 303, 304, *range(300)]
 
 
-def test_a_longer_text_is_alone() -> None:
+def test_a_longer_text_is_alone_and_texts_without_positions_are_a_batch() -> None:
     assert list(batches_by_length([4, 9, 2, 0], 6)) == [[1], [0], [2, 3]]
-
-
-def test_texts_without_positions_are_a_batch() -> None:
     assert list(batches_by_length([0, 0], 3)) == [[0, 1]]
 
 

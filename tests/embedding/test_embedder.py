@@ -29,7 +29,7 @@ def alone(model: ElmoModel, tokenizer: ElmoTokenizer, layers: str = "mix") -> li
 
 
 @pytest.mark.parametrize("layers", ["all", "mix", "pooled"])
-def test_a_batch_of_arrays_gets_a_column_of_vectors(
+def test_a_batch_of_arrays_or_a_frame_of_pandas_gets_a_column_of_vectors(
     layers: str, folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
 ) -> None:
     embedder = Embedder(folder, column="line", layers=layers, batch_words=30)
@@ -38,7 +38,8 @@ def test_a_batch_of_arrays_gets_a_column_of_vectors(
     assert [*found] == ["line", "id", "vectors"]
     assert found["id"] is batch["id"]
     assert isinstance(found["vectors"], np.ndarray) == (layers == "pooled")
-    assert_all_close(list(found["vectors"]), alone(mixed_model, tiny_tokenizer, layers))
+    for each in (found, embedder(pytest.importorskip("pandas").DataFrame(batch))):
+        assert_all_close(list(each["vectors"]), alone(mixed_model, tiny_tokenizer, layers))
 
 
 def test_a_text_may_be_a_list_of_words(folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
@@ -47,20 +48,19 @@ def test_a_text_may_be_a_list_of_words(folder: str, mixed_model: ElmoModel, tiny
     assert_all_close(found, [embed_alone(mixed_model, tiny_tokenizer, each or [], "mix") for each in words])
 
 
-def test_int8_and_chosen_words_have_columns_of_their_own(folder: str) -> None:
+def test_int8_and_chosen_words_have_columns_of_their_own_without_rows_too(folder: str) -> None:
     found = Embedder(folder, dtype="int8", words="ferry|harbour")({"text": SENTENCES})
     assert [*found] == ["text", "vectors", "scales", "positions"]
     assert [each.tolist() for each in found["positions"]] == [[1, 4], [], [], [], [], [1, 4]]
     assert [each.shape for each in found["scales"]] == [(2,), (0,), (0,), (0,), (0,), (2,)]
-
-
-def test_a_batch_without_rows_has_the_same_columns(folder: str) -> None:
     found = Embedder(folder, layers="pooled", dtype="int8")({"text": []})
     assert {name: len(column) for name, column in found.items()} == {"text": 0, "vectors": 0, "scales": 0}
     assert found["vectors"].shape == (0, 16)
 
 
-def test_a_process_loads_the_model_once_and_pickles_none(folder: str) -> None:
+def test_a_process_loads_the_model_once_pickles_none_and_sees_that_it_was_saved_again(
+    folder: str, mixed_model: ElmoModel
+) -> None:
     _loaded.cache_clear()
     embedder = Embedder(folder)
     pickled = pickle.dumps(embedder)
@@ -68,14 +68,10 @@ def test_a_process_loads_the_model_once_and_pickles_none(folder: str) -> None:
     first, second = (each({"text": SENTENCES})["vectors"] for each in (embedder, pickle.loads(pickled)))
     assert _loaded.cache_info().misses == 1
     assert_all_close(first, second, 0)
-
-
-def test_a_model_that_was_saved_again_is_another_one(folder: str, mixed_model: ElmoModel) -> None:
-    before = pickle.dumps(Embedder(folder)), Embedder(folder)({"text": ["Yes"]})["vectors"]
     mixed_model.scalar_mixes[0].set_weights([1.0, 0.0, 0.0])
     mixed_model.save_pretrained(folder)
-    assert pickle.dumps(Embedder(folder)) != before[0]  # so `datasets` does not take its cached result
-    assert not np.allclose(Embedder(folder)({"text": ["Yes"]})["vectors"], before[1])
+    assert pickle.dumps(Embedder(folder)) != pickled  # so `datasets` does not take its cached result
+    assert not np.allclose(Embedder(folder)({"text": SENTENCES})["vectors"][0], first[0])
 
 
 def test_datasets_map_it_whole_and_streaming(
@@ -108,14 +104,3 @@ def test_what_the_page_shows_of_engines_writes_the_vectors_of_every_text(
     # Ray has a type of its own for arrays of several shapes.
     numbers = [np.reshape(each["data"], each["shape"]) if isinstance(each, dict) else np.array(each) for each in arrays]
     assert_all_close(numbers, list(expected))
-
-
-def test_frames_of_pandas_are_mapped_as_spark_does(
-    folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
-) -> None:
-    pandas = pytest.importorskip("pandas")
-    embed = Embedder(folder, layers="pooled")
-    frames = [pandas.DataFrame({"text": SENTENCES[:4]}), pandas.DataFrame({"text": SENTENCES[4:]})]
-    found = [pandas.DataFrame({name: list(column) for name, column in embed(frame).items()}) for frame in frames]
-    expected = alone(mixed_model, tiny_tokenizer, "pooled")
-    assert_all_close([vectors for frame in found for vectors in frame["vectors"]], expected)

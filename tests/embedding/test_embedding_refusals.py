@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vectors import embed_file
 
-from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import Embedder, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.vector_files import Record
@@ -43,8 +41,3 @@ def test_it_is_refused(
     with pytest.raises(kind) as caught:
         call()
     assert named in str(caught.value)
-
-
-def test_an_engine_checks_its_selection(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path) -> None:
-    with pytest.raises(ValueError, match="bfloat16"):
-        embed_file(mixed_model, tiny_tokenizer, corpus, "v.npz", dtype="bfloat16")

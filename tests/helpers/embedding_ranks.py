@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 
 from elmo_hf.cli import app
 from elmo_hf.embedding import shards
@@ -47,18 +46,9 @@ def killed_shards(folder: Path) -> None:
     killed(folder, "killed/")
 
 
-def refused(folder: Path) -> None:
-    """The output exists already."""
-    run(folder, "whole.hdf5")
-
-
 def whole(folder: Path) -> None:
     """Embeds into files and shards, also where another run was killed."""
     for name in ("whole.hdf5", "resumed.hdf5", "whole/", "resumed/"):
         run(folder, name)
+    os.dup2(os.open(folder / "corpus.txt", os.O_RDONLY), sys.stdin.fileno())
     run(folder, "stream.hdf5", "-")
-    torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    whole(Path(sys.argv[1]))

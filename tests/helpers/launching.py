@@ -1,10 +1,8 @@
-"""Two processes of one program on this machine: started by `torchrun`, or faster, forked with its environment."""
+"""Two processes of one program on this machine: forked, with the environment that `torchrun` gives."""
 
 import multiprocessing
 import os
-import signal
 import socket
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.process import BaseProcess
@@ -12,31 +10,7 @@ from pathlib import Path
 
 from fresh_process import PRELOADED, python_path, run_forked
 
-LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1")
-LAUNCH += ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0")
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-TIME_LIMIT = 900
-
-
-def launch(script: str, *arguments: object, stdin: Path = Path(os.devnull)) -> tuple[int, str]:
-    """Runs a script of this folder with `torchrun` in two processes; returns the exit code and their output."""
-    path = Path(__file__).with_name(script)
-    with stdin.open("rb") as file:
-        process = subprocess.Popen(
-            [sys.executable, *LAUNCH, str(path), *map(str, arguments)],
-            env=_environment(),
-            stdin=file,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=TIME_LIMIT)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, output
 
 
 def fork_two(module: str, folder: Path, function: str = "main") -> str:
