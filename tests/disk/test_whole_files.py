@@ -184,6 +184,12 @@ def test_hdf5_survives_a_full_disk(room: int, tmp_path: Path) -> None:
         write_arrays(guarded)
 
 
+def test_what_the_system_writes_in_parts_is_whole(tmp_path: Path) -> None:
+    """A write that does not fit is done in part first; only the next one fails."""
+    with files_of_at_most(5), pytest.raises(OSError, match="File too large"), GuardedFile(tmp_path / "out") as guarded:
+        assert guarded.write(b"more than 5") == 11
+
+
 def test_a_guarded_file_holds_what_hdf5_wrote(tmp_path: Path) -> None:
     write_arrays(GuardedFile(tmp_path / "out.hdf5"))
     with h5py.File(tmp_path / "out.hdf5") as file:

@@ -7,10 +7,11 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from task_models import LSTM, make_task_model
+from task_models import LSTM, C, make_task_model
 from task_training import TOKENIZER, each_task, make_dataset, make_trainer
 from tiny_inputs import assert_outputs_close
 
+from elmo_hf import ElmoTokenizer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 
 
@@ -18,7 +19,8 @@ from elmo_hf.embedding.feature_cache import add_bilm_layers
 @pytest.mark.parametrize("batch_size", [1, 2, 32])
 def test_layers_are_the_bilms_in_the_datasets_order(task: str, batch_size: int) -> None:
     model, dataset = make_task_model(task), make_dataset(task)
-    cached = add_bilm_layers(dataset, model, TOKENIZER, batch_size=batch_size)
+    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace", padding_side="left")
+    cached = add_bilm_layers(dataset, model, tokenizer, batch_size=batch_size)
     assert set(cached.column_names) == {*dataset.column_names, "bilm_layers"}
     for plain, row in zip(dataset, cached, strict=True):
         expected = model.compute_bilm_layers(torch.tensor([plain["input_ids"]]))[0]
@@ -41,16 +43,13 @@ def test_training_on_kept_layers_trains_the_same_model(task: str, tmp_path: Path
     assert_outputs_close(ends[1], ends[0], 1e-5)
 
 
-def test_layers_can_be_kept_in_float16(tmp_path: Path) -> None:
+def test_layers_can_be_kept_in_float16() -> None:
     model, dataset = make_task_model("crf"), make_dataset("crf")
     exact = add_bilm_layers(dataset, model, TOKENIZER)
     half = add_bilm_layers(dataset, model, TOKENIZER, dtype="float16")
     assert half.features["bilm_layers"].dtype == "float16"
     for row, expected in zip(half, exact, strict=True):
         np.testing.assert_allclose(row["bilm_layers"][1:-1], expected["bilm_layers"][1:-1], atol=2e-3)
-    trainer = make_trainer(model, "crf", tmp_path, max_steps=1)
-    trainer.train_dataset = half
-    assert np.isfinite(trainer.train().training_loss)
 
 
 def test_the_same_bilm_is_not_run_again_whatever_is_on_top_of_it(tmp_path: Path) -> None:
@@ -85,6 +84,9 @@ def test_a_setting_that_changes_layers_makes_another_column() -> None:
     models = [make_task_model("labelling", **fields) for fields in CHANGES]
     for model in models[1:]:
         model.load_state_dict(models[0].state_dict())
+    models.append(make_task_model("labelling"))
+    with torch.no_grad():
+        models[-1].elmo.token_encoder.projection.bias[0] += 1e-3
     prints = [add_bilm_layers(dataset, model, TOKENIZER)._fingerprint for model in models]
     prints.append(add_bilm_layers(dataset, models[0], TOKENIZER, dtype="float16")._fingerprint)
-    assert len(set(prints)) == len(CHANGES) + 1
+    assert len(set(prints)) == len(CHANGES) + 2

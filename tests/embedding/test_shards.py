@@ -297,6 +297,14 @@ def test_an_input_that_changes_while_it_is_read_is_refused(
     assert contents(output) == contents(f"whole-{output}")
 
 
+def test_words_are_another_input_than_their_text(run: Run) -> None:
+    Path("in.jsonl").write_text('"It left"\n')
+    run("in.jsonl")
+    Path("in.jsonl").write_text('["It", "left"]\n')
+    with pytest.raises(ValueError, match="the input changed"):
+        run("in.jsonl")
+
+
 def test_an_input_that_another_process_read_differently_is_refused(run: Run) -> None:
     def swap() -> None:
         shutil.copy("out/_index/part-00000.txt", "out/_index/part-00001.txt")

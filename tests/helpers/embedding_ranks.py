@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-
 from elmo_hf.cli import app
 from elmo_hf.embedding import shards
 
