@@ -29,20 +29,13 @@ AS_PRINTED = {
     "convert": [],
     "embed": [],
     "install": [],
+    "linguists": [],
     "neighbours": ["sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas"],
     "pretraining": [],
     "scale": [],
     "surprisal": [],
     "vectors": [],
 }
-RUN_RECIPES = """
-sys.path.insert(0, "examples")
-for line in {lines}:
-    try:
-        run_command(line, False)
-    except SystemExit as end:
-        assert not end.code, end.code
-"""
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -93,6 +86,7 @@ def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
         **{name: program(read(name)) for name, needed in AS_PRINTED.items() if all(map(find_spec, needed))},
     }
     codes["README"] += readme_commands()
+    codes["course"] = course_program()
     codes["pretraining"] = codes["pretraining"].replace("--frozen-steps 1000", "--frozen-steps 2")
     programs = {}
     for name, code in codes.items():
@@ -121,7 +115,8 @@ def now_blocks(text: str) -> list[str]:
 def tasks_program() -> str:
     page = read("tasks")
     shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], sorted(rows))"
-    return "\n".join([*blocks(page, "python"), shown, START, RUN_RECIPES.format(lines=recipes(page))])
+    commands = [f"run_command({line!r}, False)" for line in recipes(page)]
+    return "\n".join([*blocks(page, "python"), shown, START, *commands])
 
 
 def recipes(page: str) -> list[str]:
@@ -134,6 +129,14 @@ def readme_commands() -> str:
     found = [words for words in commands(read("README")) if "--model" not in words]
     lines = [shlex.join(words) for words in found if words[1] in verbs and len(words) > 3]
     return "".join(f"run_command({line!r}, False)\n" for line in lines)
+
+
+def course_program() -> str:
+    """The code of the notebook, which runs where it lies."""
+    cells = json.loads((ROOT / "examples" / "course.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    return "\n".join(["import os", "os.chdir('examples')", *("".join(cell["source"]) for cell in code)])
 
 
 def speed_program() -> str:
@@ -166,6 +169,12 @@ def test_commands_of_the_migration_guide_run(place: Path, monkeypatch: pytest.Mo
                 assert result.exit_code == 0, (line, result.output)
                 ran += 1
     assert ran == 4
+
+
+def test_the_notebook_for_courses_runs(printed: tuple[Path, dict[str, str]]) -> None:
+    text = printed[1]["course"]
+    assert "the same: True\ntop layer: True\n" in text, text
+    assert re.fullmatch(r"tiny 0\.\d\d, random weights 0\.\d\d", text.splitlines()[-1]), text
 
 
 def test_the_python_of_the_guide_to_tasks_runs(printed: tuple[Path, dict[str, str]]) -> None:

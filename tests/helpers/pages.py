@@ -8,9 +8,10 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # What a reader puts something in place of, or what needs a network.
 NOT_RUN = re.compile(r"# downloads|# needs the download|\b(SOURCE|SAVE_DIR|MODEL)\b")
-# What a program of a page begins with; the output of a command is printed where the page shows it.
+# What a program of a page begins with. A command's output is printed where the page shows it, and the begin of a table
+# that a page shows is compared with the file that the last command wrote.
 START = """
-import runpy, shlex, sys
+import csv, os, runpy, shlex, sys
 from typer.testing import CliRunner
 from elmo_hf.cli import app
 
@@ -18,11 +19,22 @@ def run_command(line, is_shown):
     program, *arguments = shlex.split(line, comments=True)
     if program == "python":
         sys.argv = arguments
-        return runpy.run_path(arguments[0], run_name="__main__")
+        sys.path.insert(0, os.path.abspath(os.path.dirname(arguments[0])))  # where the program's other modules are
+        try:
+            runpy.run_path(arguments[0], run_name="__main__")
+        except SystemExit as end:
+            assert not end.code, (line, end.code)
+        return
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, (line, result.output)
     if is_shown:
         print(result.stdout, end="")
+
+def check_table(path, begin):
+    with open(path, encoding="utf-8", newline="") as file:
+        for line, found in zip(csv.reader(begin.splitlines()), csv.reader(file)):
+            for cell, other in zip(line, found, strict=True):
+                assert cell == other or abs(float(cell) - float(other)) < 1e-3, (path, line, found)
 
 """
 # Runs programs of several pages, each with names and a folder of its own; prints what each printed, or its error.
@@ -78,6 +90,9 @@ def program(text: str) -> str:
             for line in code.splitlines():
                 if re.match(r"(elmo-hf|python examples/)", line) and not NOT_RUN.search(line):
                     parts.append(f"run_command({line!r}, {after == 'text'})\n")
+                    written = line.split()[-1]  # the table whose begin a block shows
+        elif language == "csv":
+            parts.append(f"check_table({written!r}, {code!r})\n")
     return "".join(parts)
 
 
