@@ -122,6 +122,7 @@ def test_files_of_patterns_and_folders_are_named_as_they_were_given(
     assert found("in/*.txt") == [a, b]
     assert found("*/b.txt", "in/a.txt", "in/b.txt") == [b, a]
     assert found("in", output="in//deep") == [a, b]
+    assert found("in", output="in/b.txt") == [a, c]
     assert {*found("in/**")} > {a, b, c}  # a pattern takes names with an underscore
     for name in ("in/*.gz", "none"):
         with pytest.raises(FileNotFoundError, match=f"^there is no file {re.escape(root + name)};"):
@@ -136,26 +137,20 @@ def test_a_stored_file_is_read_as_its_name_says(memory: Any) -> None:
         next(sentences)
 
 
-def test_a_folder_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's workers get it, and run elsewhere."""
+def test_files_of_a_folder_are_listed_when_they_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Folder("out/")
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    with folder.new("part") as path:
-        path.write_bytes(b"x")
-    assert (tmp_path / "out" / "part").read_bytes() == b"x"
-    assert folder.sizes() == {"part": 1}
-
-
-def test_a_file_that_another_process_is_writing_is_not_listed(tmp_path: Path) -> None:
-    """It may be gone before its size is asked for."""
-    folder = Folder(str(tmp_path))
+    monkeypatch.chdir(tmp_path / "elsewhere")  # as Ray's workers
     with folder.new("part-1") as shard, folder.new("_index/part-1.txt") as entry:
         shard.write_bytes(b"x")
         entry.write_bytes(b"xy")
-        assert folder.sizes() == {}
+        assert folder.sizes() == {}  # they may be gone before their sizes are asked for
     assert folder.sizes() == {"part-1": 1, "_index/part-1.txt": 2}
+    assert (tmp_path / "out" / "part-1").read_bytes() == b"x"
+    with pytest.raises(FileNotFoundError), folder.new("part-2") as path:
+        path.with_name("elsewhere").rename(path)
+    assert len([*(tmp_path / "out").rglob("*")]) == 3
 
 
 class ListedStore(MemoryFileSystem):
@@ -200,9 +195,3 @@ def test_what_another_process_wrote_is_seen_and_a_store_that_refuses_is_named_be
     with pytest.raises(PermissionError, match="Access Denied"):
         embed_documents(mixed_model, tiny_tokenizer, Documents(["memory://in/a.txt"]), "listed://new/", Selection())
     assert counts == []
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), Folder(str(tmp_path)).new("_index/a") as path:
-        path.with_name("elsewhere").rename(path)
-    assert list(tmp_path.rglob("*")) == [tmp_path / "_index"]

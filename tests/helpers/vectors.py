@@ -30,13 +30,15 @@ TOLERANCE = 1e-6
 
 
 def embed_file(
-    model: ElmoModel, tokenizer: ElmoTokenizer, source: Path | BinaryIO, output: Path | str, **options: Any
+    model: ElmoModel, tokenizer: ElmoTokenizer, source: Path | list[str] | BinaryIO, output: Path | str, **options: Any
 ) -> int:
-    """Embeds a file or a stream into one file, or into a folder if the output ends with a slash."""
+    """Embeds a file, documents by name, or a stream; into a folder if the output ends with a slash, else one file."""
     selection = Selection(**{name: options.pop(name) for name in ("layers", "dtype", "words") if name in options})
     reading = {"split_into_words": options.pop("split_into_words", False)}
-    if isinstance(source, Path):
-        documents = Documents.find([str(source)], str(output), **reading)
+    if isinstance(source, Path | list):
+        documents = Documents.find(
+            [*map(str, [source] if isinstance(source, Path) else source)], str(output), **reading
+        )
     else:
         documents = Documents(["-"], stream=source, **reading)
     return embed_documents(model, tokenizer, documents, str(output), selection, **options)
@@ -61,27 +63,32 @@ def embed_alone(
     }[layers].numpy()
 
 
-def read_vectors(path: Path, first: int = 0) -> list[np.ndarray]:
-    """The vectors of every sentence by its number, which must run from `first`; nested lists keep no shape if empty."""
-    by_index: dict[str, Any] = {}
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Every array of a file by its name; nested lists keep no shape if they are empty."""
     if path.suffix == ".hdf5":
         with h5py.File(path, "r") as file:
-            by_index = {name: file[name][()] for name in file if name != "sentence_to_index"}
-    elif path.suffix == ".safetensors":
-        by_index = load_file(path)
-    elif path.suffix == ".npz":
+            return {name: file[name][()] for name in file if name != "sentence_to_index"}
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    if path.suffix == ".npz":
         with np.load(path) as file:
-            by_index = dict(file)
-    else:
-        table = pq.read_table(path)
-        number = table.schema.field("vectors").type
-        while hasattr(number, "value_type"):
-            number = number.value_type
-        for row in table.to_pylist():
-            by_index[str(row["index"])] = np.array(row["vectors"], dtype=number.to_pandas_dtype())
-    names = [str(number) for number in range(first, first + len(by_index))]
-    assert sorted(by_index, key=int) == names
-    return [by_index[name] for name in names]
+            return dict(file)
+    table, arrays = pq.read_table(path), {}
+    for name, suffix in {"vectors": "", "scales": ".scales", "positions": ".positions"}.items():
+        if name in table.column_names:
+            number = table.schema.field(name).type
+            while hasattr(number, "value_type"):
+                number = number.value_type
+            rows = zip(table["index"].to_pylist(), table[name].to_pylist(), strict=True)
+            arrays |= {f"{index}{suffix}": np.array(row, dtype=number.to_pandas_dtype()) for index, row in rows}
+    return arrays
+
+
+def read_vectors(path: Path, first: int = 0) -> list[np.ndarray]:
+    """The vectors of every sentence by its number, which must run from `first`."""
+    arrays = read_arrays(path)
+    assert sorted(arrays, key=int) == [str(number) for number in range(first, first + len(arrays))]
+    return [arrays[name] for name in sorted(arrays, key=int)]
 
 
 def assert_all_close(found: list[np.ndarray], expected: list[np.ndarray], tolerance: float = TOLERANCE) -> None:
