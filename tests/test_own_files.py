@@ -47,12 +47,6 @@ def saved(path: Path) -> None:
     datasets.DatasetDict(train=data, test=data).save_to_disk(path)
 
 
-def folder_of_files(path: Path) -> None:
-    path.mkdir()
-    (path / "train.jsonl").write_bytes(json_lines(FILMS))
-    (path / "test.jsonl").write_bytes(json_lines(FILMS[:2]))
-
-
 COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() for row in FILMS)
 
 
@@ -60,18 +54,13 @@ COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() fo
     ("name", "content"),
     [
         ("films.csv", COMMA),
-        ("films.csv.gz", gzip.compress(COMMA)),
-        (
-            "films.csv",
-            b"\xef\xbb\xbf" + COMMA.replace(b"\n", b"\r\n").replace(b"A lovely film .", b'"A lovely film ."'),
-        ),
+        ("films.csv.gz", gzip.compress(b"\xef\xbb\xbf" + COMMA.replace(b"\n", b"\r\n").replace(b"NA", b'"NA"'))),
         ("films.tsv", COMMA.replace(b",", b"\t")),
         ("films.jsonl", json_lines(FILMS)),
         ("films.parquet", lambda path: datasets.Dataset.from_list(FILMS).to_parquet(path)),
         ("films", saved),
-        ("films", folder_of_files),
     ],
-    ids=["csv", "gzip", "mark and quotes", "tsv", "jsonl", "parquet", "saved", "folder"],
+    ids=["csv", "gzip, mark and quotes", "tsv", "jsonl", "parquet", "saved"],
 )
 def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
     Path(name).write_bytes(content) if isinstance(content, bytes) else content(Path(name))

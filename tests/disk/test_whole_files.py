@@ -118,24 +118,20 @@ def test_a_folder_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -
     assert names(tmp_path / "out") == ["first"]
 
 
-def test_what_a_killed_process_left_beside_a_complete_folder_goes(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_beside_a_complete_folder_goes_and_what_a_living_one_writes_stays(
+    tmp_path: Path,
+) -> None:
     leave(tmp_path)
     (tmp_path / "out").mkdir()
     refuse_existing(tmp_path / "out")
     assert names(tmp_path) == [*LEFT, "out"]
     (tmp_path / "out" / "file").touch()
-    with pytest.raises(FileExistsError):
-        refuse_existing(tmp_path / "out")
-    assert names(tmp_path) == ["out"]
-
-
-def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
-    with only_writer(tmp_path / "out"):
-        (tmp_path / ".out.partial").touch()
-        (tmp_path / "out").touch()
-        with pytest.raises(FileExistsError):
-            refuse_existing(tmp_path / "out")
-        assert names(tmp_path) == [*LEFT, "out"]
+    for is_living in (False, True):
+        with only_writer(tmp_path / "out") if is_living else contextlib.nullcontext():
+            (tmp_path / ".out.partial").touch() if is_living else None
+            with pytest.raises(FileExistsError):
+                refuse_existing(tmp_path / "out")
+            assert names(tmp_path) == [*(LEFT if is_living else []), "out"]
 
 
 @pytest.mark.parametrize("make", [new_file, new_folder, workplace])

@@ -12,13 +12,11 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from interrupts import count_rows, interrupted
-from vectors import SENTENCES
+from vectors import SENTENCES, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.input_documents import Documents
-from elmo_hf.embedding.shards import embed_documents
 from elmo_hf.embedding.stores import Folder, find_files
-from elmo_hf.embedding.window_vectors import Selection
 
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
 
@@ -70,10 +68,8 @@ def test_a_store_is_read_and_written_by_runs_that_go_on_and_make_again_what_lost
     files, root = store
 
     def run() -> int:
-        documents = Documents.find([f"{root}/in/"], f"{root}/out/")
-        return embed_documents(
-            mixed_model, tiny_tokenizer, documents, f"{root}/out/", Selection("top"), window_characters=59
-        )
+        options = {"layers": "top", "window_characters": 59}
+        return embed_file(mixed_model, tiny_tokenizer, [f"{root}/in/"], f"{root}/out/", **options)
 
     with interrupted(mixed_model, 3):
         run()
@@ -193,5 +189,5 @@ def test_what_another_process_wrote_is_seen_and_a_store_that_refuses_is_named_be
         list(sentences)
     counts = count_rows(mixed_model)
     with pytest.raises(PermissionError, match="Access Denied"):
-        embed_documents(mixed_model, tiny_tokenizer, Documents(["memory://in/a.txt"]), "listed://new/", Selection())
+        embed_file(mixed_model, tiny_tokenizer, ["memory://in/a.txt"], "listed://new/")
     assert counts == []
