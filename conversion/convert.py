@@ -103,6 +103,7 @@ def convert_source(
                 destination.resolve().name,
                 config=checkpoint.config,
                 num_parameters=num_parameters(checkpoint.tensors),
+                auto_class="AutoModel" if checkpoint.config.num_softmax_words is None else "AutoModelForPreTraining",
                 facts=facts,
                 conversion=Conversion(source_name or path.resolve().name, digests, difference),
                 word_splitter=checkpoint.tokenizer.word_splitter,

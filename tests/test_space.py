@@ -102,12 +102,11 @@ def test_the_first_word_is_long_and_frequent_in_the_corpus(name: str) -> None:
 
 
 REFUSED: dict[str, Callable[[str], object]] = {
-    "empty": lambda name: computing.read_lines(" \n\t"),
-    "2,001 characters": lambda name: computing.read_lines("x" * 2001),
-    "no name": lambda name: computing.load(""),
-    "no folder elsewhere": lambda name: computing.load("elsewhere"),
+    "empty": lambda name: computing.read_text("tiny", " \n\t"),
+    "2,001 characters": lambda name: computing.read_text("tiny", "x" * 2001),
+    "401 words": lambda name: computing.read_text("tiny", "x " * 399),
+    "is not on this page, which has tiny": lambda name: computing.read_text(name, "Yes."),
     "'my-org/absent'": lambda name: computing.load("my-org/absent"),
-    "config.json": lambda name: computing.load(str(SPACE)),
     "7 words": lambda name: computing.compare(name, LINES, 7, [1, 1, 1]),
     "Move at least one slider": lambda name: computing.compare(name, LINES, 0, [0, 0, 0]),
     "3 layers, found 2 weights": lambda name: computing.compare(name, LINES, 0, [1, 1]),
@@ -170,7 +169,7 @@ def client() -> Iterator[Any]:
 
 
 def test_the_page_answers_through_its_api(client: Any) -> None:
-    model, text, word, surprisal, *_ = client.predict(" tiny ", "He turned to the left.\nYes.", api_name="/read")
+    model, text, word, surprisal, *_ = client.predict("tiny", "He turned to the left.\nYes.", api_name="/read")
     assert (model, word) == ("tiny", 4)
     assert '<section class="forward">' in surprisal
     words, maps, table = client.predict(model, text, word, 0, 0, 1, api_name="/nearest")
@@ -184,14 +183,13 @@ def test_the_page_answers_through_its_api(client: Any) -> None:
     assert "The road turns to the <mark>left</mark> beyond the church" in table.split("</tr>")[1]
 
 
-def test_the_page_tells_of_bad_input(client: Any, name: str) -> None:
-    import app
-
+def test_the_page_tells_of_bad_input_and_opens_no_other_model(client: Any, name: str) -> None:
     gradio_client = pytest.importorskip("gradio_client")
     for arguments, path, words in (
         (("tiny", " "), "/read", "empty"),
+        ((name, "Yes."), "/read", name),
+        ((name, "Yes.", 0, 1, 1, 1), "/nearest", "not on this page"),
         (("tiny", "Yes.", 0, 0, 0, 0), "/nearest", "slider"),
     ):
         with pytest.raises(gradio_client.exceptions.AppError, match=words):
             client.predict(*arguments, api_name=path)
-    assert "has no softmax over words" in app.read(name, "Yes.")[3]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import say
 
@@ -40,18 +41,18 @@ def card(
 ) -> None:
     """Write the model card of FOLDER, or change it.
 
-    A folder without README.md gets one: sizes, snippet, limits, and what the options say. A card that is there keeps
-    its text; the options change its metadata and its section about licence, language and source. For a new
-    card, delete README.md first.
+    A folder without README.md, or with the draft of transformers' Trainer, gets one: sizes, snippet, limits, the run of
+    the draft, and what the options say. A card that is there keeps its text; the options change its metadata and its
+    section about licence, language and source. For a new card, delete README.md first.
     """
     from elmo_hf.folder.loading import open_folder
     from elmo_hf.share.model_info import new_card
-    from elmo_hf.share.saved_card import CARD, card_labels, label_card, read_card, write_card
+    from elmo_hf.share.saved_card import CARD, card_labels, is_draft, label_card, read_card, write_card
 
     open_folder(folder)
     labels = card_labels(licence, language or [], source)
     path = folder / CARD
-    if path.exists():
+    if path.exists() and not is_draft(read_card(path)):
         label_card(path, labels)
     else:
         write_card(path, new_card(folder, labels))
@@ -86,19 +87,25 @@ def push(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
     private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Send these files too, such as LICENSE or 'docs/*'.")
+    ] = None,
 ) -> None:
-    """Share FOLDER on the Hub: its content becomes one commit.
+    """Share FOLDER on the Hub: its model becomes one commit.
 
+    Weights, config, tokenizer, code, card, pictures and scores are sent; what else is in FOLDER is named and left out.
     Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has
-    everything that loading it elsewhere needs. The card's snippet, in FOLDER too, then names the repository. If an
-    upload breaks off, give the same command again.
+    everything that loading it elsewhere needs. The card is sent under the repository's name. If an upload breaks off,
+    give the same command again.
     """
     from elmo_hf.share.push import push_folder
 
-    pushed = push_folder(folder, name, private=private)
+    pushed, left_out, line = push_folder(folder, name, private=private, include=include or [])
     say(f"Wrote {pushed.repo_url}, commit {pushed.oid}.")
-    repository = pushed.repo_url.repo_id
-    say(f"Load it: AutoModel.from_pretrained({repository!r}, revision={pushed.oid!r}, trust_remote_code=True)")
+    if left_out:
+        say(f"Left out, unless --include names it: {', '.join(map(printable, left_out))}.")
+    say("This line loads it and runs it:")
+    say(line)
 
 
 def _say_rows(rows: list[tuple[str, str]]) -> None:

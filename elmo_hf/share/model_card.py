@@ -20,12 +20,13 @@ from ..text.escapes import code_span, markdown, printable, string_literal
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
-# The pipeline for each Auto class.
+# The task of each Auto class, on the Hub. The models of the first two have labels and a pipeline.
 TASKS = {
     "AutoModelForTokenClassification": "token-classification",
     "AutoModelForSequenceClassification": "text-classification",
     "AutoModelForQuestionAnswering": "question-answering",
 }
+MOST_LABELS = 50
 TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
@@ -97,6 +98,7 @@ def render_card(
     name: str,
     config: ElmoConfig,
     *,
+    repository: str | None = None,
     num_parameters: int | None = None,
     auto_class: str = "AutoModel",
     task: str | None = None,
@@ -109,10 +111,13 @@ def render_card(
     """Renders a card.
 
     Args:
-        name: the folder's name, from which the snippet loads.
+        name: the title; the name of the folder, or of the repository.
         config: the architecture.
+        repository: the Hub repository `org/name` from which the snippet loads; None: the folder `name`, and the card
+            asks for what it lacks.
         num_parameters: count of numbers in the checkpoint.
-        auto_class: the class that loads the model in the snippet.
+        auto_class: the class that loads the saved model; with `AutoModelForPreTraining`, which has the biLM and a
+            softmax, a second snippet does, and the first one loads the biLM.
         task: the pipeline that opens the model; None: the one for `auto_class`.
         facts: what the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
@@ -131,24 +136,25 @@ def render_card(
         name=name,
         version=metadata.version("elmo-hf"),
         package=ELMO_HF,
-        architecture=architecture(config, num_parameters),
+        loaded=string_literal(repository or name),
+        architecture=architecture(config, num_parameters) + _labels(config, auto_class),
         hidden_size=config.hidden_size,
         word_limit=word_limit(config),
         word_splitter=word_splitter if facts is None or facts.words is None else None,
-        auto_class=auto_class,
+        auto_class=auto_class.removesuffix("ForPreTraining"),
+        is_pair=takes_pairs(config, auto_class),
         task=task,
         facts=facts,
-        provenance=provenance(data.to_dict()),
+        provenance=provenance(data.to_dict(), asks=repository is None),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
         conversion=conversion,
         run=run,
         base_model=data.base_model,
-        num_softmax_words=config.num_softmax_words,
+        num_softmax_words=config.num_softmax_words if auto_class == "AutoModelForPreTraining" else None,
         bidirectional=config.bidirectional,
         printable=printable,
         markdown=markdown,
         code_span=code_span,
-        string_literal=string_literal,
     )
     return card.content
 
@@ -158,7 +164,32 @@ def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
     return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
 
 
-def provenance(metadata: Mapping[str, Any]) -> str:
+def loading_line(name: str, config: ElmoConfig, auto_class: str, revision: str | None = None) -> str:
+    """A line of Python that loads a model from the Hub by its own Auto class and runs it on an example."""
+    texts = ", ".join(map(string_literal, ENGLISH_EXAMPLE[: 1 + takes_pairs(config, auto_class)]))
+    pinned = "" if revision is None else f"revision={string_literal(revision)}, "
+    return (
+        f"from transformers import {auto_class} as Model, AutoTokenizer as Tokenizer; "
+        f"name, options = {string_literal(name)}, dict({pinned}trust_remote_code=True); "
+        f"print(Model.from_pretrained(name, **options)"
+        f'(**Tokenizer.from_pretrained(name, **options)({texts}, return_tensors="pt")))'
+    )
+
+
+def takes_pairs(config: ElmoConfig, auto_class: str) -> bool:
+    """Whether a model reads two texts a row."""
+    return config.text_pairs or auto_class == "AutoModelForQuestionAnswering"
+
+
+def _labels(config: ElmoConfig, auto_class: str) -> list[tuple[str, str]]:
+    if auto_class not in ("AutoModelForTokenClassification", "AutoModelForSequenceClassification"):
+        return []
+    names = [markdown(config.id2label[index]) for index in sorted(config.id2label)]
+    more = f" and {len(names) - MOST_LABELS} more" if len(names) > MOST_LABELS else ""
+    return [("labels", ", ".join(names[:MOST_LABELS]) + more)]
+
+
+def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
     """What a card without published facts says of licence, language and source: a table, and what is missing."""
     models = [f"https://huggingface.co/{name}" for name in as_list(metadata.get("base_model"))]
     sources = models or as_list(metadata.get("source"))
@@ -170,7 +201,7 @@ def provenance(metadata: Mapping[str, Any]) -> str:
     rows = [f"| {name} | {value} |" for name, value in found.items() if value]
     missing = [name for name, value in found.items() if not value]
     parts = ["\n".join(["| | |", "|---|---|", *rows])] if rows else []
-    if missing:
+    if missing and asks:
         parts.append(
             f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
             "`elmo-hf card FOLDER --license mit --language en --source https://...`."

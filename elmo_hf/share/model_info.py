@@ -17,8 +17,8 @@ from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .model_card import architecture, auto_class_of, render_card, word_limit
-from .saved_card import CARD, read_card
+from .model_card import TAGS, architecture, as_list, auto_class_of, render_card, word_limit
+from .saved_card import CARD, is_draft, read_card, run_of_draft
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
@@ -56,6 +56,11 @@ class SavedModel:
     def class_name(self) -> str:
         """The class that was saved."""
         return ", ".join(self.config.architectures or []) or "ElmoModel"
+
+    @property
+    def auto_class(self) -> str:
+        """The Auto class that loads it."""
+        return auto_class_of(self.class_name, self.config.auto_map)
 
 
 def look_at(source: str | Path) -> SavedModel:
@@ -111,25 +116,28 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
     ]
 
 
-def new_card(folder: Path, labels: dict[str, Any]) -> str:
-    """A card for a saved folder that has none.
+def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None) -> str:
+    """A card for a saved folder that has none, or a Trainer's draft, whose numbers and metadata it takes.
 
     Args:
-        folder: a folder with weights; its name is the card's title.
+        folder: a folder with weights; its name is the card's title, unless there is a repository.
         labels: as `card_labels` gives them.
+        repository: the Hub repository `org/name` that the card is for.
 
     Raises:
         ValueError: as `look_at` does.
     """
     model = look_at(folder)
-    auto_class = auto_class_of(model.class_name, model.config.auto_map)
+    drafted = model.card.data.to_dict() if is_draft(model.card) else {}
     return render_card(
-        folder.resolve().name,
+        (repository or folder.resolve().name).rpartition("/")[2],
         config=model.config,
+        repository=repository,
         num_parameters=model.num_parameters,
-        auto_class=auto_class,
+        auto_class=model.auto_class,
+        run=run_of_draft(model.card) if drafted else None,
         word_splitter="ptb" if model.tokenizer is None else model.tokenizer.word_splitter,
-        **labels,
+        **{**drafted, "tags": [*TAGS[:2], *as_list(drafted.get("tags"))] if drafted else None, **labels},
     )
 
 

@@ -1,49 +1,100 @@
 """Pushes a folder to the Hub in one commit, or not at all.
 
 The folder is checked before anything is sent. Without its code or tokenizer a repository opens only where this package
-is installed; without some of its weights it opens with random numbers. `huggingface_hub` does the sending: large files
-go first, by their SHA-256; failed requests are tried again; a second push sends only what the Hub does not have.
+is installed; without some of its weights it opens with random numbers. What else lies in the folder stays there, unless
+it is asked for. `huggingface_hub` does the sending: large files go first, by their SHA-256; failed requests are tried
+again; a second push sends only what the Hub does not have.
 """
 
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
-from huggingface_hub import CommitInfo, HfApi, constants
+from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, constants
 
-from ..folder.loading import load_complete, load_tokenizer
+from ..folder.loading import load_complete, load_tokenizer, open_folder
+from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
-from ..hub_code import generated_files
-from .saved_card import CARD, name_card, read_card
+from ..hub_code import SENTENCE_FILES, generated_files
+from ..language_model.pretraining import ElmoForPreTraining
+from ..model.modeling_elmo import ElmoModel
+from .export import HEADS
+from .model_card import loading_line
+from .model_info import look_at, new_card
+from .saved_card import CARD, is_draft, named_card
 
-# The Trainer's checkpoints, private files, hidden files.
-IGNORED = ["checkpoint-*", "_*", ".*"]
+# The classes whose weights must all be there; of any other class, those of the biLM.
+CLASSES = {**HEADS, ElmoForPreTraining.__name__: ElmoForPreTraining}
+# What a folder needs besides its weights.
+NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
+# What is sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
+SENT = (
+    *NEEDED,
+    *SENTENCE_FILES,
+    *("model*.safetensors", "model.safetensors.index.json", "tokenizer.json", "special_tokens_map.json"),
+    *("added_tokens.json", "words.txt", "vector_words.txt", "vocab.txt", "*.jinja"),
+    *("*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json"),
+)
 ADVICE = (
     "It has the whole commit or nothing of it. Run the same command again, as a user who may write there (`hf auth "
     "login`); large files that arrived are not sent twice. The reason"
 )
 
 
-def push_folder(folder: Path, name: str, *, private: bool = False) -> CommitInfo:
-    """Makes the content of a folder a commit of a Hub repository, which is created if needed.
+def push_folder(
+    folder: Path, name: str, *, private: bool = False, include: Sequence[str] = ()
+) -> tuple[CommitInfo, list[str], str]:
+    """Makes the files of a model a commit of a Hub repository, which is created if needed.
 
-    The snippet of the folder's card then names the repository.
+    The card is sent under the repository's name; the one in the folder stays as it is.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
         name: `org/name`, or `name` in the namespace of the user.
         private: makes a new repository private; otherwise the organisation's default applies.
+        include: patterns of further files.
+
+    Returns:
+        the commit, the names that were left out, and a line of Python that loads the model.
 
     Raises:
-        ValueError: if the folder is incomplete or the name is no name of a repository; nothing is sent then. If the Hub
-            refuses the token, is out of reach, or an upload broke off.
+        ValueError: if the folder is incomplete, a pattern fits no file, or the name is no name of a repository; nothing
+            is sent then. If the Hub refuses the token, is out of reach, or an upload broke off.
     """
     check_folder(folder)
+    files, left_out = chosen_files(folder, include)
+    model = look_at(folder)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id
-        name_card(folder / CARD, repository)
-        return api.upload_folder(
-            repo_id=repository, folder_path=folder, commit_message="Upload ELMo model", ignore_patterns=IGNORED
-        )
+        if is_draft(model.card):
+            card = new_card(folder, {}, repository)
+        else:
+            card = named_card((folder / CARD).read_text(encoding="utf-8"), repository)
+        added = [CommitOperationAdd(file, card.encode() if file == CARD else folder / file) for file in files]
+        commit = api.create_commit(repository, added, commit_message="Upload ELMo model")
+    return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid)
+
+
+def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files of a folder that are sent, and the names there that are not. A link is never sent.
+
+    Raises:
+        ValueError: if a pattern of `include` fits no file.
+    """
+    asked = {pattern: [path for path in folder.glob(pattern) if is_own(path)] for pattern in include}
+    wrong = [pattern for pattern, paths in asked.items() if not paths]
+    if wrong:
+        raise ValueError(f"no file of {folder} fits {', '.join(map(repr, wrong))}; a link is not sent.")
+    there = sorted(folder.iterdir())
+    sent = {path for path in there if is_own(path) and any(fnmatch(path.name, each) for each in SENT)}
+    names = sorted(path.relative_to(folder).as_posix() for path in sent.union(*asked.values()))
+    return names, [path.name for path in there if path.name not in {name.split("/")[0] for name in names}]
+
+
+def is_own(path: Path) -> bool:
+    """Whether a path is a file and no link."""
+    return path.is_file() and not path.is_symlink()
 
 
 def check_folder(folder: Path) -> None:
@@ -53,14 +104,14 @@ def check_folder(folder: Path) -> None:
         ValueError: naming the missing files and what writes them, the missing weights, or a damaged file.
     """
     if folder.is_dir():
-        load_complete(folder)
-    needed = ("tokenizer_config.json", CARD, *generated_files())
-    missing = [name for name in needed if not (folder / name).is_file()]
+        config, _ = read_config(open_folder(folder))
+        load_complete(folder, CLASSES.get("".join(config.architectures or []), ElmoModel))
+    needed = {*NEEDED, *(path.name for path in folder.glob("model*.safetensors"))}
+    missing = [name for name in sorted(needed) if not is_own(folder / name)]
     if missing:
         raise ValueError(
-            f"there is no folder {folder} with {', '.join(missing)}. `model.save_pretrained` writes weights and code, "
-            f"`tokenizer.save_pretrained` the tokenizer, `elmo-hf card {folder} --license NAME --language CODE` the "
-            f"model card {CARD}."
+            f"there is no folder {folder} with {', '.join(missing)}, as files and not as links. "
+            "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
+            f"{folder} --license NAME --language CODE` the model card {CARD}."
         )
     load_tokenizer(folder)
-    read_card(folder / CARD)

@@ -5,27 +5,41 @@ for both; here they go into `model_cards/template.md`, which says how to load th
 else `ElmoTrainer` is `Trainer`.
 """
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import HUB_NAME, TINY
 from ..text.escapes import printable
-from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, render_card
+from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card
 
 
 class ElmoTrainer(Trainer):
     """transformers' `Trainer` with the full model card."""
 
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+        """Pushes as `Trainer.push_to_hub` does, and prints a line that loads the model."""
+        pushed = super().push_to_hub(*args, **kwargs)
+        if self.is_world_process_zero():
+            line = loading_line(self.hub_model_id, self.model.config, self._auto_class, getattr(pushed, "oid", None))
+            print(f"This line loads it and runs it:\n{line}")  # noqa: T201
+        return pushed
+
+    @property
+    def _auto_class(self) -> str:
+        return auto_class_of(type(self.model).__name__, self.model.config.auto_map)
+
     def create_model_card(self, model_name: str | None = None, **labels: Any) -> None:
         """Writes README.md into `args.output_dir`, in the main process; `push_to_hub` calls it.
 
         Args:
-            model_name: None uses the name of the folder.
+            model_name: the title; None uses the name of the folder. The snippet loads the repository that the trainer
+                pushes to, or else the folder of this name.
             **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
                 `dataset`, `dataset_tags` and `dataset_args`. The last two are Hub names and configurations; with them
                 the scores are in the metadata too. `finetuned_from` may be a folder or `"tiny"` as well.
@@ -33,19 +47,21 @@ class ElmoTrainer(Trainer):
         if not self.is_world_process_zero():
             return
         summary = TrainingSummary.from_trainer(self, model_name=model_name, **labels)
-        auto_class = auto_class_of(type(self.model).__name__, self.model.config.auto_map)
-        task = summary.tasks or TASKS.get(auto_class, FEATURE_EXTRACTION)
+        task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
         start, dataset = str(summary.finetuned_from or ""), ", ".join(as_list(summary.dataset)) or None
         is_on_hub = HUB_NAME.fullmatch(start) and not Path(start).exists()
         scores = _scores(summary, task)
+        own = {field.name for field in fields(self.args)} - {field.name for field in fields(TrainingArguments)}
+        settings = summary.hyperparameters | {name: getattr(self.args, name) for name in sorted(own)}
         card = render_card(
             summary.model_name,
             config=self.model.config,
             num_parameters=self.model.num_parameters(),
-            auto_class=auto_class,
+            repository=self.hub_model_id,
+            auto_class=self._auto_class,
             task=task,
             run=TrainingRun(
-                hyperparameters=_readable(summary.hyperparameters),
+                hyperparameters=_readable(settings),
                 results=_readable(summary.eval_results or {}),
                 history=[_readable(row) for row in summary.eval_lines or ()],
                 dataset=dataset,

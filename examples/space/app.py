@@ -1,7 +1,7 @@
 """The page: a visitor clicks a word, sees which words are near in each layer, moves the mix, and reads surprisals.
 
-`python app.py` starts it. The environment variable `ELMO_MODEL` names the model it opens with, a folder or a Hub name;
-the default is `tiny`, which needs no network.
+`python app.py` starts it. The environment variable `ELMO_MODEL` has the models that a visitor may choose, Hub names or
+folders with commas between them; the default is `tiny`, which needs no network.
 """
 
 import sys
@@ -45,9 +45,8 @@ def told_on_the_page() -> Iterator[None]:
 
 def read(model: str, text: str) -> list[Any]:
     """Reads a text: what the page keeps of it, its surprisal, a word to begin with, and a slider a layer."""
-    model = model.strip()
     with told_on_the_page():
-        lines = computing.read_lines(text)
+        lines = computing.read_text(model, text)
         layers = computing.read_layers(model, lines)
         num_layers = len(layers.layers) - 1
         if num_layers > MAX_LAYERS:
@@ -70,7 +69,7 @@ def surprisal_of(model: str, lines: tuple[str, ...]) -> str:
 def nearest(model: str, text: str, word: int, *weights: float) -> tuple[list[tuple[str, str | None]], str, str]:
     """Compares a word, counted from 0, with the corpus: the text with the word marked, the maps, the table."""
     with told_on_the_page():
-        lines = computing.read_lines(text)
+        lines = computing.read_text(model, text)
         layers = computing.read_layers(model, lines)
         comparison = computing.compare(model, lines, word, weights[: len(layers.layers)])
     corpus = computing.read_layers(model, tuple(computing.CORPUS))
@@ -97,7 +96,7 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
     with gr.Row():
         text = gr.Textbox(TEXT, label="Text, one sentence a line", lines=3, max_lines=6, scale=3, elem_id="text")
         with gr.Column(scale=1):
-            model = gr.Textbox(computing.MODEL, label="Model: tiny, or a Hub name", elem_id="model")
+            model = gr.Dropdown(computing.MODELS, label="Model", elem_id="model")
             button = gr.Button("Read", variant="primary", elem_id="read")
     gr.Examples(EXAMPLES, text, label="Texts to try, then press Read")
     gr.Markdown("## Which words are near, layer by layer?")
@@ -147,9 +146,9 @@ LAUNCH = {
 
 
 def warm_up() -> None:
-    """Loads the model and reads the corpus, for the first visitor; the page tells of a wrong name."""
+    """Loads the first model and reads the corpus, for the first visitor; the page tells of a wrong name."""
     with suppress(ValueError):
-        computing.read_layers(computing.MODEL, tuple(computing.CORPUS))
+        computing.read_layers(computing.MODELS[0], tuple(computing.CORPUS))
 
 
 if __name__ == "__main__":

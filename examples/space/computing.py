@@ -21,9 +21,10 @@ from elmo_hf.folder.loading import TINY, load_complete, load_tokenizer, open_fol
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
 
-MODEL = os.environ.get("ELMO_MODEL", TINY)
+MODELS = os.environ.get("ELMO_MODEL", TINY).split(",")
 CORPUS = (Path(__file__).parent / "sentences.txt").read_text(encoding="utf-8").splitlines()
 MAX_CHARACTERS = 2000
+MAX_WORDS = 400  # boundaries included
 NUM_NEAREST = 5  # of each view
 ROUNDING = 1e-5  # by which the cosines of equal vectors may differ
 NUM_SAME = 10  # occurrences of the clicked word itself, at most
@@ -59,10 +60,8 @@ def load(name: str) -> tuple[ElmoPreTrainedModel, ElmoTokenizer]:
     """A model, with its softmax if it has one, and its tokenizer.
 
     Raises:
-        ValueError: if there is no name, no such model, or it is no ELMo.
+        ValueError: if there is no such model, or it is no ELMo.
     """
-    if not name:
-        raise ValueError(f"There is no name of a model. Type one, such as {TINY}.")
     try:
         config, _ = read_config(open_folder(name))
         is_language_model = ElmoForPreTraining.__name__ in (config.architectures or ())
@@ -73,12 +72,14 @@ def load(name: str) -> tuple[ElmoPreTrainedModel, ElmoTokenizer]:
         raise ValueError(f"The model {name!r} cannot be loaded: {reason}") from error
 
 
-def read_lines(text: str) -> tuple[str, ...]:
-    """The sentences of a text, one a line.
+def read_text(name: str, text: str) -> tuple[str, ...]:
+    """The sentences of a visitor's text, one a line, for one of the page's models.
 
     Raises:
-        ValueError: if the text is empty or too long.
+        ValueError: if the page does not have the model, or if the text is empty or too long.
     """
+    if name not in MODELS:
+        raise ValueError(f"The model {name!r:.50} is not on this page, which has {', '.join(MODELS)}.")
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not lines:
         raise ValueError("The text is empty. Type at least one word.")
@@ -86,6 +87,9 @@ def read_lines(text: str) -> tuple[str, ...]:
         raise ValueError(
             f"The text has {len(text):,} characters, this page reads {MAX_CHARACTERS:,} at most: shorten it."
         )
+    count = sum(map(len, load(name)[1](list(lines))["input_ids"]))
+    if count > MAX_WORDS:
+        raise ValueError(f"The text has {count:,} words, this page reads {MAX_WORDS:,} at most: shorten it.")
     return lines
 
 

@@ -33,13 +33,15 @@ def make_dataset(task: str) -> datasets.Dataset:
     return dataset
 
 
-def make_trainer(model: ElmoTaskModel, task: str, folder: Path, **options: Any) -> Trainer:
+def make_trainer(
+    model: ElmoTaskModel, task: str, folder: Path, trainer_class: type[Trainer] = Trainer, **options: Any
+) -> Trainer:
     collator = DataCollatorForTokenClassification if task in ("labelling", "crf") else DataCollatorWithPadding
     defaults: dict[str, Any] = {"max_steps": 30, "learning_rate": 3e-2, "per_device_train_batch_size": 2}
     defaults |= {"report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1}
     dataset, metric = make_dataset(task), options.pop("compute_metrics", None)
     arguments = TrainingArguments(str(folder), **defaults | options)
-    return Trainer(
+    return trainer_class(
         model,
         arguments,
         data_collator=collator(TOKENIZER),

@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.share.model_card import TEMPLATES, Conversion, published_facts, render_card
-from elmo_hf.share.saved_card import label_card, name_card
+from elmo_hf.share.saved_card import label_card, named_card
 
 CARDS = sorted({path.name.removesuffix(".md") for path in TEMPLATES.iterdir() if path.suffix == ".md"} - {"template"})
 # The licences of https://huggingface.co/docs/hub/repositories-licenses that our cards use.
@@ -104,13 +104,18 @@ def test_labels_keep_what_a_card_says_already(tmp_path: Path) -> None:
     assert (data.pipeline_tag, data.license, data.library_name) == ("text-classification", "cc0-1.0", "transformers")
 
 
-def test_only_the_cards_own_snippet_is_renamed(tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    line = "AutoModel.from_pretrained({}, trust_remote_code=True)\n"
-    path.write_text(line.format('"mine"') + line.format('"org/other"') + line.format('"mine"'), encoding="utf-8")
-    name_card(path, "org/mine")
-    own = line.format('"org/mine"')
-    assert path.read_text(encoding="utf-8") == own + line.format('"org/other"') + own
+def test_only_the_cards_own_snippet_and_title_are_renamed() -> None:
+    card = """
+# {0}
+AutoModel.from_pretrained({1}, trust_remote_code=True)
+AutoModel.from_pretrained("org/other", trust_remote_code=True)
+AutoModel.from_pretrained({1}, trust_remote_code=True)
+# my\\_
+"""
+    assert named_card(card.format("my\\_", '"my_"'), "org/its") == card.format("its", '"org/its"')
+    assert named_card(card.format("Ours", '"my_"'), "org/its") == card.format("Ours", '"org/its"')
+    pinned = 'AutoModel.from_pretrained("my", revision="x", trust_remote_code=True)'
+    assert named_card(f"# my\n{pinned}", "org/its") == f"# my\n{pinned}"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,26 @@
-"""`elmo-hf push` against a Hub on this machine: what is sent, tried again and refused, and the messages."""
+"""What is pushed to a Hub on this machine, by `elmo-hf push` and by a Trainer: the files, the card, the messages."""
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from checkpoints import run_online
 from commands import assert_fails, run
-from hostile_folders import fields, holding, weights
-from loopback_hub import TOKEN, Fault, LoopbackHub
+from fresh_process import without
+from hostile_folders import holding, weights
+from huggingface_hub import ModelCard
+from loopback_hub import TOKEN, LoopbackHub
+from task_models import IOB_LABELS, make_task_model
+from task_training import make_trainer
+from tiny_lm import tiny_lm
+from transformers import Trainer
+
+from elmo_hf.share.training_card import ElmoTrainer
 
 
 @pytest.fixture
@@ -24,43 +37,45 @@ def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 @pytest.fixture
-def tiny_folder(tiny_folder: Path, tmp_path: Path) -> Path:
-    """A copy, because a push writes into the card."""
+def copied(tiny_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(tiny_folder, tmp_path / "tiny")
 
 
-def test_a_folder_becomes_one_commit_which_its_message_names(online: LoopbackHub, tiny_folder: Path) -> None:
-    online.part_size = 20_000
-    result = run("push", tiny_folder, "org/elmo")
-    assert result.exit_code == 0, result.output
-    repository = online.repositories["org/elmo"]
-    assert not repository.is_private
-    assert len(repository.commits) == 2
-    pushed = online.files("org/elmo")
-    del pushed[".gitattributes"]
-    assert pushed == {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
-    oid = [*repository.commits][1]
-    assert result.stdout.splitlines() == [
-        f"Wrote {online.url}/org/elmo, commit {oid}.",
-        f"Load it: AutoModel.from_pretrained('org/elmo', revision='{oid}', trust_remote_code=True)",
-    ]
-    # Large files go to the LFS store in parts, others with the commit.
-    assert [path for path, file in repository.commits[oid].items() if file.is_lfs] == ["model.safetensors"]
-    assert online.requests("PUT", "/lfs/") == -(-len(pushed["model.safetensors"]) // 20_000) > 2
-
-
-def test_the_snippet_of_the_card_loads_the_repository_that_was_pushed_to(
-    online: LoopbackHub, tiny_folder: Path
-) -> None:
-    snippet = 'from_pretrained("{}", trust_remote_code=True)'
-    assert (tiny_folder / "README.md").read_text(encoding="utf-8").count(snippet.format("tiny")) == 2
+def test_a_folder_becomes_one_commit_under_the_name_of_the_repository(online: LoopbackHub, tiny_folder: Path) -> None:
     for given, name in (("org/elmo", "org/elmo"), ("other", "org/other")):  # a name alone is in the user's namespace
-        assert run("push", tiny_folder, given).exit_code == 0
-        assert online.files(name)["README.md"].decode().count(snippet.format(name)) == 2
-    text = 'model = AutoModel.from_pretrained("bert")\n'
-    (tiny_folder / "README.md").write_text(text, encoding="utf-8")
-    assert run("push", tiny_folder, "org/elmo").exit_code == 0
-    assert online.files("org/elmo")["README.md"] == text.encode()
+        result = run("push", tiny_folder, given)
+        assert result.exit_code == 0, result.output
+        repository = online.repositories[name]
+        _, oid = repository.commits
+        first, _, line = result.stdout.splitlines()
+        assert first == f"Wrote {online.url}/{name}, commit {oid}."
+        assert f'"{name}", dict(revision="{oid}", ' in line
+        assert [path for path, file in repository.commits[oid].items() if file.is_lfs] == ["model.safetensors"]
+        pushed = online.files(name)
+        own = (tiny_folder / "README.md").read_text(encoding="utf-8")
+        assert own.count('from_pretrained("tiny", trust_remote_code=True)') == 2
+        assert "\nNot given: licence, language, source." in own
+        card = own.replace('"tiny"', f'"{name}"').replace("# tiny", f"# {given.split('/')[-1]}")
+        card = re.sub("## Licence, language, source.*?(?=## )", "", card, flags=re.DOTALL)
+        assert pushed.pop("README.md").decode() == card
+        del pushed[".gitattributes"]
+        assert pushed == {path.name: path.read_bytes() for path in tiny_folder.iterdir() if path.name != "README.md"}
+
+
+def test_what_is_no_part_of_a_model_stays_at_home_unless_it_is_asked_for(online: LoopbackHub, copied: Path) -> None:
+    complete = {path.name for path in copied.iterdir()}
+    for name in ("checkpoint-3/optimizer.pt", ".env", "run.bin", "mine.py", "LICENSE", "docs/a.md", "docs/b.txt"):
+        (copied / name).parent.mkdir(exist_ok=True)
+        (copied / name).write_text(name, encoding="utf-8")
+    for name in ("curve.png", "eval_results.json"):
+        (copied / name).write_text("{}", encoding="utf-8")
+    (copied / "linked.png").symlink_to(copied / ".env")
+    result = run("push", copied, "org/elmo", "--include", "LICENSE", "--include", "docs/*.md")
+    assert result.exit_code == 0, result.output
+    sent = complete | {"curve.png", "eval_results.json", "LICENSE", "docs/a.md", ".gitattributes"}
+    assert online.files("org/elmo").keys() == sent
+    left_out = ".env, checkpoint-3, linked.png, mine.py, run.bin"
+    assert f"Left out, unless --include names it: {left_out}." in result.stdout.splitlines()
 
 
 def test_a_repository_is_private_if_asked_or_if_the_organisation_decides_so(
@@ -71,28 +86,6 @@ def test_a_repository_is_private_if_asked_or_if_the_organisation_decides_so(
     assert run("push", tiny_folder, "org/other").exit_code == 0
     assert online.repositories["org/secret"].is_private
     assert online.repositories["org/other"].is_private
-
-
-def test_an_upload_is_tried_again_and_what_breaks_off_for_good_changes_nothing(
-    online: LoopbackHub, tiny_folder: Path
-) -> None:
-    online.faults = [Fault("PUT", "/lfs/"), Fault("POST", "/commit/")]
-    failed = run("push", tiny_folder, "org/elmo")
-    assert_fails(failed, 1, f"pushing to org/elmo at {online.url} failed. ")
-    assert "whole commit or nothing" in failed.stderr
-    assert list(online.files("org/elmo")) == [".gitattributes"]
-    assert online.requests("PUT", "/lfs/") == 2
-    assert run("push", tiny_folder, "org/elmo").exit_code == 0
-    assert online.requests("PUT", "/lfs/") == 2  # only what is missing is sent
-    assert online.files("org/elmo")["model.safetensors"] == (tiny_folder / "model.safetensors").read_bytes()
-
-
-def test_checkpoints_and_hidden_files_stay_at_home(online: LoopbackHub, tiny_folder: Path) -> None:
-    (tiny_folder / "checkpoint-3").mkdir()
-    for name in ("checkpoint-3/optimizer.pt", ".env", "_notes.txt"):
-        (tiny_folder / name).write_text("private", encoding="utf-8")
-    assert run("push", tiny_folder, "org/elmo").exit_code == 0
-    assert b"private" not in online.files("org/elmo").values()
 
 
 def test_a_token_that_may_not_write_and_a_hub_out_of_reach_are_named(
@@ -108,26 +101,144 @@ def test_a_token_that_may_not_write_and_a_hub_out_of_reach_are_named(
     assert_fails(run("push", tiny_folder, "org/elmo"), 1, f"pushing to org/elmo at {online.url} failed. ")
 
 
-def without(name: str) -> Callable[[Path], object]:
+def lacking(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
 
-REFUSALS: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "no folder": (shutil.rmtree, "org/elmo", "no folder"),
-    "no tokenizer": (without("tokenizer_config.json"), "org/elmo", "tokenizer_config.json"),
-    "no code": (without("scan_elmo.py"), "org/elmo", "scan_elmo.py"),
-    "no card": (without("README.md"), "org/elmo", "elmo-hf card"),
-    "a card of bytes": (holding("README.md", b"\xff"), "org/elmo", "README.md"),
-    "a weight": (weights(lambda each: each.popitem()), "org/elmo", "random"),
-    "another size": (fields("config.json", cell_size=99), "org/elmo", "config.json"),
-    "a damaged tokenizer": (holding("tokenizer.json", b"{"), "org/elmo", "tokenizer.json"),
-    **{f"named {name}": (lambda folder: None, name, name) for name in ("org/elmo/small", "org/el mo", "org/--elmo")},
+def headless(folder: Path) -> None:
+    make_task_model("labelling").save_pretrained(folder)
+    weights(lambda each: each.pop("classifier.bias"))(folder)
+
+
+def linked(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    (folder / "model.safetensors").symlink_to(folder.parent / "model.safetensors")
+
+
+REFUSALS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
+    "no folder": (shutil.rmtree, (), "no folder"),
+    "no tokenizer": (lacking("tokenizer_config.json"), (), "tokenizer_config.json"),
+    "no code": (lacking("scan_elmo.py"), (), "scan_elmo.py"),
+    "no card": (lacking("README.md"), (), "elmo-hf card"),
+    "a card of bytes": (holding("README.md", b"\xff"), (), "README.md"),
+    "a weight": (weights(lambda each: each.popitem()), (), "random"),
+    "a weight of a head": (headless, (), "`classifier.bias`"),
+    "a link": (linked, (), "model.safetensors, as files and not as links"),
+    "nothing to include": (lambda folder: None, ("--include", "*.md5"), "'*.md5'"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_a_folder_or_name_is_refused_before_anything_is_sent(case: str, online: LoopbackHub, tiny_folder: Path) -> None:
-    change, name, word = REFUSALS[case]
-    change(tiny_folder)
-    assert_fails(run("push", tiny_folder, name), 1, word)
+@pytest.mark.parametrize("case", [*REFUSALS, "org/elmo/small", "org/--elmo"])
+def test_a_folder_or_name_is_refused_before_anything_is_sent(case: str, online: LoopbackHub, copied: Path) -> None:
+    change, options, word = REFUSALS.get(case, (lambda folder: None, (), case))
+    change(copied)
+    assert_fails(run("push", copied, "org/elmo" if case in REFUSALS else case, *options), 1, word)
     assert online.asked == []
+
+
+# By the name of the repository: a model, the dataset of a task, the Auto class that loads it, and its labels.
+RUNS: dict[str, tuple[Callable[[], Any], str, str, str | None]] = {
+    "classifier": (lambda: make_task_model("pairs"), "pairs", "SequenceClassification", "LABEL_0, LABEL_1, LABEL_2"),
+    "tagger": (lambda: make_task_model("crf"), "crf", "TokenClassification", ", ".join(IOB_LABELS.values())),
+    "reader": (lambda: make_task_model("questions"), "questions", "QuestionAnswering", None),
+    "bilm": (tiny_lm, "labelling", "PreTraining", None),
+}
+CODE = """
+import json
+
+for name, pieces in json.loads(sys.argv[1]).items():
+    for code in pieces:
+        print(name)
+        exec(code, names := {})
+        models = [value for name, value in names.items() if name.endswith(("model", "models", "classify"))]
+        print(*{type(getattr(model, "model", model)).__name__ for model in models})
+"""
+
+
+def rows_of(card: str) -> dict[str, str]:
+    """The two-column tables of a card."""
+    return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", card, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("trainer_class", [ElmoTrainer, Trainer])
+def test_the_card_of_a_run_has_its_numbers_and_its_code_runs_as_printed(
+    trainer_class: type[Trainer],
+    online: LoopbackHub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A stock Trainer writes a draft, which `elmo-hf push` completes; the other one pushes by itself."""
+    monkeypatch.chdir(tmp_path)
+    printed = {}
+    for number, (name, (make, task, _, labels)) in enumerate(RUNS.items()):
+        options = {"learning_rate": 3e-4 + number * 1e-5, "per_device_train_batch_size": 1 + number, "max_steps": 4}
+        is_own = trainer_class is ElmoTrainer
+        hub = {"push_to_hub": True, "hub_model_id": f"org/{name}"} if is_own else {}
+        options |= {"eval_strategy": "steps", "eval_steps": 2, "seed": 7 + number}
+        trainer = make_trainer(
+            make(), task, tmp_path / "out", trainer_class, **options, **hub,
+            compute_metrics=lambda found: {"mean_size": float(np.abs(found.label_ids[0]).mean())},
+        )  # fmt: skip
+        if name == "bilm":  # its labels are words, boundaries too
+            words = trainer.train_dataset.map(lambda row: {"labels": [max(label, 0) for label in row["labels"]]})
+            trainer.train_dataset = trainer.eval_dataset = words
+        trainer.train()
+        facts = {"language": "en", "license": "mit", "dataset": "three ferries", "dataset_tags": "org/ferries"}
+        if is_own:
+            trainer.push_to_hub(**facts)
+            output = capsys.readouterr().out
+        else:
+            trainer.save_model()
+            trainer.create_model_card(**facts)
+            output = run("push", tmp_path / "out", f"org/{name}").stdout
+        card = online.files(f"org/{name}")["README.md"].decode()
+        assert f"# {name}" in card.splitlines()
+        assert not re.search("Not given|information needed|proofread", card)
+        assert '"out"' not in card
+        assert " on three ferries." in card
+        rows, data = rows_of(card), ModelCard(card).data
+        arguments = (options["learning_rate"], options["per_device_train_batch_size"], 4, options["seed"])
+        names = ("learning_rate", "train_batch_size", "training_steps", "seed")
+        assert tuple(float(rows[each]) for each in names) == pytest.approx(arguments, rel=1e-9)
+        assert rows.get("labels") == labels
+        *_, first, last = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+        for title, key in (("Loss", "eval_loss"), ("Mean Size", "eval_mean_size")):
+            assert float(rows[title]) == pytest.approx(last[key], abs=1e-4)
+        (header, _, *history) = re.findall(r"^\|.*\|$", card[card.index("| Training Loss") :], re.MULTILINE)[:4]
+        assert [cell.strip() for cell in header.split("|")[1:4]] == ["Training Loss", "Epoch", "Step"]
+        for line, entry in zip(history, (first, last), strict=True):
+            cells = [float(cell) for cell in line.strip("|").split("|")]
+            assert cells[2:4] == pytest.approx([entry["step"], entry["eval_loss"]], abs=1e-4)
+        assert ("".join(data.language), data.license, data.datasets) == ("en", "mit", ["org/ferries"])
+        assert {"elmo", "bilm", "generated_from_trainer"} <= {*data.tags}
+        if is_own:
+            (result,) = data.eval_results
+            assert (result.dataset_type, result.dataset_name) == ("org/ferries", "three ferries")
+            assert (result.metric_type, result.metric_value) == ("mean_size", last["eval_mean_size"])
+        printed[name] = [*re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL), output.splitlines()[-1]]
+        shutil.rmtree(tmp_path / "out")
+    # The second snippet of the biLM goes on with the inputs of the first.
+    first, second, line = printed["bilm"]
+    printed["bilm"] = [first, first + second, line]
+    code = without("elmo_hf", "conversion") + CODE
+    lines = run_online(code, online, tmp_path / "home", json.dumps(printed), HF_TOKEN="").splitlines()
+    for name, (_, _, head, _) in RUNS.items():
+        loaded = " ".join(lines[lines.index(name) :])
+        assert f"ElmoFor{head}" in loaded, name
+        assert f"AutoModelFor{head} as Model" in printed[name][-1]
+
+
+def test_a_run_that_pushes_nothing_loads_its_folder_and_names_no_folder_as_its_base(tmp_path: Path) -> None:
+    trainer = make_trainer(make_task_model("crf"), "crf", tmp_path / "run", ElmoTrainer)
+    (tmp_path / "models").mkdir()
+    trainer.create_model_card(finetuned_from=str(tmp_path / "models"))
+    card = ModelCard.load(tmp_path / "run" / "README.md")
+    assert 'pipeline("token-classification", model="run", trust_remote_code=True)' in card.text
+    assert "from the model in the folder `models` with" in card.text
+    assert (card.data.pipeline_tag, card.data.base_model) == ("token-classification", None)
+    assert "None" not in card.text
+    trainer.create_model_card(finetuned_from="org/elmo-small")
+    card = ModelCard.load(tmp_path / "run" / "README.md")
+    assert "trained from [org/elmo-small](https://huggingface.co/org/elmo-small) with `elmo-hf`" in card.text
+    assert card.data.base_model == "org/elmo-small"
