@@ -6,11 +6,11 @@ import pytest
 import torch
 from archives import write_files
 from commands import run
-from hostile_folders import HOSTILE_FOLDERS, NO_ERROR, fields, open_folder, saved, weights
+from hostile_folders import HOSTILE_FOLDERS, NO_ERROR, WEIGHT, fields, open_folder, saved, weights
 
 import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
-from elmo_hf.folder.loading import load_complete, load_tokenizer
+from elmo_hf.folder.loading import load_complete, load_shared, load_tokenizer
 
 
 @pytest.fixture
@@ -84,6 +84,15 @@ def test_the_parts_of_other_classes_may_be_left_out(tiny_model: ElmoModel, tmp_p
     fields("config.json", architectures=["MyTagger"])(tmp_path)  # a user's own class
     weights(lambda each: each.update({"scorer.weight": torch.zeros(1)}))(tmp_path)
     assert load_complete(tmp_path) is not None
+
+
+def test_a_folder_that_was_written_again_is_another_model(folder: Path) -> None:
+    first, _ = load_shared(folder)
+    assert load_shared(folder)[0] is first
+    weights(lambda each: each[WEIGHT].add_(1))(folder)
+    name = WEIGHT.removeprefix("elmo.")
+    second, _ = load_shared(folder)
+    torch.testing.assert_close(second.state_dict()[name], first.state_dict()[name] + 1)
 
 
 def test_a_mix_that_is_missing_starts_from_equal_weights(folder: Path) -> None:

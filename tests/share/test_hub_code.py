@@ -108,7 +108,9 @@ def test_imports_are_merged_and_siblings_named_and_a_module_of_no_file_is_refuse
 def test_a_part_alone_brings_the_code_along_and_other_files_stay(
     part: ElmoConfig | ElmoTokenizer, tmp_path: Path
 ) -> None:
-    (tmp_path / "mine.py").write_text("# of the user\n")
+    for name in ("mine.py", "scan_elmo.py"):
+        (tmp_path / name).write_text("# of the user, or of an older version\n")
     part.save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
-    assert (tmp_path / "mine.py").read_text() == "# of the user\n"
+    assert (tmp_path / "mine.py").read_text() == "# of the user, or of an older version\n"
+    assert (tmp_path / "scan_elmo.py").read_text(encoding="utf-8") == generated_files()["scan_elmo.py"]
