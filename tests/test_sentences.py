@@ -32,6 +32,16 @@ CONLLU = """\
 2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_
 """
 CONLLU_SENTENCES: list[Any] = [["Vamos", "nos", "a", "el", "mar", "."], ["New York", "!"]]
+FASTA = """\
+>sp|P1|A first protein
+MKV
+lX *
+
+>second
+>third\tone
+W
+"""
+PROTEINS: list[Any] = [["M", "K", "V", "L", "X", "*"], [], ["W"]]
 VALUES = [
     "The ferry left.",
     ["New York", "!"],
@@ -71,6 +81,9 @@ def write_gzipped(path: Path, content: bytes) -> Path:
         ("blank.jsonl", '"one"\n\n["two"]\n', ["one", "", ["two"]]),
         ("corpus.conllu", CONLLU, CONLLU_SENTENCES),
         ("windows.conllu", "\n\n" + CONLLU.replace("\n", "\r\n") + "\r\n\r\n", CONLLU_SENTENCES),
+        ("proteins.faa", FASTA, PROTEINS),
+        ("windows.fasta", "\ufeff\n" + FASTA.replace("\n", "\r\n"), PROTEINS),
+        ("no name.fa", "mk\nV", [["M", "K", "V"]]),
         ("mark.txt", "\ufeffOne\nTwo", ["One", "Two"]),
         ("mark.conllu", f"\ufeff1\tOne\t{BLANKS[:-1]}\n", [["One"]]),
     ],

@@ -11,7 +11,7 @@ from .errors import counted, refuse_alone, say
 from .split_notes import say_split
 
 # What `embed` keeps of a sentence.
-Layers = Literal["all", "top", "mix", "average", "pooled"]
+Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
 # The type of the numbers that `embed` writes.
 Dtype = Literal["float32", "float16", "bfloat16", "int8"]
 # What `embed` writes into a folder.
@@ -24,8 +24,8 @@ def embed(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="Text, .jsonl or .conllu, plain or .gz: files, patterns, folders, also in stores (s3://...); or - for "
-            "standard input.",
+            help="Text, .jsonl, .conllu or .fasta, plain or .gz: files, patterns, folders, also in stores (s3://...); "
+            "or - for standard input.",
         ),
     ],
     output: Annotated[

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 Corpora = Annotated[
     list[str],
-    typer.Argument(metavar="CORPUS...", help="Text, .jsonl or .conllu, .gz too: files, patterns, or Hub datasets."),
+    typer.Argument(
+        metavar="CORPUS...", help="Text, .jsonl, .conllu, .fasta, .gz too: files, patterns, or Hub datasets."
+    ),
 ]
 # Of each optimiser, its name in the Trainer and the default of the learning rate.
 OPTIMIZERS = {"adagrad": ("adagrad", 0.2), "adamw": ("adamw_torch_fused", 0.002)}
@@ -179,7 +181,7 @@ def pretrain(
 
 def score(
     model: Model,
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Text, .jsonl or .conllu, plain or .gz.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Text, .jsonl, .conllu or .fasta, plain or .gz.")],
     words: Annotated[
         Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,

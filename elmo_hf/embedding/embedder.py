@@ -13,7 +13,7 @@ import numpy as np
 from ..folder.loading import load_shared, version_of
 from ..text.sentences import sentence_of
 from .chosen_words import ChosenWords
-from .window_vectors import BATCH_WORDS, Selection, embed_window
+from .window_vectors import BATCH_WORDS, POOLED, Selection, embed_window
 
 
 class Embedder:
@@ -55,9 +55,9 @@ class Embedder:
             batch: columns by name, each an array or a list.
 
         Returns:
-            these columns and `vectors`: `(n, 2P)` for `pooled`, else a list of n arrays `(words, 2P)` or `(L+1, words,
-            2P)`; with int8 also `scales`, by which vectors are multiplied; with `words` also `positions`, the places of
-            these words in their texts.
+            these columns and `vectors`: `(n, 2P)` for pooled layers, else a list of n arrays `(words, 2P)` or `(L+1,
+            words, 2P)`; with int8 also `scales`, by which vectors are multiplied; with `words` also `positions`, the
+            places of these words in their texts.
 
         Raises:
             ValueError: if a value is not a text, or the model cannot be loaded.
@@ -67,7 +67,7 @@ class Embedder:
         sentences = [sentence_of({"text": value}, ["text"]) for value in values]
         arrays = dict(embed_window(model, tokenizer, sentences or [""], self.selection, self.batch_words))
         columns: dict[str, Any] = {name: [arrays[row][name] for row in range(len(arrays))] for name in arrays[0]}
-        if self.selection.layers == "pooled":
+        if self.selection.layers in POOLED:
             columns = {name: np.array(column) for name, column in columns.items()}
         return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
 

@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from ..disk.whole_files import named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
-from ..text.sentences import raw_texts, storable
+from ..text.sentences import Protein, Sentence, raw_texts, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
 from .processes import Alone
@@ -273,7 +273,7 @@ class Shards:
             arrays: place in the window and arrays of each, in any order.
         """
         by_row = {row: {name: _alone(array) for name, array in each.items()} for row, each in arrays}
-        texts = (storable(each if isinstance(each, str) else " ".join(each)) for each in window.sentences)
+        texts = (storable(_shown(each)) for each in window.sentences)
         rows = zip(texts, window.lines, strict=True)
         records = (Record(window.first + row, text, by_row[row], line) for row, (text, line) in enumerate(rows))
         with self._folder.new(self._shard(window.number)) as path:
@@ -331,7 +331,8 @@ class Shards:
         """Of the job, and of the sentences and where they stand."""
         digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
-            digest.update(json.dumps(sentence).encode() + b"\n")
+            named = {sentence.name: sentence} if isinstance(sentence, Protein) else sentence
+            digest.update(json.dumps(named).encode() + b"\n")
         return digest.hexdigest()
 
     def _shard(self, number: int) -> str:
@@ -342,6 +343,13 @@ def _alone(array: np.ndarray) -> np.ndarray:
     """A copy of a part of a batch, because it would keep the whole batch, padding included; a long text is one."""
     is_most = array.flags.c_contiguous and array.base is not None and 2 * array.nbytes > array.base.nbytes
     return array if is_most else array.copy()
+
+
+def _shown(sentence: Sentence) -> str:
+    """What a file shows of a sentence: its text, or the name of a protein."""
+    if isinstance(sentence, Protein):
+        return sentence.name
+    return sentence if isinstance(sentence, str) else " ".join(sentence)
 
 
 def _entry(number: int) -> str:

@@ -9,7 +9,10 @@ Layers to choose from, without the sentence's boundaries (L layers, n words, P p
     top      (n, 2P)        the top layer
     mix      (n, 2P)        the first scalar mix
     average  (n, 2P)        the plain mean of all layers
+    sum      (n, 2P)        the plain sum of all layers, SeqVec's vectors of residues
+    concat   (n, 2P(L+1))   every layer, one after the other
     pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
+    pooled_sum (2P,)        the mean of the sum over the words, SeqVec's vector of a protein
 
 The result for a sentence is a dict of arrays: `vectors`; with int8 also `scales`, of the same shape without the last
 axis (a vector is its int8 numbers times its scale); with chosen words also `positions` (n,), their places in the
@@ -49,8 +52,13 @@ LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tenso
     "top": lambda model, layers, mask, is_text: layers[-1:],
     "mix": lambda model, layers, mask, is_text: [model.mix(layers, mask)[0]],
     "average": lambda model, layers, mask, is_text: [sum(layers[1:], layers[0]) / len(layers)],
+    "sum": lambda model, layers, mask, is_text: [sum(layers[1:], layers[0])],
+    "concat": lambda model, layers, mask, is_text: [torch.cat(layers, dim=-1)],
     "pooled": lambda model, layers, mask, is_text: [model.pool(model.mix(layers, mask)[0], is_text)],
+    "pooled_sum": lambda model, layers, mask, is_text: [model.pool(sum(layers[1:], layers[0]), is_text)],
 }
+# Those with one vector a sentence, and what it pools.
+POOLED = {"pooled": "mix", "pooled_sum": "sum"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class Selection:
 
     def check(self, suffix: str = "") -> None:
         """Raises ValueError if there is no such selection; or a kind of file, or NumPy's arrays, cannot hold it."""
-        layers = [each for each in LAYERS if each != "pooled" or self.words is None]  # which has no words to choose
+        layers = [each for each in LAYERS if each not in POOLED or self.words is None]  # which have no words to choose
         dtypes = [each for each in DTYPES if each != "bfloat16" or suffix == ".safetensors"]
         if self.layers not in layers or self.dtype not in dtypes:
             raise ValueError(
@@ -85,8 +93,8 @@ class Selection:
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
 
     def bytes_per_word(self, model: ElmoModel) -> int:
-        """The size of one word's vectors, `pooled` counted as one vector a word."""
-        num_vectors = model.config.num_hidden_layers + 1 if self.layers == "all" else 1
+        """The size of one word's vectors, pooled ones counted as one vector a word."""
+        num_vectors = model.config.num_hidden_layers + 1 if self.layers in ("all", "concat") else 1
         return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
 
     def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Arrays]:
@@ -106,7 +114,7 @@ class Selection:
             yield {name: self._cut(each[:, row], place) for name, each in arrays.items()}
 
     def _cut(self, layers: np.ndarray, place: slice | np.ndarray) -> np.ndarray:
-        if self.layers == "pooled":
+        if self.layers in POOLED:
             return np.asarray(layers[0])
         return layers[:, place] if self.layers == "all" else layers[0, place]
 
@@ -147,7 +155,9 @@ def embed_window(
             yield from ((row, kept | {"positions": chosen[row]}) for row, kept in zip(batch, found, strict=True))
         bar.update(len(batch))
     if chosen is not None and len(rows) < len(texts):
-        nothing = torch.zeros(model.config.num_hidden_layers + 1, 1, 0, model.config.hidden_size)
+        num_layers = model.config.num_hidden_layers + 1
+        nothing = torch.zeros(num_layers, 1, 0, model.config.hidden_size)
+        nothing = torch.cat([*nothing.unsqueeze(1)], dim=-1) if selection.layers == "concat" else nothing
         (kept,) = selection.of(nothing, [slice(0)])
         bar.update(len(texts) - len(rows))
         yield from ((row, kept | {"positions": chosen[row]}) for row in range(len(texts)) if not len(chosen[row]))
@@ -196,7 +206,7 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
 
 def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
     """The same for one long text, given the places `(T,)` of its words; see `bilm.py`."""
-    kind = "mix" if selection.layers == "pooled" else selection.layers
+    kind = POOLED.get(selection.layers, selection.layers)
     if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm != "none"):
         kind = "all"  # such a mix needs whole vectors
 
@@ -211,7 +221,7 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Sele
     if kind == selection.layers:
         return kept
     mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
-    if kind == "mix":
+    if kind != "all":
         return model.pool(kept[0], is_text).unsqueeze(0)
     return torch.stack(LAYERS[selection.layers](model, [*kept], mask, is_text))
 

@@ -1,15 +1,17 @@
-"""Reads sentences from files, one at a time: text, JSON lines and CoNLL-U, plain or gzipped. Every command reads so.
+"""Reads sentences from files, one at a time, for every command: text, JSON lines, CoNLL-U and FASTA, plain or gzipped.
 
 The name of a file says what it holds, with or without `.gz` after it:
 
     *.jsonl, *.json    one value a line: a string, a list of words, or an object. Of an object's keys `words`, `tokens`,
                        `text`, `sentence`, the first that is there and not null is read
     *.conllu           blocks of lines; the words are in the second column, multiword tokens are split
+    *.fasta, *.fa, *.faa
+                       proteins: a line `>NAME ...`, then lines of residues, one letter each; a residue is a word
     any other name     text, one sentence a line
 
 A sentence is a string (raw text) or a list of words. Blank lines of text and JSON lines are sentences without words, so
 that the n-th sentence is always the n-th line. Only a line feed ends a line, with or without a carriage return before
-it. In CoNLL-U each block is a sentence.
+it. In CoNLL-U each block is a sentence, in FASTA each record.
 """
 
 import codecs
@@ -31,6 +33,7 @@ JSON_SUFFIXES = (".jsonl", ".json")
 CONLLU_SUFFIX = ".conllu"
 # text8, a corpus on one line, has 100 million characters.
 MAX_LINE_CHARACTERS = 1 << 27
+FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
 # What the library `datasets` raises besides its own errors if a dataset is not there, or a file of it is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
@@ -40,6 +43,16 @@ LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
 SPLIT_OFF = frozenset(". , ; : ! ? ... 's n't `` '' -LRB- -RRB- <unk> <UNK> @-@ @,@ @.@".split())
 MARKS = (".", ",", ";", ":", "!", "?")
 CLOSING = "\"')]}’”»"
+
+
+class Protein(list[str]):
+    """The residues of a protein, each a word.
+
+    Attributes:
+        name: the first word of its line `>NAME ...`.
+    """
+
+    name = ""
 
 
 def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "utf-8") -> Iterator[Sentence]:
@@ -53,6 +66,8 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
     sentences: Iterator[Sentence]
     if suffix_of(path) == CONLLU_SUFFIX:
         sentences = _blocks(read_lines(path, encoding, _conllu_words))
+    elif suffix_of(path) in FASTA_SUFFIXES:
+        sentences = _proteins(read_lines(path, encoding, _fasta_residues))
     else:
         parse = _json_sentence if suffix_of(path) in JSON_SUFFIXES else _text_sentence
         sentences = read_lines(path, encoding, parse)
@@ -206,3 +221,26 @@ def _blocks(lines: Iterable[list[str] | None]) -> Iterator[Sentence]:
         elif words:
             yield words
             words = []
+
+
+def _fasta_residues(line: str) -> list[str]:
+    """The residues of a line, in capitals as SeqVec reads them; a new protein for a line `>NAME ...`."""
+    if line.startswith(">"):
+        protein = Protein()
+        protein.name = next(iter(line[1:].split()), "")
+        return protein
+    residues = "".join(line.split()).upper()
+    if not re.fullmatch("[A-Z*-]*", residues):
+        raise ValueError(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.")
+    return [*residues]
+
+
+def _proteins(lines: Iterable[list[str]]) -> Iterator[Sentence]:
+    protein = Protein()
+    for of_line in chain(lines, [Protein()]):
+        if not isinstance(of_line, Protein):
+            protein += of_line
+            continue
+        if protein or protein.name:
+            yield protein
+        protein = of_line

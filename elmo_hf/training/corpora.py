@@ -12,7 +12,15 @@ from glob import glob
 from io import StringIO
 from pathlib import Path
 
-from ..text.sentences import CONLLU_SUFFIX, JSON_SUFFIXES, Sentence, read_dataset, read_sentences, storable
+from ..text.sentences import (
+    CONLLU_SUFFIX,
+    FASTA_SUFFIXES,
+    JSON_SUFFIXES,
+    Sentence,
+    read_dataset,
+    read_sentences,
+    storable,
+)
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -41,7 +49,9 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
 def _files(source: str) -> list[str]:
     """The file itself, or the files that match a pattern; empty for a dataset."""
     paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
-    is_name = HUB_NAME.fullmatch(source) and not source.endswith((".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES))
+    is_name = HUB_NAME.fullmatch(source) and not source.endswith(
+        (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES)
+    )
     if not paths and not is_name and not os.path.isdir(source):
         raise ValueError(f"there is no file {source}.")
     return paths

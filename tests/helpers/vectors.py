@@ -15,7 +15,7 @@ from elmo_hf.embedding.shards import embed_documents
 from elmo_hf.embedding.window_vectors import Selection
 
 SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
-LAYERS = ["all", "top", "mix", "average", "pooled"]
+LAYERS = ["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
 NUM_LAYERS, HIDDEN_SIZE = 3, 16
 SENTENCES = [
     "The ferry left the harbour at 7:45, ten minutes late.",
@@ -59,7 +59,10 @@ def embed_alone(
         "top": every[-1],
         "mix": mix,
         "average": (every[0] + every[1] + every[2]) / 3,
+        "sum": every[0] + every[1] + every[2],
+        "concat": torch.cat([every[0], every[1], every[2]], dim=1),
         "pooled": mix.sum(dim=0) / max(len(mix), 1),
+        "pooled_sum": every.sum(dim=(0, 1)) / max(len(mix), 1),
     }[layers].numpy()
 
 
