@@ -1,10 +1,9 @@
 """The examples that repeat the paper's tables and figures run at a small size, and count what they say they count."""
 
 import gzip
-import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import mix_weights
 import nearest_senses
@@ -19,12 +18,11 @@ import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from own_files import DataError
-from seeds import Results, check_settings, mean_and_deviation
+from seeds import check_settings, mean_and_deviation
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 
-KINDS = (("trained", "1"), ("random weights", "2"))  # with two seeds
 TEXTS = ["The ferry left early", "Ada left", "the ferry left at noon", "Ada went on board"]
 SEMCOR = """<s snum=1>
 <wf cmd=ignore pos=DT>The</wf>
@@ -47,22 +45,19 @@ def small_plots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks of a few rows: `trec` with texts, `ewt` with words."""
-    texts = Features({"text": Value("string"), "label": ClassLabel(names=["sea", "land"])})
     words = Features({"words": List(Value("string")), "labels": List(ClassLabel(names=["NOUN", "X"]))})
-
-    def splits(features: Features, row: Any) -> DatasetDict:
-        parts = {"train": TEXTS * 4, "validation": TEXTS, "test": TEXTS}
-        sets = {name: Dataset.from_list([row(text) for text in part], features) for name, part in parts.items()}
-        return DatasetDict(sets)
-
-    def labelled(text: str) -> dict[str, Any]:
-        return {"words": text.split(), "labels": [len(word) % 2 for word in text.split()]}
-
-    tasks = {
-        "trec": lambda: splits(texts, lambda text: {"text": text, "label": int("ferry" in text)}),
-        "ewt": lambda: splits(words, labelled),
+    texts = Features({"text": Value("string"), "label": ClassLabel(names=["sea", "land"])})
+    rows = {
+        "trec": [{"text": text, "label": int("ferry" in text)} for text in TEXTS],
+        "ewt": [{"words": text.split(), "labels": [len(word) % 2 for word in text.split()]} for text in TEXTS],
     }
-    monkeypatch.setattr(task_data, "TASKS", {name: (make, make) for name, make in tasks.items()})
+
+    def make(task: str) -> DatasetDict:
+        parts = {"train": rows[task] * 4, "validation": rows[task], "test": rows[task]}
+        features = texts if task == "trec" else words
+        return DatasetDict({name: Dataset.from_list(part, features) for name, part in parts.items()})
+
+    monkeypatch.setattr(task_data, "TASKS", {task: (partial(make, task),) * 2 for task in rows})
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -83,15 +78,6 @@ def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None
         np.testing.assert_allclose(layers, np.stack([layer[0, 1:-1].detach().numpy() for layer in alone]), atol=1e-6)
 
 
-def test_results_are_kept_from_run_to_run(tmp_path: Path) -> None:
-    results = Results(tmp_path / "new" / "results.jsonl")
-    results.add("trec", 4, value=0.5)
-    results.add("trec", 8, value=["0.2 0.8", 0.75])
-    again = Results(results.path)
-    assert again == results == {("trec", 4): 0.5, ("trec", 8): ["0.2 0.8", 0.75]}
-    assert (mean_and_deviation([0.5, 0.7]), mean_and_deviation([0.5])) == ("60.00 ± 14.14", "50.00")
-
-
 def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["We play here", "They play the harp", "A play by Ada", "no such word"]
     Path("corpus.txt").write_text("\n".join(lines), encoding="utf-8")
@@ -104,6 +90,8 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
     assert not any(row[2] in ("play", "We **play** here") for row in rows)
     assert text.splitlines()[-1] == "2 times 'play' among 11 words"
     assert Path("senses/play.png").stat().st_size > 1000
+    with pytest.raises(typer.BadParameter, match="'Let us go'"):
+        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
 
 
 def write_semcor(folder: Path, documents: int) -> Path:
@@ -133,13 +121,6 @@ def write_wic(folder: Path) -> Path:
     return folder
 
 
-def write_coarsewsd(folder: Path) -> Path:
-    lines = ["1\tthe bank left", "2\tat the bank", "0\tbank on\u2028board"]
-    write_lines(folder / "bank" / "train", lines, ["1", "0", "1"])
-    write_lines(folder / "bank" / "test", lines[:2], ["0", "2"])
-    return folder
-
-
 def test_pairs_of_wic_are_two_words_each_with_one_answer(tmp_path: Path) -> None:
     texts, senses = sense_data.read_wic(write_wic(tmp_path), 2)
     assert senses[4:] == [
@@ -153,7 +134,10 @@ def test_pairs_of_wic_are_two_words_each_with_one_answer(tmp_path: Path) -> None
 
 
 def test_senses_of_coarsewsd_are_numbered_from_the_commonest_in_training(tmp_path: Path) -> None:
-    texts, senses = sense_data.read_coarsewsd(write_coarsewsd(tmp_path), None)
+    lines = ["1\tthe bank left", "2\tat the bank", "0\tbank on\u2028board"]
+    write_lines(tmp_path / "bank" / "train", lines, ["1", "0", "1"])
+    write_lines(tmp_path / "bank" / "test", lines[:2], ["0", "2"])
+    texts, senses = sense_data.read_coarsewsd(tmp_path, None)
     assert [(sense.document, sense.sense) for sense in senses] == [(0, 1), (0, 2), (0, 1), (1, 2), (1, 3)]
     assert {texts[sense.sentence][sense.start] for sense in senses} == {"bank"}
 
@@ -176,6 +160,7 @@ def test_gains_over_the_token_layer_are_of_the_same_words() -> None:
     right = np.array([[1, 1, 1, 1], [1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=bool)
     # Two of four words more, one of four less: deviations of 0.577 and 0.5 points in a hundred, over the root of 4.
     assert probe_layers.above_token_layer(right) == ["+50.00 ± 28.87", "-25.00 ± 25.00"]
+    assert (mean_and_deviation([0.5, 0.7]), mean_and_deviation([0.5])) == ("60.00 ± 14.14", "50.00")
 
 
 def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
@@ -195,35 +180,32 @@ def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
 
 
 @pytest.mark.usefixtures("made_up")
-def test_probes_of_both_kinds_have_a_table_and_a_plot(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_end_in_tables_and_plots_and_compute_nothing_twice(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     probe_layers.main(str(tiny_folder), "senses", write_semcor(Path("semcor"), 4), seeds=2)
     kinds = [f"{kind}, {words} words" for kind in ("trained", "random weights") for words in ("all", "ambiguous")]
     assert sorted(row[0] for row in rows_of(capsys.readouterr().out)) == sorted(kinds)
-    probe_layers.main(str(tiny_folder), "senses", coarsewsd=write_coarsewsd(Path("coarsewsd")), seeds=2)
     probe_layers.main(str(tiny_folder), "senses", wic=write_wic(Path("wic")), seeds=2)
-    kinds = [[f"{kind}, {words}", seeds] for words in ("all words", "pairs") for kind, seeds in KINDS]
-    printed = capsys.readouterr().out
-    assert [row[:2] for row in rows_of(printed)] == kinds
-    found = re.findall(r"(.*), points above the token layer, ± standard error: [-+].*, [-+].*", printed)
-    assert found == ["all words", "pairs"]
+    assert [row[:2] for row in rows_of(capsys.readouterr().out)] == [
+        ["trained, pairs", "1"],
+        ["random weights, pairs", "2"],
+    ]
     probe_layers.main(str(tiny_folder), "pos", task="ewt", seeds=2)
-    rows = rows_of(capsys.readouterr().out)
-    assert [tuple(row[:2]) for row in rows] == list(KINDS)
-    assert {path.name for path in Path("probes").iterdir()} == {"pos.png", "senses.png"}
-
-
-@pytest.mark.usefixtures("made_up")
-def test_sample_efficiency_shares_runs_between_its_tables(
-    tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert [row[:2] for row in rows_of(capsys.readouterr().out)] == [["trained", "1"], ["random weights", "2"]]
     monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
-    for what, sizes in (("figure1", [4, 8]), ("table2", [8]), ("table3", [8])):
-        sample_efficiency.main(str(tiny_folder), what, ["trec"], sizes, seeds=1, epochs=1)
-    rows = rows_of(capsys.readouterr().out)
-    assert [[row[0], row[2]] for row in rows] == [["trec", size] for size in ("4", "8", "8", "8")]
-    # 4 runs of the figure, and at size 8 the last layer, lambda 1, the output, and both.
-    assert len(Path("sample_efficiency/results.jsonl").read_text().splitlines()) == 8
-    assert len(list(Path("sample_efficiency").glob("*.png"))) == 3
+    for what in ("table2", "table3"):
+        sample_efficiency.main(str(tiny_folder), what, ["trec"], [8], seeds=1, epochs=1)
+    assert [[row[0], row[2]] for row in rows_of(capsys.readouterr().out)] == [["trec", "8"]] * 2
+    # Without ELMo, its last layer, lambda 1 and 0.001; at the output, and at both.
+    assert len(Path("sample_efficiency/results.jsonl").read_text().splitlines()) == 6
+    for _ in range(2):
+        mix_weights.main(str(tiny_folder), ["trec"], seeds=1, epochs=1)
+    rows = [row for row in rows_of(capsys.readouterr().out) if len(row) == 7]
+    assert [row[:2] for row in rows] == [["trec", "input"], ["trec", "output"]] * 2
+    assert rows[:2] == rows[2:]
+    plots = ["mixes/mix_weights", "probes/pos", "probes/senses", "sample_efficiency/table2", "sample_efficiency/table3"]
+    assert sorted(str(path) for path in Path().glob("*/*.png")) == [f"{plot}.png" for plot in plots]
 
 
 def test_rows_are_drawn_by_seed_and_rare_words_become_unknown() -> None:
@@ -253,16 +235,6 @@ def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> No
         check_settings(folder, task="sst2", rows=None, epochs=4)
 
 
-@pytest.mark.usefixtures("made_up")
-def test_mix_weights_run_recipes_once(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
-        mix_weights.main(str(tiny_folder), ["trec"], seeds=1, epochs=1)
-    rows = [row for row in rows_of(capsys.readouterr().out) if len(row) == 7]
-    assert [row[:2] for row in rows] == [["trec", "input"], ["trec", "output"]] * 2
-    assert rows[:2] == rows[2:]
-    assert Path("mixes/mix_weights.png").exists()
-
-
 def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
     path = tmp_path / "reviews.jsonl.gz"
     path.write_bytes(gzip.compress(b'"It doesn\'t work."\n\n{"words": ["Dull", "film"]}\n'))
@@ -270,47 +242,19 @@ def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
     assert list(pretrain_and_classify.own_sentences(None)) == []
 
 
-def test_every_example_of_the_paper_is_short_and_says_how_to_run_it() -> None:
-    folder = Path(probe_layers.__file__).parent
-    for name in ("nearest_senses", "probe_layers", "sample_efficiency", "mix_weights", "pretrain_and_classify"):
-        text = (folder / f"{name}.py").read_text(encoding="utf-8")
-        assert len(text.splitlines()) < 200, name
-        assert re.search(rf"^    python examples/{name}.py", text, re.MULTILINE), name
-
-
-def read_pairs(line: str, answer: str) -> list[sense_data.Sense]:
-    write_lines(Path("train/train"), [line], [answer])
-    return sense_data.read_wic(Path(), None)[1]
-
-
-def nearest(word: str, *sentences: str) -> None:
-    Path("corpus.txt").write_text("We play here\n", encoding="utf-8")
-    nearest_senses.main("tiny", Path("corpus.txt"), word, sentence=[*sentences])
-
-
 PAIR = "leave\tV\t1-1\tWe left\tThey left"
-REFUSED: dict[str, tuple[Any, str]] = {
-    "a sentence without the word": (lambda: nearest("play", "Let us go"), "'Let us go'"),
-    "no sentence": (lambda: nearest("harp"), "--sentence"),
-    "no SemCor": (lambda: sense_data.read_semcor(Path("nothing"), None), "brown1/tagfiles/"),
-    "no WiC": (lambda: sense_data.read_wic(Path("nothing"), None), "train.data.txt"),
-    "no CoarseWSD": (lambda: sense_data.read_coarsewsd(Path("nothing"), None), "WORD/train.data.txt"),
-    "a position outside": (lambda: read_pairs(PAIR.replace("1-1", "1-9"), "T"), "found '9'"),
-    "one position": (lambda: read_pairs(PAIR.replace("1-1", "1"), "T"), "found ''"),
-    "four columns": (lambda: read_pairs(PAIR.rpartition("\t")[0], "T"), "5 columns"),
-    "another answer": (lambda: read_pairs(PAIR, "1"), "T or F"),
-    "more answers": (lambda: read_pairs(PAIR, "T\nF"), "train.gold.txt"),
-    "WHAT to probe": (lambda: probe_layers.main("tiny", "sense"), "'sense'"),
-    "two sets of senses": (lambda: probe_layers.main("tiny", "senses", coarsewsd=".", wic="."), "--wic"),
-    "WHAT to sample": (lambda: sample_efficiency.main("tiny", "table4"), "'table4'"),
-    "a task": (lambda: mix_weights.main("tiny", ["trek"]), "'trek'"),
-    "what is read": (lambda: pretrain_and_classify.main("trec", reads=["word"]), "'word'"),
-    "a mix": (lambda: pretrain_and_classify.main("trec", mix=["learned"]), "'learned'"),
-}
 
 
-@pytest.mark.parametrize(("run", "word"), REFUSED.values(), ids=REFUSED)
-def test_it_is_refused_by_name(run: Any, word: str) -> None:
-    with pytest.raises((DataError, typer.BadParameter)) as error:
-        run()
-    assert word in str(error.value)
+@pytest.mark.parametrize(
+    ("line", "answers", "word"),
+    [
+        (PAIR.replace("1-1", "1-9"), "T", "found '9'"),
+        (PAIR.replace("1-1", "1"), "T", "found ''"),
+        (PAIR, "1", "T or F"),
+        (PAIR, "T\nF", "train.gold.txt"),
+    ],
+)
+def test_damaged_pairs_are_refused_by_name(line: str, answers: str, word: str) -> None:
+    write_lines(Path("train/train"), [line], [answers])
+    with pytest.raises(typer.BadParameter, match=word):
+        sense_data.read_wic(Path(), None)

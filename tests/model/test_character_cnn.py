@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny_inputs import assert_outputs_close, random_inputs, word_config
+from tiny_inputs import assert_outputs_close, random_inputs
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
@@ -61,15 +61,6 @@ def test_word_vectors_beside_characters_stay_with_their_words(tiny_config: ElmoC
     assert_outputs_close(encoder(ids, 14), whole(encoder, ids), tolerance=1e-5)
 
 
-def test_convolutions_read_only_the_positions_that_the_longest_word_of_a_block_needs(tiny_config: ElmoConfig) -> None:
-    encoder = encoder_of(tiny_config)
-    shapes: list[tuple[int, ...]] = []
-    encoder.convolutions[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape)))
-    encoder(rows_of([3, 11, 0, 4, 2], 11), 14)
-    # The widest filter spans 3 positions.
-    assert shapes == [(1, 5, 11), (2, 5, 7), (2, 5, 5)]
-
-
 @pytest.mark.parametrize("multiplier", [MULTIPLIER, 0, 1], ids=["the one used", "all equal", "sums"])
 def test_words_with_equal_hashes_are_distinguished(multiplier: int, tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [5, 3, 4])
@@ -82,19 +73,12 @@ def test_words_with_equal_hashes_are_distinguished(multiplier: int, tiny_model: 
     assert torch.equal(distinct[which], ids)
 
 
-@pytest.mark.parametrize("reads", ["characters", "word ids"])
 @torch.no_grad()
-def test_a_word_that_occurs_twice_is_computed_once(reads: str, tiny_model: ElmoModel) -> None:
-    if reads == "characters":
-        model, ids = tiny_model, random_inputs(tiny_model.config, [4, 2, 5])["input_ids"]
-        ids[1, 1] = ids[0, 2]
-        ids[2, 3] = ids[0, 0]
-    else:
-        model = ElmoModel(word_config(word_embedding_size=3)).eval()
-        ids = torch.tensor([[1, 5, 6, 5, 2], [1, 7, 2, 0, 0]])
-    is_word = ids.flatten(2).any(dim=2) if ids.dim() == 3 else ids > 0
-    expected = model.token_encoder(ids[is_word])
-    computed: list[int] = []
-    model.token_encoder.register_forward_pre_hook(lambda _, args: computed.append(len(args[0])))
-    assert_outputs_close(model(ids).token_embeddings[is_word], expected)
-    assert computed == [{"characters": 9, "word ids": 5}[reads]]
+def test_a_word_that_occurs_twice_is_computed_once(tiny_model: ElmoModel) -> None:
+    ids = random_inputs(tiny_model.config, [4, 2, 5])["input_ids"]
+    ids[1, 1], ids[2, 3] = ids[0, 2], ids[0, 0]
+    is_word = ids.any(dim=2)
+    expected, computed = tiny_model.token_encoder(ids[is_word]), []
+    tiny_model.token_encoder.register_forward_pre_hook(lambda _, args: computed.append(len(args[0])))
+    assert_outputs_close(tiny_model(ids).token_embeddings[is_word], expected)
+    assert computed == [9]

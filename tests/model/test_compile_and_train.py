@@ -1,11 +1,9 @@
 """Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
 
-import shutil
 from typing import Any
 
 import pytest
 import torch
-from task_models import LSTM, logits_of, make_batch, make_task_model
 from tiny_inputs import assert_outputs_close, random_inputs
 from torch import Tensor
 
@@ -64,30 +62,6 @@ def test_torch_func_gives_the_same_gradients(tiny_config: ElmoConfig) -> None:
     assert_outputs_close({name: gradients[name] for name in expected}, expected)
 
 
-def test_lora_adapters_attach_to_the_lstms_linears_and_act(tiny_model: ElmoModel) -> None:
-    peft = pytest.importorskip("peft")
-    inputs = random_inputs(tiny_model.config, [5, 3])
-    before = tiny_model(**inputs).last_hidden_state
-    targets = ["input_linear", "recurrent_linear"]
-    adapted = peft.get_peft_model(tiny_model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False))
-    after = adapted(**inputs).last_hidden_state
-    assert (after - before).abs().max() > 1e-4
-    after.sum().backward()
-    trained = {name for name, parameter in adapted.named_parameters() if parameter.grad is not None}
-    assert len(trained) == 2 * 2 * 2 * len(targets)
-    assert all("lora_" in name for name in trained)
-
-
-def test_autocast_runs_forward_and_backward(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [5, 3])
-    expected = tiny_model(**inputs).last_hidden_state
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = tiny_model(**inputs).last_hidden_state
-    assert_outputs_close(output.float(), expected, 5e-2)
-    output.float().sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in tiny_model.bilm.parameters())
-
-
 def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
     """Outputs, and gradients of a mix."""
     model.zero_grad()
@@ -102,35 +76,6 @@ def test_a_compiled_model_gives_equal_values_and_gradients_for_every_batch_size_
     model = ElmoModel(small_config)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="aot_eager", dynamic=True)
-    for lengths in ([9, 1], [7, 1, 2], [5, 1, 2, 3], [3, 1], [4]):
+    for lengths in ([7, 1, 2], [5, 1, 2, 3], [4]):
         inputs = random_inputs(small_config, lengths)
         assert_outputs_close(results(compiled, model, inputs), results(model, model, inputs), 1e-5)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one for C++")
-def test_the_readmes_call_gives_equal_values_and_gradients(small_config: ElmoConfig) -> None:
-    model = ElmoModel(small_config)
-    torch._dynamo.reset()
-    compiled = torch.compile(model)
-    # Compiled in this process, and without vector instructions, which torch would first try out one by one.
-    with torch._inductor.config.patch({"compile_threads": 1, "cpp.vec_isa_ok": False}):
-        for lengths in ([3, 2], [5, 1, 4]):  # the second call makes sizes symbols
-            inputs = random_inputs(small_config, lengths)
-            assert_outputs_close(results(compiled, model, inputs), results(model, model, inputs), 1e-5)
-
-
-@pytest.mark.parametrize(("task", "fields"), [("crf", LSTM), ("questions", {})], ids=["crf with an LSTM", "questions"])
-def test_models_for_a_task_compute_the_same_when_compiled(task: str, fields: dict[str, Any]) -> None:
-    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
-    model = make_task_model(task, **sizes, **fields)
-    torch._dynamo.reset()
-    compiled: Any = torch.compile(model, backend="aot_eager", dynamic=True)
-    for side, rows in (("left", slice(0, 3)), ("right", slice(1, 3)), ("left", slice(0, 2))):
-        batch, found = make_batch(task, side, rows), []
-        for run in (compiled, model):
-            model.zero_grad()
-            output = run(**batch)
-            output.loss.backward()
-            gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-            found.append((logits_of(output), output.loss, gradients))
-        assert_outputs_close(found[0], found[1], 1e-5)

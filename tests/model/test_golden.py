@@ -19,6 +19,7 @@ from elmo_hf.conversion.rules import export_arrays
 OUTPUT_TOLERANCE = 2e-5
 CELL_TOLERANCE = 5e-5
 GRADIENT_TOLERANCE = 1e-4
+MIXES = ("mix_scalars", "mix_gammas")
 
 
 class Golden:
@@ -32,8 +33,12 @@ class Golden:
         self.expected = np.load(source / "expected.npz")
         self.tokenizer = ElmoTokenizer.from_pretrained(self.folder)
 
-    def model(self, **config: Any) -> ElmoModel:
-        return ElmoModel.from_pretrained(self.folder, **config).eval()
+    def model(self, num_mixes: int = 0, **config: Any) -> ElmoModel:
+        """The model with so many of AllenNLP's mixes, which are given before the softmax; -9e10 picks a layer."""
+        model = ElmoModel.from_pretrained(self.folder, num_output_representations=num_mixes or 1, **config).eval()
+        for mix, scalars, gamma in zip(model.scalar_mixes, *map(self.call1, MIXES), strict=True) if num_mixes else ():
+            mix.set_weights(scalars.softmax(0).tolist(), scale=gamma.item())
+        return model
 
     def inputs(self, call: str) -> dict[str, torch.Tensor]:
         return self.tokenizer(self.sentences[call], is_split_into_words=True, padding=True, return_tensors="pt")
@@ -72,12 +77,9 @@ def test_every_layer_of_every_stateful_call_is_allennlps(golden: Golden) -> None
             assert_close(output.token_embeddings, golden.call1("token_embedding").masked_fill(~mask.unsqueeze(-1), 0))
 
 
-@pytest.mark.parametrize(
-    ("layer_norm", "suffix"), [("none", ""), ("batch", "_layer_norm")], ids=["plain", "batch norm"]
-)
+@pytest.mark.parametrize(("layer_norm", "suffix"), [("none", ""), ("batch", "_layer_norm")])
 def test_three_scalar_mixes_at_once_are_allennlps(golden: Golden, layer_norm: str, suffix: str) -> None:
-    model = golden.model(num_output_representations=3, scalar_mix_layer_norm=layer_norm)
-    _set_mixes(model, golden)
+    model = golden.model(num_mixes=3, scalar_mix_layer_norm=layer_norm)
     with torch.no_grad():
         output = model(**golden.inputs("call1"))
     # AllenNLP leaves numbers on padding when it normalises; ours are zero there.
@@ -91,8 +93,7 @@ def test_three_scalar_mixes_at_once_are_allennlps(golden: Golden, layer_norm: st
 def test_gradients_in_the_files_own_layout_are_allennlps(name: str, layer_norm: str, kind: str, tmp_path: Path) -> None:
     golden = Golden(name, tmp_path)
     gradients = np.load(FIXTURES / name / "expected_grads.npz")
-    model = golden.model(num_output_representations=3, scalar_mix_layer_norm=layer_norm)
-    _set_mixes(model, golden)
+    model = golden.model(num_mixes=3, scalar_mix_layer_norm=layer_norm)
     representation = model(**golden.inputs("call1")).elmo_representations[1]
     loss = 0.0
     for row, words in enumerate(golden.sentences["call1"]):
@@ -142,14 +143,6 @@ def test_real_tensorflow_exports_give_tensorflows_vectors_with_carried_state(
             assert_close(actual, torch.from_numpy(np.concatenate(halves, axis=-1)), 5e-6)
 
 
-def test_real_token_embeddings_of_a_vocabulary_are_tensorflows(tmp_path: Path) -> None:
-    source, model, tokenizer = tensorflows("bilm_tf_fixture", tmp_path)
-    words = (source / "vocab_test.txt").read_text().split("\n")
-    inputs = tokenizer([words], is_split_into_words=True, add_special_tokens=False, return_tensors="pt")
-    with h5py.File(source / "elmo_token_embeddings.hdf5") as file:
-        assert_close(model(**inputs).token_embeddings[0], torch.from_numpy(file["embedding"][()]), 5e-6)
-
-
 @pytest.mark.parametrize(("kind", "is_stateful"), [("zero_state", False), ("stateful", True)])
 def test_a_trained_tensorflow_model_gives_its_vectors(kind: str, is_stateful: bool, tmp_path: Path) -> None:
     source, model, tokenizer = tensorflows("bilm_tf_trained", tmp_path, "options_infer.json")
@@ -160,11 +153,3 @@ def test_a_trained_tensorflow_model_gives_its_vectors(kind: str, is_stateful: bo
             output = model(**inputs, state=state, output_hidden_states=True)
             state = output.state if is_stateful else None
             assert_close(torch.stack(output.hidden_states)[:, 0, 1:-1], torch.from_numpy(file[str(number)][()]))
-
-
-def _set_mixes(model: ElmoModel, golden: Golden) -> None:
-    """AllenNLP gives numbers before the softmax; -9e10 picks a layer."""
-    for mix, scalars, gamma in zip(
-        model.scalar_mixes, golden.call1("mix_scalars"), golden.call1("mix_gammas"), strict=True
-    ):
-        mix.set_weights(scalars.softmax(0).tolist(), scale=gamma.item())

@@ -19,7 +19,6 @@ NAN, INFINITE = float("nan"), float("inf")
 # The field that an error names, values that are not legal for it, and other fields.
 FIELDS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("token_encoder", ["bytes", None, 3], {}),
-    ("alphabet", ["letters"], {}),
     ("vocab_size", [0, None], {}),
     ("num_input_words", [-1], {}),
     ("word_embedding_size", [0, 6], {}),
@@ -27,43 +26,26 @@ FIELDS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("max_word_length", [2, 5.0], {}),
     ("char_embedding_size", [0, 1.5], {}),
     ("char_filters", ["12", [], [[1, 2], [3]], [[0, 2]], [[1, 2.0]], [[1, True]], [1, 2], None], {}),
-    ("char_activation", ["gelu"], {}),
-    ("num_highway_layers", [-1], {}),
     ("char_projection", ["off", False], {}),
     ("projection_size", ["8", 0], {}),
     ("cell_size", [True, 0], {}),
-    ("num_hidden_layers", [0], {}),
-    ("bidirectional", ["no"], {}),
     ("cell_projection", [False], {}),
     ("cell_clip", [0, NAN, INFINITE, True, "3"], {}),
     ("projection_clip", [-3], {}),
-    ("use_skip_connections", [1], {}),
     ("forget_bias", [None, INFINITE, NAN, True], {}),
     ("hidden_size", [512], {}),
     ("hidden_size", [1024], {"bidirectional": False}),
-    ("num_output_representations", [0], {}),
     ("representation_dropout", [1.0, -0.1, "x"], {}),
     ("scalar_mix_weights", [[0.3, 0.3, 0.41], [0.5, 0.5], [-1, 1, 1], [0.0, 0.0, 0.0], ["0", 0, 1]], {}),
-    ("scalar_mix_trainable", ["no"], {}),
-    ("scalar_mix_layer_norm", ["yes"], {}),
     ("scalar_mix_l2", [-0.1, NAN], {}),
-    ("layer_mix", ["mean"], {}),
     ("freeze_bilm", [["layer_0"], "layer_1", 1, None], {}),
-    ("task_encoder", ["gru"], {}),
-    ("task_hidden_size", [0], {}),
     ("word_vectors", [100, [], {"num_words": 26, "size": NAN, "trainable": True}], {}),
-    ("classifier_dropout", [1], {}),
-    ("pooling", ["last"], {}),
-    ("text_pairs", ["yes"], {}),
-    ("use_crf", [None], {}),
     ("num_softmax_words", [2], {}),
-    ("softmax", ["hierarchical", "adaptive"], {}),
     ("num_softmax_samples", [0], {}),
     ("num_softmax_samples", [21], {"softmax": "sampled", "num_softmax_words": 20}),
     ("share_embedding_softmax", [1, True], {}),
     ("share_embedding_softmax", [True], SHARED | {"word_embedding_size": 6}),
     ("share_embedding_softmax", [True], SHARED | {"num_softmax_words": 10}),
-    ("lm_dropout", [1], {}),
     ("pad_token_id", [1], {}),
     ("bos_token_id", [-1], {}),
     ("bos_token_id", [None], {"alphabet": "code_points", "vocab_size": 90}),
@@ -110,16 +92,13 @@ INPUTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "ids and vectors": ({"inputs_embeds": torch.zeros(2, 4, 7)}, ValueError, "inputs_embeds"),
     "lists": ({"input_ids": IDS.tolist()}, ValueError, "(batch, words, 11)"),
     "word ids": ({"input_ids": IDS[..., 0]}, ValueError, "found (2, 4)"),
-    "longer words": ({"input_ids": torch.ones(2, 4, 50, dtype=torch.long)}, ValueError, "found (2, 4, 50)"),
     "floats": ({"input_ids": IDS.float()}, TypeError, "integer"),
     "flags": ({"input_ids": IDS > 0}, TypeError, "bool"),
-    "bytes": ({"input_ids": IDS.to(torch.uint8)}, ValueError, "up to 261, found torch.uint8"),
     "small integers": ({"input_ids": IDS.to(torch.int8)}, ValueError, "up to 261, found torch.int8"),
     "a negative id": ({"input_ids": changed(-1, 1, 1, 2)}, ValueError, "from 0 to 261"),
     "an id too large": ({"input_ids": changed(262, 1, 1, 2)}, ValueError, "found 262"),
     "another mask": ({"attention_mask": torch.ones(2, 3)}, ValueError, "shape (2, 4), found (2, 3)"),
     "vectors of another size": ({"input_ids": None, "inputs_embeds": torch.zeros(2, 4, 8)}, ValueError, "words, 7)"),
-    "other characters": ({"input_ids": None, "inputs_embeds": torch.zeros(2, 4, 11, 6)}, ValueError, "inputs_embeds"),
     "no state": ({"state": (None, None)}, ValueError, "shape (2, 2, 14), found None"),
     "another batch's state": (
         {"state": BiLMState(torch.zeros(2, 1, 14), torch.zeros(2, 1, 18))},
@@ -144,12 +123,9 @@ def test_what_is_no_input_of_other_models_is_named(tiny_model: ElmoModel) -> Non
     state = tiny_model(**random_inputs(one.config, [2])).state
     task, batch = make_task_model("classification"), make_batch("classification")
     mix = ScalarMix(tiny_model.config)
-    assert both(torch.tensor([[[5, 6, 20, 7, 29], [5, 6, 20, 7, 0]]])).last_hidden_state.isfinite().all()
-    assert words(torch.ones(1, 2, dtype=torch.uint8)).last_hidden_state.shape == (1, 2, 14)
     for run, message in (
         (lambda: words(IDS), r"\(batch, words\), found"),
         (lambda: words(torch.tensor([[1, 19, 2]])), "from 0 to 18, found 19"),
-        (lambda: words(inputs_embeds=torch.zeros(2, 4, 50, 16)), "`inputs_embeds`"),
         (lambda: one(**random_inputs(one.config, [2]), state=state), r"`state.hidden` .*\(2, 1, 7\)"),
         (lambda: both(torch.tensor([[[5, 6, 21, 7, 22]]])), "from 0 to 20, found 21"),
         (lambda: both(torch.tensor([[[5, 6, 8, 7, 30]]])), "from 0 to 29, found 30"),
@@ -159,10 +135,3 @@ def test_what_is_no_input_of_other_models_is_named(tiny_model: ElmoModel) -> Non
     ):
         with pytest.raises(ValueError, match=message):
             run()
-
-
-def test_an_id_out_of_range_may_stand_on_padding(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [4, 2])
-    expected = tiny_model(**inputs).last_hidden_state
-    inputs["input_ids"][1, 3, 2] = 10**12
-    assert torch.equal(tiny_model(**inputs).last_hidden_state, expected)

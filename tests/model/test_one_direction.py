@@ -62,14 +62,6 @@ def test_outputs_states_and_gradients_are_those_of_the_forward_half(path: str) -
         assert_outputs_close(half.grad, half_of(state.grad), 1e-12)
 
 
-def test_the_linear_mix_is_as_wide_as_the_layers() -> None:
-    model = ElmoModel(ElmoConfig(**SIZES | {"layer_mix": "linear", "bidirectional": False})).eval()
-    output = model(**random_inputs(model.config, [3, 2]), output_hidden_states=True)
-    mean = torch.stack(output.hidden_states).mean(dim=0)
-    assert_outputs_close(output.last_hidden_state, mean.masked_fill(mean == 0, 0))
-    assert tuple(model.linear_mixes[0].linear.weight.shape) == (P, (L + 1) * P)
-
-
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("fields", [{}, LSTM], ids=["plain", "lstm"])
 def test_heads_learn_from_one_direction_and_take_its_layers(task: str, fields: dict[str, Any]) -> None:
@@ -80,13 +72,3 @@ def test_heads_learn_from_one_direction_and_take_its_layers(task: str, fields: d
     layers = model.compute_bilm_layers(batch["input_ids"], batch["attention_mask"])
     assert layers.shape[-2:] == (3, 7)
     assert_outputs_close(model(**batch, bilm_layers=layers).loss, output.loss, 1e-6)
-
-
-def test_a_classifier_without_backward_weights_is_the_forward_halfs() -> None:
-    both, one = make_task_model("labelling"), make_task_model("labelling", bidirectional=False)
-    state = {name: value for name, value in both.state_dict().items() if ".backward_lstm." not in name}
-    with torch.no_grad():
-        both.classifier.weight[:, P:] = 0
-    one.load_state_dict(state | {"classifier.weight": both.classifier.weight[:, :P]})
-    batch = make_batch("labelling")
-    assert_outputs_close(one(**batch).logits, both(**batch).logits, 1e-6)

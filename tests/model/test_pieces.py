@@ -9,6 +9,7 @@ from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
 from elmo_hf.model.lstmp import clip
+from elmo_hf.scan.path import scan_path
 
 WORDS = ["The", "naïve", "日本語", "", "extraordinarily"]
 
@@ -50,49 +51,16 @@ def ids_of(reference: ReferenceElmo, words: list[str]) -> torch.Tensor:
     return torch.tensor([reference.character_ids(word) for word in words]) + 1
 
 
-def test_the_character_cnn_is_the_references(model: ElmoModel) -> None:
-    reference = reference_of(model)
-    vectors = model.token_encoder(ids_of(reference, WORDS))
-    expected = np.stack([reference.word_vector(word) for word in WORDS])
-    np.testing.assert_allclose(vectors.detach(), expected, atol=1e-12)
-
-
-def only_layer(reference: ReferenceElmo, index: int) -> ReferenceElmo:
-    """The reference of one layer, as the first of one."""
-    arrays = {
-        name.replace(f"Cell{index}/", "Cell0/"): a for name, a in reference.arrays.items() if f"Cell{index}/" in name
-    }
-    return ReferenceElmo({"lstm": reference.lstm | {"n_layers": 1}, "char_cnn": reference.char_cnn}, arrays)
-
-
-@pytest.mark.parametrize(
-    ("file_name", "name", "reverse"), [("RNN_0", "forward_lstm", False), ("RNN_1", "backward_lstm", True)]
-)
-def test_each_direction_of_each_layer_is_the_references_with_its_state(
-    model: ElmoModel, file_name: str, name: str, reverse: bool
-) -> None:
-    reference = reference_of(model)
-    size, cell_size = model.config.projection_size, model.config.cell_size
-    inputs, hidden, cell = (torch.randn(*shape, dtype=torch.float64) for shape in ((6, size), (size,), (cell_size,)))
-    mask = torch.ones(1, 6, dtype=torch.bool)
-    for index, layer in enumerate(model.bilm.layers):
-        outputs, last_hidden, last_cell = getattr(layer, name)(inputs[None], mask, hidden[None], cell[None], reverse)
-        state: State = {(file_name, 0): (hidden.numpy(), cell.numpy())}
-        words = inputs.flip(0).numpy() if reverse else inputs.numpy()
-        (expected,) = only_layer(reference, index).direction(file_name, words, state)
-        np.testing.assert_allclose(outputs[0].detach(), expected[::-1] if reverse else expected, atol=1e-12)
-        np.testing.assert_allclose(last_hidden[0].detach(), state[file_name, 0][0], atol=1e-12)
-        np.testing.assert_allclose(last_cell[0].detach(), state[file_name, 0][1], atol=1e-12)
-
-
-def test_all_layers_and_the_state_of_two_calls_are_the_references(model: ElmoModel) -> None:
+@pytest.mark.parametrize("path", ["reference", "packed"])
+def test_all_layers_and_the_state_of_two_calls_are_the_references(model: ElmoModel, path: str) -> None:
     reference = reference_of(model)
     reference_state: State = {}
     state = None
     for words in (WORDS, ["Second", "call", "."]):
         expected = reference.embed(words, reference_state)
         ids = ids_of(reference, ["<S>", *words, "</S>"])[None]
-        output = model(ids, state=state, output_hidden_states=True)
+        with scan_path(path):
+            output = model(ids, state=state, output_hidden_states=True)
         state = output.state
         np.testing.assert_allclose(torch.stack(output.hidden_states)[:, 0].detach(), expected, atol=1e-12)
         for part, tensor in enumerate(state):

@@ -1,6 +1,5 @@
 """Saving and loading, in every precision that a model loads in."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,27 +69,3 @@ def test_loading_can_ask_for_more_representations_and_other_initial_weights(
     assert not info["missing_keys"]
     weights = torch.stack([mix.weights.detach() for mix in model.scalar_mixes])
     assert_outputs_close(weights, torch.tensor([[0.2, 0.3, 0.5]] * 2))
-
-
-def test_a_saved_config_names_the_pipeline_of_the_class_that_saved_it(tiny_model: ElmoModel, tmp_path: Path) -> None:
-    tiny_model.save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["custom_pipelines"] == {
-        "feature-extraction": {"impl": "modeling_elmo.ElmoFeatureExtractionPipeline", "pt": ["AutoModel"]}
-    }
-
-
-@pytest.mark.parametrize("max_shard_size", ["4KB", "1MB"])
-def test_a_variant_is_loaded_again(max_shard_size: str, tiny_model: ElmoModel, tmp_path: Path) -> None:
-    tiny_model.save_pretrained(tmp_path, variant="fp16", max_shard_size=max_shard_size)
-    assert not (tmp_path / "model.safetensors").exists()
-    loaded = ElmoModel.from_pretrained(tmp_path, variant="fp16")
-    for name, weight in tiny_model.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], weight), name
-
-
-def test_a_pickle_is_not_read_unless_asked_for(tiny_model: ElmoModel, tmp_path: Path) -> None:
-    tiny_model.save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(tiny_model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
-        ElmoModel.from_pretrained(tmp_path)

@@ -61,12 +61,11 @@ def test_mixes_start_from_the_given_weights_and_learn_unless_frozen(tiny_config:
 
 
 def test_the_weights_of_one_mix_are_taken_by_another(tiny_config: ElmoConfig) -> None:
-    mix, other, third = (ScalarMix(tiny_config) for _ in range(3))
+    mix, other = ScalarMix(tiny_config), ScalarMix(tiny_config)
     mix.set_weights([0.2, 0.3, 0.5])
-    other.set_weights(mix.weights)
-    third.set_weights(mix.weights.detach().numpy())
-    assert torch.equal(other.logits, mix.weights.log())
-    assert torch.equal(third.logits, other.logits)
+    for weights in (mix.weights, mix.weights.detach().numpy()):
+        other.set_weights(weights)
+        assert torch.equal(other.logits, mix.weights.log())
 
 
 def test_batch_normalisation_uses_one_mean_and_variance_for_all_words(
@@ -81,17 +80,14 @@ def test_batch_normalisation_uses_one_mean_and_variance_for_all_words(
     np.testing.assert_allclose(actual, expected * mask.unsqueeze(-1).numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_batch_normalisation_of_a_large_batch_in_half_precision_is_that_in_float32(dtype: torch.dtype) -> None:
-    layer, mask = 5 * torch.randn(9, 700, 14) + 3, torch.ones(9, 700, dtype=torch.bool)
-    expected = normalise_batch(layer, mask)
-    torch.testing.assert_close(normalise_batch(layer.to(dtype), mask).float(), expected, atol=3e-2, rtol=2e-2)
-
-
-def test_batch_normalisation_has_allennlps_epsilon_inside_the_root() -> None:
+def test_batch_normalisation_has_allennlps_epsilon_inside_the_root_and_is_that_of_float32_in_half_precision() -> None:
     layer, mask = torch.tensor([[[3e-7, -3e-7]]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool)
     expected = layer / (9e-14 + 1e-13) ** 0.5
     torch.testing.assert_close(normalise_batch(layer, mask), expected)
+    layer, mask = 5 * torch.randn(9, 700, 14) + 3, torch.ones(9, 700, dtype=torch.bool)
+    for dtype in (torch.float16, torch.bfloat16):  # a large batch, whose sum overflows
+        found = normalise_batch(layer.to(dtype), mask).float()
+        torch.testing.assert_close(found, normalise_batch(layer, mask), atol=3e-2, rtol=2e-2)
 
 
 @pytest.mark.parametrize("size", [1, 1e-3])  # where words are small, the epsilon counts
@@ -115,11 +111,8 @@ def test_the_penalty_is_the_sum_of_squared_logits_from_their_mean(tiny_config: E
     mix.penalty().backward()
     assert mix.logits.grad.tolist() == pytest.approx([-1, -6, 7])
     assert mix.scale.grad is None
-
-
-def test_the_penalty_leaves_out_weights_set_to_zero(tiny_config: ElmoConfig) -> None:
-    mix = ScalarMix(tiny_config)
-    mix.set_weights([0, 0.2, 0.8])
+    mix.set_weights([0, 0.2, 0.8])  # weights set to zero are left out
+    mix.zero_grad()
     mix.penalty().backward()
     assert mix.penalty().item() == pytest.approx(2 * (np.log(4) / 2) ** 2)
     assert mix.logits.grad[0] == 0

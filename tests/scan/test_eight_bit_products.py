@@ -27,16 +27,6 @@ def test_products_are_the_exact_ones_rounded_to_bfloat16_written_or_added(
     assert torch.equal(out, 2 * exact)
 
 
-def test_a_column_has_the_same_product_beside_others() -> None:
-    values = torch.randint(-128, 128, (M, 64), dtype=torch.int8)
-    weight, vectors = EightBitProducts(values, torch.rand(M, 1), torch.bfloat16, 4), torch.randn(1, 64, 4)
-    together, alone = torch.empty(1, M, 4), torch.empty(1, M, 1)
-    weight.multiply(vectors, together)
-    for column in range(4):
-        weight.multiply(vectors[..., column : column + 1], alone)
-        assert torch.equal(alone[..., 0], together[..., column])
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("offset", [1, 8])
 def test_weights_may_stand_anywhere_in_a_file(offset: int) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from scan_layers import (
     PATHS,
     SHAPES,
     B,
-    H,
     P,
     Path,
     T,
@@ -32,16 +32,12 @@ from scan_layers import (
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
-from elmo_hf import ElmoConfig
-from elmo_hf.model.bilm import BiLM, BiLMLayer
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.reading_order import BatchLayout
 
 # NumPy's, in Triton's interpreter, of rows that hold no text.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 of_each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
-of_each_shape = pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
 # Masks, and whether states are reset on the way. In the last one words stand anywhere, and none in a text.
 TEXTS = [
     (FULL, False),
@@ -80,25 +76,6 @@ def test_clips_act_in_these_tests() -> None:
         assert 0.1 < (tensor.abs() == torch.full_like(tensor, limit)).double().mean() < 0.9
 
 
-def test_a_skip_connection_adds_the_input() -> None:
-    layer = layer_of(has_skip_connection=True)
-    arguments = arguments_of(layer)
-    skipping = run(layer, arguments, FULL)
-    layer.has_skip_connection = False
-    plain = run(layer, arguments, FULL)
-    assert_outputs_close(skipping, (plain[0] + arguments[0], *plain[1:]), DEFAULT.tolerance)
-
-
-def test_a_state_goes_on_where_it_stopped() -> None:
-    layer = layer_of(bidirectional=False)
-    inputs, *state = arguments_of(layer)
-    whole, outputs = run(layer, (inputs, *state), FULL), []
-    for part in inputs.split([1, T - 1], dim=1):
-        output, *state = run(layer, (part, *state), FULL[:, : part.shape[1]])
-        outputs.append(output)
-    assert_outputs_close((torch.cat(outputs, dim=1), *state), whole, DEFAULT.tolerance)
-
-
 def test_not_a_number_stays_one_and_stays_in_its_text() -> None:
     layer = layer_of()
     inputs, *state = arguments_of(layer)
@@ -127,9 +104,8 @@ def test_what_needs_no_gradient_gets_none_and_all_else_does() -> None:
     assert_outputs_close(torch.autograd.grad(run(layer, arguments, PADDED)[0].square().sum(), arguments), expected, 0)
 
 
-@of_each_shape
-def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused(fields: dict[str, Any]) -> None:
-    layer = layer_of(**fields)
+def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused() -> None:
+    layer = layer_of()
     arguments = arguments_of(layer, (B, 2))
     loss = run(layer, arguments, mask_of(2, 0, 2, 1, most=2))[0].square().sum()
     first, second = (torch.autograd.grad(loss, arguments, retain_graph=True) for _ in range(2))
@@ -177,7 +153,7 @@ def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
     for tensor, wanted in zip(found, expected, strict=True):
         assert tensor.dtype == torch.float32
         # Three significant digits go into each product; a clip may or may not stop a gradient.
-        assert 0 < (tensor - wanted).norm() < 0.05 * wanted.norm()
+        assert 2e-4 * wanted.norm() < (tensor - wanted).norm() < 0.05 * wanted.norm()
 
 
 @pytest.mark.parametrize("fields", [{}, {"cell_size": P}], ids=["projected", "not projected"])
@@ -198,75 +174,30 @@ def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     assert all((gradient - wanted).norm() < 0.05 * wanted.norm() for gradient, wanted in zip(found, exact, strict=True))
 
 
-def test_all_layers_share_one_reading_order_which_another_device_copies() -> None:
-    bilm, layouts = BiLM(ElmoConfig(projection_size=P, cell_size=H, num_hidden_layers=3)), []
-    for layer in bilm.layers:
-        layer.register_forward_pre_hook(lambda _, arguments: layouts.append(arguments[1]))
-    bilm(torch.randn(B, T, P), PADDED.cpu())
-    assert layouts == [layouts[0]] * 3
-    layout = BatchLayout(PADDED, (PADDED, FULL))
-    assert layout.order is layout.order
-    copy = layout.on(torch.device("meta"))
-    assert {tensor.device.type for tensor in (copy.mask, *copy.resets)} == {"meta"}
-    assert [copy.on(torch.device("meta")), layout.on(PADDED.device)] == [copy, layout]
-
-
-def reference_steps_of(layer: BiLMLayer) -> int:
-    """How many steps of a run over full rows the reference computes: all of them or none."""
-    steps = count_reference_steps(layer)
-    sum(tensor.sum() for tensor in run(layer, arguments_of(layer), FULL)).backward()
-    return len(steps)
-
-
-Change = Callable[[BiLMLayer, list[Any]], None]
-
-
-def hook(name: str, register: str) -> Change:
-    return lambda layer, calls: getattr(layer.get_submodule(name), register)(lambda *_: calls.append(name)) and None
-
-
-def forward_of_an_instance(layer: BiLMLayer, calls: list[Any]) -> None:
-    linear = layer.forward_lstm.recurrent_linear
-    original = linear.forward
-    linear.forward = lambda inputs: calls.append(1) or original(inputs)
-
-
-def another_class(layer: BiLMLayer, calls: list[Any]) -> None:
-    class Linear(nn.Linear):
-        def forward(self, inputs: Tensor) -> Tensor:
-            calls.append(1)
-            return super().forward(inputs)
-
-    linear = Linear(P, 4 * H, bias=False)
-    linear.weight, layer.forward_lstm.recurrent_linear = layer.forward_lstm.recurrent_linear.weight, linear
+class OtherLinear(nn.Linear):
+    """One that was put in the place of a layer's own."""
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "change"),
     [
-        hook("forward_lstm", "register_forward_hook"),
-        hook("backward_lstm.recurrent_linear", "register_forward_pre_hook"),
-        hook("forward_lstm.projection", "register_full_backward_hook"),
-        hook("forward_lstm", "register_full_backward_pre_hook"),
-        forward_of_an_instance,
-        another_class,
+        ("forward_lstm", lambda part: part.register_forward_hook(lambda *_: None)),
+        ("backward_lstm.recurrent_linear", lambda part: part.register_forward_pre_hook(lambda *_: None)),
+        ("forward_lstm.projection", lambda part: part.register_full_backward_hook(lambda *_: None)),
+        ("forward_lstm", lambda part: part.register_full_backward_pre_hook(lambda *_: None)),
+        ("forward_lstm.recurrent_linear", lambda part: setattr(part, "forward", partial(nn.Linear.forward, part))),
+        ("forward_lstm.recurrent_linear", lambda part: setattr(part, "__class__", OtherLinear)),
     ],
 )
-def test_a_layer_of_which_a_part_was_replaced_takes_the_reference_and_calls_the_part(change: Change) -> None:
-    layer, calls = layer_of(), []
-    layer.forward_lstm.register_forward_hook(lambda module, args, output: None).remove()
-    assert reference_steps_of(layer) == 0
-    change(layer, calls)
-    assert reference_steps_of(layer) == 2 * T
-    assert calls
-
-
-def test_a_path_is_taken_only_if_no_other_is_requested() -> None:
+def test_a_layer_of_which_a_part_was_replaced_takes_the_reference(name: str, change: Callable[[Any], object]) -> None:
     layer = layer_of()
-    with scan_path("packed"):
-        assert layer.can_scan_fast()
-        with scan_path("reference"):
-            assert not layer.can_scan_fast()
-        assert layer.can_scan_fast()
-    with pytest.raises(ValueError, match="reference, packed, triton"), scan_path("fast"):
-        pass
+    layer.forward_lstm.register_forward_hook(lambda module, args, output: None).remove()
+    steps = count_reference_steps(layer)
+    run(layer, arguments_of(layer), FULL)
+    assert not steps
+    with scan_path("reference"):
+        assert not layer.can_scan_fast()
+    assert layer.can_scan_fast()
+    change(layer.get_submodule(name))
+    run(layer, arguments_of(layer), FULL)
+    assert len(steps) == 2 * T

@@ -9,13 +9,12 @@ import pytest
 import torch
 from scan_layers import FULL, PACKS, PADDED, B, H, Operators, P, T, arguments_of, layer_of, mask_of, run
 from tiny_inputs import assert_outputs_close
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.bilm import BiLMLayer
 from elmo_hf.model.packing import pack
 from elmo_hf.scan.kernels import using
-from elmo_hf.scan.packed_weights import REPAYS
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.scan.reading_order import BatchLayout
@@ -66,18 +65,6 @@ def test_a_scan_packs_large_weights_if_enough_steps_repay_it(has_gradient: bool)
     assert len(kernels.kept) == 0
 
 
-def test_the_rule_is_of_dtype_and_columns() -> None:
-    kernels = ProcessorKernels(multiplies_bfloat16=True, repays=REPAYS)
-
-    def packs(columns: list[int]) -> bool:
-        with Operators() as called:
-            kernels.times(torch.ones(1, 4096, 512), columns)(torch.ones(1, 512, 2))
-        return called.by_onednn(is_packed=True) == [2]
-
-    assert REPAYS == {F32: (range(8, 1 << 30), 16), BF16: (range(1, 1 << 30), 8)}
-    assert [packs([8] * 16), packs([64] * 16), packs([8] * 15), packs([7] * 99)] == [1, 1, 0, 0]
-
-
 @needs_bfloat16
 def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs() -> None:
     layer, kernels, mask = layer_of(BF16), kernels_of(), mask_of(1, 1, 1, 1)
@@ -90,20 +77,13 @@ def test_in_bfloat16_the_first_scan_without_gradient_keeps_what_it_packs() -> No
     assert packed_columns(kernels, layer, mask) == [4] * 2
 
 
-def step_of_a_fused_optimiser(weight: nn.Parameter) -> None:
-    weight.grad = torch.randn_like(weight)
-    torch.optim.AdamW([weight], lr=0.1, fused=True).step()
-
-
 CHANGES: dict[str, Callable[[Tensor], object]] = {
     "in place": lambda weight: weight.mul_(2),
     "another tensor": lambda weight: setattr(weight, "data", 2 * weight.data),
-    "in place, not counted": lambda weight: weight.data.mul_(2),
     "one row": lambda weight: weight.data[weight.shape[1]].add_(1),
     "all columns but one": lambda weight: weight.data[:, 1:].add_(1),
     "one number, counted": lambda weight: weight[0, 1].add_(1),
     "rows in another order": lambda weight: weight.data.copy_(weight.data.flip(0)),
-    "fused optimiser": step_of_a_fused_optimiser,
 }
 
 
@@ -125,8 +105,6 @@ def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(change: Ca
 
 def test_what_cannot_be_packed_is_not_and_what_is_kept_dies_with_its_weight() -> None:
     kernels = kernels_of(multiplies_bfloat16=False)
-    with torch.inference_mode():
-        kernels.pack(torch.ones(5, 3))
     with using(kernels):
         for dtype, kept in ((BF16, 0), (torch.float64, 0), (F32, 4)):
             pack(layer := layer_of(dtype))
@@ -147,17 +125,15 @@ def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps() -> None:
         assert len(kernels.kept) == 0
 
 
-@pytest.mark.parametrize("dtype", [F32, pytest.param(BF16, marks=needs_bfloat16)], ids=str)
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
 @torch.no_grad()
-def test_a_traced_layer_is_not_packed(dtype: torch.dtype) -> None:
-    layer = layer_of(dtype).requires_grad_(False)
+def test_a_traced_layer_is_not_packed() -> None:
+    layer = layer_of(F32).requires_grad_(False)
     arguments, layout = arguments_of(layer), BatchLayout(FULL)
     with using(kernels_of()):
         pack(layer)
         traced = torch.jit.trace(lambda *tensors: layer(tensors[0], layout, *tensors[1:]), arguments, check_trace=False)
     assert "mkldnn" not in str(traced.graph)
-    assert_outputs_close(traced(*arguments), layer(arguments[0], layout, *arguments[1:]), 0.02)
 
 
 def test_a_model_packs_all_its_layers() -> None:

@@ -1,7 +1,6 @@
 """Products of large weights with few columns, in all their ways, against one plain product."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,27 +63,6 @@ def test_on_amd_onednn_multiplies_many_columns(as_rows: bool) -> None:
         products.multiply(vectors[..., :7].float(), columns_in(torch.empty(M * 7), 1, M, 7, as_rows))
     torch.testing.assert_close(out.double(), 2 * weight @ vectors, rtol=0, atol=1e-5)
     assert called.by_onednn(is_packed=False) == [9, 9]
-
-
-def test_weights_are_cut_into_blocks_of_the_caches_size_and_of_as_many_rows_as_columns() -> None:
-    gates, projection = torch.ones(1, 16384, 512), torch.ones(1, 512, 4096)
-    for is_amd, of_one in ((False, 1), (True, 64)):
-        kind = partial(BlockProducts, is_amd=is_amd)
-        blocks = {weight: kind(weight, 1 << 19, 8).num_blocks for weight in (gates, projection)}
-        assert [blocks[gates](columns) for columns in (1, 2, 256, 257)] == [of_one, 64, 64, 32]
-        assert [blocks[projection](columns) for columns in (2, 32, 64, 500)] == [16, 16, 8, 1]
-        assert kind(torch.ones(1, 28, 1 << 20), 1 << 19, 8).num_blocks(2) == 4
-        assert kind(torch.ones(2, 16384, 512), 1 << 19, 8).num_blocks(2) == 1
-
-
-def test_bfloat16_is_one_product_of_columns_if_the_processor_multiplies_it() -> None:
-    weight = torch.ones(1, 16384, 512)
-    for multiplies in (False, True):
-        kernels = ProcessorKernels(multiplies_bfloat16=multiplies, few_columns=8)
-        for each, is_one in ((weight.bfloat16(), multiplies), (weight, False)):
-            products = kernels.products(each)
-            assert [products.num_blocks(2) == 1, not products.wants_rows(7)] == [is_one] * 2
-            assert not products.wants_rows(8)
 
 
 def test_bfloat16_is_not_multiplied_where_onednn_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

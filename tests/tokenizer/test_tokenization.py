@@ -177,10 +177,6 @@ def test_positions_words_and_characters_map_to_each_other(tokenizer: ElmoTokeniz
         *[(0, 0), (0, 2), (0, 0)],
     ]
     assert encoded.tokens(1) == ["<pad>"] * 3 + ["<S>", "x", "</S>", "<S>", "y", "z", "</S>"]
-    assert encoded["special_tokens_mask"][1] == [1, 1, 1, 1, 0, 1, 1, 0, 0, 1]
-    assert encoded["token_type_ids"][1] == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]
-    assert encoded.word_ids(1) == [None, None, None, None, 0, None, None, 0, 1, None]
-    assert encoded.sequence_ids(1) == [None, None, None, None, 0, None, None, 1, 1, None]
     assert [encoded.token_to_word(1, index) for index in (0, 4, 8)] == [None, 0, 1]
     assert [encoded.token_to_sequence(1, index) for index in (3, 4, 8)] == [None, 0, 1]
     assert encoded.token_to_chars(1, 3) is None

@@ -46,22 +46,16 @@ def test_pad_gives_each_key_its_own_value_and_leaves_labels_alone(tokenizer: Elm
     assert "attention_mask" not in tokenizer.pad(examples, return_attention_mask=False)
 
 
-def test_pad_of_an_empty_text_gives_whole_numbers(tokenizer: ElmoTokenizer) -> None:
-    examples = [{"input_ids": rows("a b"), "attention_mask": [1, 1]}, {"input_ids": [], "attention_mask": []}]
-    tensors = tokenizer.pad(examples, return_tensors="pt")
+def test_pad_keeps_empty_texts_and_their_whole_numbers(tokenizer: ElmoTokenizer) -> None:
+    one_is_empty = [{"input_ids": rows("a b"), "attention_mask": [1, 1]}, {"input_ids": [], "attention_mask": []}]
+    tensors = tokenizer.pad(one_is_empty, return_tensors="pt")
     assert [tensors[key].dtype for key in ("input_ids", "attention_mask")] == [torch.int64, torch.int64]
-    lists = tokenizer.pad(examples)
-    assert json.dumps(dict(lists)) == json.dumps(
-        {"input_ids": [rows("a b"), rows("_ _")], "attention_mask": [[1, 1], [0, 0]]}
-    )
-
-
-@pytest.mark.parametrize("as_mapping", [False, True], ids=["list_of_texts", "mapping_of_lists"])
-def test_pad_keeps_a_batch_of_empty_texts_a_batch(tokenizer: ElmoTokenizer, as_mapping: bool) -> None:
-    examples: Any = {"input_ids": [[], []]} if as_mapping else [{"input_ids": []}, {"input_ids": []}]
-    assert dict(tokenizer.pad(examples)) == {"input_ids": [[], []], "attention_mask": [[], []]}
-    padded = tokenizer.pad(examples, padding="max_length", max_length=2)
-    assert dict(padded) == {"input_ids": [rows("_ _")] * 2, "attention_mask": [[0, 0]] * 2}
+    expected = {"input_ids": [rows("a b"), rows("_ _")], "attention_mask": [[1, 1], [0, 0]]}
+    assert json.dumps(dict(tokenizer.pad(one_is_empty))) == json.dumps(expected)
+    for both_are_empty in ({"input_ids": [[], []]}, [{"input_ids": []}, {"input_ids": []}]):
+        assert dict(tokenizer.pad(both_are_empty)) == {"input_ids": [[], []], "attention_mask": [[], []]}
+        padded = tokenizer.pad(both_are_empty, padding="max_length", max_length=2)
+        assert dict(padded) == {"input_ids": [rows("_ _")] * 2, "attention_mask": [[0, 0]] * 2}
 
 
 def test_pad_makes_numbers_of_python_those_of_torch(tokenizer: ElmoTokenizer) -> None:
