@@ -1,8 +1,7 @@
-"""The files that a saved folder carries for other programs: five of code, generated from the modules of this package.
+"""Generates the five files of code in a saved folder from the modules of this package.
 
-A model folder opens where this package is not installed, because it carries its code, and a user reads that code before
-saying `trust_remote_code=True`. So the many small modules of the package become a few files, one for each row of a
-table:
+With its code, a model folder opens where this package is not installed. Users should read that code before they pass
+`trust_remote_code=True`, so the many small modules of the package become a few files, one for each row of a table:
 
     the modules of the row, each after the modules that it imports
         -> their imports from outside the package, merged, on top
@@ -14,8 +13,8 @@ The result depends only on the sources and the version of the package. Nothing g
 Config, model and tokenizer call this module when they are saved, so it imports none of them. A class that was loaded
 from a folder has an `_auto_class`, and transformers copies that folder's files when an object of it is saved.
 
-A module in the table imports other modules of the package by top-level lines `from .x import name` without `as`, and a
-top-level name stands for one thing in a row. The first is asserted here, the second by a test.
+A module in the table may import other modules of the package only by top-level lines `from .x import name` without
+`as`, which is asserted here. In the modules of a row, a top-level name must mean the same thing; a test checks this.
 """
 
 import ast
@@ -106,7 +105,7 @@ def generated_files() -> dict[str, str]:
     """The text of each file by its name.
 
     Raises:
-        AssertionError: if a module holds what the module docstring rules out.
+        AssertionError: if a module breaks the rule of the module docstring.
     """
     return {f"{file}.py": generate(file, TABLE, PACKAGE) for file in TABLE}
 

@@ -1,8 +1,8 @@
 """`elmo_hf.pipeline`: the pipeline of transformers, with the class that a model of this package needs.
 
-`transformers.pipeline` finds that class by itself only in a folder named with `trust_remote_code=True`. With a model
-object, its own class for tokens would read each word's row of character ids as one id. `fill-mask` is a pipeline of
-this package alone: transformers knows no masked language model that is an ELMo.
+`transformers.pipeline` finds that class only for a folder, with `trust_remote_code=True`. With a model object it would
+use its own class, which for tokens reads each word's row of character ids as one id. Only this package has `fill-mask`
+for ELMo, because transformers' pipeline needs a masked language model.
 """
 
 from pathlib import Path

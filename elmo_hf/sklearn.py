@@ -2,8 +2,8 @@
 
     make_pipeline(ElmoVectorizer("elmo-small"), LogisticRegression()).fit(texts, labels)
 
-It learns nothing, so `transform` works without `fit`. The model is no part of the vectorizer: it is read when first
-needed, and all vectorizers of a process share the last one. So clones cost nothing, and a pickle holds only the name.
+It has nothing to fit, so `transform` works without `fit`. The vectorizer keeps only the model's name, which makes
+clones and pickles small; the model is loaded on first use, and all vectorizers of a process share the last one.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ from .folder.loading import load_shared
 class ElmoVectorizer(TransformerMixin, BaseEstimator):
     """Turns texts into ELMo vectors.
 
-    A text's vector is the model's `pooler_output`: the mean of the ELMo vectors of its words, or what the config's
-    `pooling` says; zeros for a text without words.
+    A text's vector is the model's `pooler_output`: by the config's `pooling` the mean or the maximum of the ELMo
+    vectors of its words; zeros for a text without words.
     """
 
     def __init__(self, model: str | Path = "tiny", *, batch_words: int = 2048, device: str = "cpu") -> None:
@@ -37,7 +37,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
         self.device = device
 
     def fit(self, X: Iterable[str], y: Any = None) -> "ElmoVectorizer":
-        """Loads the model, which learns nothing from `X` and `y`; raises ValueError if it cannot be loaded."""
+        """Loads the model and ignores `X` and `y`; raises ValueError if it cannot be loaded."""
         load_shared(self.model, self.device)
         return self
 

@@ -3,13 +3,13 @@
     nlp.add_pipe("elmo", config={"model": "elmo-small"})
     doc.tensor       (n, 2P)   the ELMo vector of each token, zeros on blanks, which the model does not read
     token.vector     (2P,)     its row
-    span.vector      (2P,)     its tokens pooled: their mean, or what the config's `pooling` says
+    span.vector      (2P,)     its tokens pooled: their mean or maximum, by the config's `pooling`
     doc.vector       (2P,)     all tokens pooled, the model's `pooler_output`
     similarity                 the cosine of two vectors
 
-A doc is one text: where ELMo's sentences matter, make each sentence a doc. `doc.tensor` is saved with a doc, but spaCy
-saves no hooks, which make vectors of it; nor do they reach the processes of `nlp.pipe(..., n_process=2)`. After
-`Doc.from_bytes` and the like, `set_hooks(doc)` sets them again.
+The model reads a doc as one text; to have each sentence read by itself, make it a doc. spaCy saves `doc.tensor` with a
+doc, but not the hooks that compute vectors from it, and does not return them from the processes of
+`nlp.pipe(..., n_process=2)`. There, and after `Doc.from_bytes`, call `set_hooks(doc)`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -76,7 +76,7 @@ class ElmoPipe:
                 yield doc
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Saves the model, so that the saved pipeline needs no other folder."""
+        """Saves the model inside the saved pipeline."""
         for part in self._load():
             part.save_pretrained(path)
 
@@ -97,7 +97,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
 
     Args:
         doc: went through the component; its hooks may be lost.
-        pooling: what the model's config says; `"max"` or else the mean makes one vector of many.
+        pooling: that of the model's config; `"max"`, or anything else for the mean.
     """
 
     def pooled(part: Doc | Span) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""An ELMo that carries each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and DeepPavlov do.
+"""An ELMo that keeps each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and DeepPavlov do.
 
 Row r starts from the final state of row r in the previous call, or from zeros if no earlier batch had that many rows.
 The states of rows beyond a smaller batch are kept for later calls. Use this for code written for those libraries;
@@ -38,7 +38,7 @@ class StatefulElmo(nn.Module):
         Args:
             attention_mask: `(B, T)`.
             stream: calls of one stream share a state.
-            **inputs: others of the model.
+            **inputs: the model's other inputs.
         """
         before = self._states.get(stream) if self.stateful else None
         if before is not None:

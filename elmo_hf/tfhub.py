@@ -20,11 +20,11 @@ torch's.
 
 Glossary: B batch, T words of the longest sentence or list, P projection.
 
-A converted module does as TensorFlow did. Google's keeps no state. DeepPavlov's carries each batch row's LSTM state
-from call to call, for each signature by itself, and its `default` leaves the mix's scale out. On padding, `word_emb`
-and so `elmo` are not zero: Google's are those of the empty word, DeepPavlov's those of padding's ids.
+A converted module computes the same as in TensorFlow. Google's keeps no state. DeepPavlov's keeps each batch row's LSTM
+state from call to call, separately for each signature, and its `default` leaves out the mix's scale. On padding,
+`word_emb` and therefore `elmo` are not zero: Google's are those of the empty word, DeepPavlov's those of padding's ids.
 
-Any other model carries each batch row's state from call to call, and all its outputs are zero on padding.
+Any other model keeps each batch row's state from call to call, and all its outputs are zero on padding.
 `module.elmo.stateful = False` switches the state off, and `module.elmo.reset_states()` forgets it.
 
 Deliberate differences: `default` is zero for a sentence without words. `trainable=True` trains the mix's weights and
@@ -49,7 +49,7 @@ class Module(nn.Module):
 
     Attributes:
         elmo: the model with its state.
-        name: the name given; it changes nothing.
+        name: the given name, which has no effect.
         tokenizer: the model's tokenizer.
         signatures: the two signatures by name; each returns all outputs.
     """
@@ -77,7 +77,7 @@ class Module(nn.Module):
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0).requires_grad_(False)
         model.mixes.requires_grad_(trainable)
         self.elmo = StatefulElmo(model)
-        # Of a converted module: `state`, which calls share one (none, shared, signature), and `scaled_mean`.
+        # For a converted module: `state`, which calls share one (none, shared, signature), and `scaled_mean`.
         self._module = (getattr(model.config, "task_specific_params", None) or {}).get("tfhub", {})
         self.elmo.stateful = self._module.get("state") != "none"
         self.tokenizer = load_tokenizer(spec)
@@ -95,7 +95,7 @@ class Module(nn.Module):
             as_dict: whether to return all outputs by name, or only the output `default`.
 
         Raises:
-            ValueError: if a string is in place of a list.
+            ValueError: if a string is given instead of a list.
         """
         embed = self.signatures[signature]
         outputs = embed(**inputs) if isinstance(inputs, Mapping) else embed(inputs)
@@ -181,7 +181,7 @@ class KerasLayer(nn.Module):
             signature: `"default"` or `"tokens"`.
             output_key: the output that calls return.
             signature_outputs_as_dict: whether calls return all outputs by name.
-            **keras: what Keras needs (`input_shape`, `dtype`, `name`, ...) is ignored.
+            **keras: arguments for Keras (`input_shape`, `dtype`, `name`, ...), which are ignored.
 
         Raises:
             ValueError: as `Module`.

@@ -11,18 +11,17 @@ read, replace and write them. The numbers are `ElmoModel`'s, which equal AllenNL
 
 Glossary: B batch, T words of the longest sentence, C = 50 characters a word, P projection, H cell, L layers.
 
-State: as in AllenNLP, each batch row carries its LSTM state from call to call, in evaluation too, so a sentence's
-vectors depend on earlier calls. `elmo._elmo_lstm._elmo_lstm.stateful = False` switches this off, `.reset_states()`
-forgets the state, and `._states` is the state.
+State: as in AllenNLP, the LSTM state of each batch row is kept from call to call, in evaluation too, so a sentence's
+vectors depend on earlier calls. With `lstm = elmo._elmo_lstm._elmo_lstm`, `lstm.stateful = False` switches this off,
+`lstm.reset_states()` forgets the state, and `lstm._states` is the state.
 
-State dicts: the mixes have AllenNLP's names. `load_state_dict` takes AllenNLP's names for the biLM too; our own
-`state_dict()` has ours.
+State dicts: mixes have AllenNLP's names. For the biLM `load_state_dict` also takes AllenNLP's names, and `state_dict()`
+returns ours.
 
 Deliberate differences:
 - There is no sorting: a batch row may have gaps between words, and a batch of empty sentences is valid.
 - Vectors are zero on padding in every mode.
-- If training would outdate the vocabulary cache, `vocab_to_cache` makes none, and words are read through their
-  characters.
+- If training would change the cached vectors, `vocab_to_cache` is ignored, and words are read through their characters.
 - `ElmoEmbedder.embed_file` keeps a blank line, as a dataset without words.
 - Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
 """

@@ -2,8 +2,8 @@
 
     characters (B, T, C)  --_token_embedder-->  vectors (B, T+2, P)  --_elmo_lstm-->  L layers (B, T+2, 2P)
 
-The parts are those of an `ElmoModel`, not copies. Code of the time hooks into them, replaces one by its own module, or
-calls one alone; so each takes and returns what AllenNLP's did.
+The parts are those of an `ElmoModel`, not copies. Old code hooks into them, replaces one by its own module, or calls
+only one, so each takes and returns the same as in AllenNLP.
 """
 
 import hashlib
@@ -113,7 +113,7 @@ class _ElmoCharacterEncoder(nn.Module):
         """Maps ids `(B, T, C)` to `token_embedding`, `(B, T+2, P)`, zero on padding, and `mask`, `(B, T+2)`.
 
         Raises:
-            ValueError: if the ids have another shape, are no integers or out of range.
+            ValueError: if the ids have a wrong shape, are not integers or are out of range.
         """
         ids, mask = add_sentence_boundaries(*checked_words(inputs, None, self._config), self._boundary_ids)
         return {"mask": mask, "token_embedding": self._embed_ids(ids, mask)}

@@ -19,7 +19,7 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
     """Maps B lists of words to `(B, T, C)` character ids, without `<S>` and `</S>`, padded with rows of 0.
 
     Raises:
-        ValueError: if a string is in place of a list.
+        ValueError: if a string is given instead of a list.
     """
     if any(isinstance(words, str) for words in batch):
         raise ValueError(f"`batch_to_ids` takes lists of words, found {batch!r:.200}.")
@@ -31,7 +31,7 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
 class ELMoCharacterMapper:
     """Maps one word to its C ids.
 
-    The attributes, as AllenNLP has them, are one less than the ids: 0 is the id of padding.
+    The attributes are AllenNLP's, one less than the ids, because id 0 is padding.
     """
 
     max_word_length = MAX_WORD_LENGTH
@@ -45,5 +45,5 @@ class ELMoCharacterMapper:
 
     @staticmethod
     def convert_word_to_char_ids(word: str) -> list[int]:
-        """The C ids of a word, as `batch_to_ids` gives them."""
+        """The C ids of a word, as in `batch_to_ids`."""
         return CharacterCodec(MAX_WORD_LENGTH).encode([word])[0].tolist()

@@ -15,7 +15,7 @@ from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_s
 class ScalarMix(nn.Module):
     """A mix of K tensors: `gamma` times their sum, weighted by the softmax of `scalar_parameters`.
 
-    It differs from `model/scalar_mix.py` in names and in what is given: numbers before the softmax.
+    It differs from `model/scalar_mix.py` in names, and takes numbers before the softmax.
 
     Attributes:
         scalar_parameters: K parameters `(1,)`.
@@ -146,7 +146,7 @@ class Elmo(nn.Module):
 
 
 class ElmoTokenEmbedder(nn.Module):
-    """One mix of a pretrained biLM's layers, with a projection if one is asked for.
+    """One mix of a pretrained biLM's layers, with an optional projection.
 
     Attributes:
         output_dim: 2P, or the size of the projection.

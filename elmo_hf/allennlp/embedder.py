@@ -91,10 +91,10 @@ class ElmoEmbedder(nn.Module):
             output_format: `"all"` layers, the `"top"` layer, or the `"average"` of all.
             batch_size: sentences in a batch.
             forget_sentences: whether to leave out `sentence_to_index`, a JSON object in one string.
-            use_sentence_keys: whether to name a dataset by its sentence in place of its index.
+            use_sentence_keys: whether to name a dataset by its sentence instead of its index.
 
         Raises:
-            ValueError: if `use_sentence_keys` meets blank or equal lines.
+            ValueError: with `use_sentence_keys`, if lines are blank or equal.
         """
         pick = OUTPUT_FORMATS[output_format]
         sentences = [line.strip() for line in input_file]

@@ -16,7 +16,7 @@ PARTS = {"token_encoder": "_token_embedder.encoder", "bilm": "_elmo_lstm.bilm"}
 
 
 def rename_bilm(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A hook of `load_state_dict`: gives the entries of `_ElmoBiLm` its own names.
+    """A hook of `load_state_dict` that renames AllenNLP's entries to those of `_ElmoBiLm`.
 
     Raises:
         ConversionError: if AllenNLP's arrays are incomplete, or those of another architecture.

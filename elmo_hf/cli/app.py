@@ -1,7 +1,6 @@
 """The command line `elmo-hf`: its list of commands, with examples, and `--version`.
 
-Modules of commands import nothing heavy, and a command imports what it runs, so that help and errors of usage come at
-once.
+Modules of commands import nothing heavy, and a command imports what it runs, so help and errors of usage are fast.
 """
 
 import logging
@@ -50,7 +49,7 @@ def start(
 
     Where a command takes a MODEL, that is a folder, a Hub name, or `tiny`, the small English model in the package.
     """
-    for name in ("torchao", "torch.utils._pytree"):  # they log when transformers imports torchao, needed or not
+    for name in ("torchao", "torch.utils._pytree"):  # these log whenever transformers imports torchao
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
@@ -88,10 +87,10 @@ for command, *examples in (
 def main() -> None:
     """Entry point of `elmo-hf`.
 
-    On Linux without a GPU, the process may have no more data than the machine has memory: a file that asks for more,
-    whatever its format, is then an error of this process alone.
+    On Linux without a GPU, the process may not allocate more than the machine's memory, so a damaged file of any format
+    ends only this process.
     """
-    if sys.platform == "linux" and not os.path.exists("/proc/driver/nvidia"):  # CUDA's maps were not measured
+    if sys.platform == "linux" and not os.path.exists("/proc/driver/nvidia"):  # CUDA's mappings: not measured
         import resource
 
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and where they compute."""
+"""Arguments and options of several commands, and the device that they compute on."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -31,7 +31,7 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
     """A device that torch can compute on; None: a GPU if there is one, else the CPU.
 
     Raises:
-        ValueError: with torch's reason, if torch has no such device or cannot compute on it.
+        ValueError: with torch's message, if there is no such device or torch cannot compute on it.
     """
     import torch
 

@@ -66,9 +66,9 @@ def embed(
 ) -> None:
     """Embed sentences: a file, or a corpus into shards.
 
-    The n-th line (of CoNLL-U, sentence) is entry n, from 0, blank lines included. Give the same command again to
-    continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
-    processes share the work; machines must share a file system, or a store.
+    Line n (in CoNLL-U: sentence n) is entry n, from 0, blank lines included. Give the same command again to continue an
+    interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the processes share the
+    work; machines must share a file system, or a store.
     """
     refuse_alone("--column NAME", column is not None, split=split)
     import pyarrow
@@ -86,7 +86,7 @@ def embed(
     documents = Documents.find(sources, output, split=split or "train", stream=stream, **reading)
     chosen = None if words is None else ChosenWords(words)
 
-    # pyarrow's own memory pool keeps up to 100 MiB that it no longer needs.
+    # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     if engine is None:
         make, processes = in_this_process, launched(on_cpu=device == "cpu")

@@ -1,4 +1,4 @@
-"""What commands print, and how they end when something is wrong, or when they are stopped."""
+"""Prints the messages of commands, and turns errors and Ctrl-C into one line and an exit code."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, 
 
 
 class Command(TyperCommand):
-    """A command that ends with one line, and no traceback, if the user can mend what is wrong, or stopped it."""
+    """A command that ends with one line instead of a traceback if the user can correct the error, or stopped it."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
@@ -36,9 +36,9 @@ class Command(TyperCommand):
 
 
 def line_of(error: Exception) -> str | None:
-    """An error that a user can mend as one line; None for others, which are mistakes of this package.
+    """The line for an error that a user can correct; None for others, which are errors in this package.
 
-    None also if whoever read the output needs no more of it: click ends the command then.
+    None also if the reader of the output has closed it; click ends the command then.
     """
     is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, not imported
     if is_memory or "can't allocate memory" in str(error):
@@ -47,19 +47,19 @@ def line_of(error: Exception) -> str | None:
 
 
 def check_usage(is_right: bool, message: str) -> None:
-    """Ends the command with an error of usage, unless it is used rightly."""
+    """Ends the command with an error of usage unless `is_right`."""
     if not is_right:
         raise typer.BadParameter(message)
 
 
 def refuse_alone(needed: str, is_given: bool, **options: object) -> None:
-    """Refuses options, by their names, that do nothing without the one that is needed."""
+    """Refuses options, given by their names, that have no effect without the needed one."""
     for name, value in options.items():
         check_usage(is_given or not value, f"--{name.replace('_', '-')} needs {needed}.")
 
 
 def say(message: str, *, is_error: bool = False) -> None:
-    """Prints a message, which may quote names that a terminal cannot show or would obey."""
+    """Prints a message with names escaped that a terminal cannot show or would interpret."""
     typer.echo("\n".join(map(printable, message.split("\n"))), err=is_error)
 
 

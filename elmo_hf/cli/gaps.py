@@ -32,8 +32,8 @@ def fill(
 ) -> None:
     """Print the words that fit each gap of TEXT.
 
-    Of both directions, the probability is their product, normalised; each alone is beside it. A file is text, .jsonl or
-    .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` says whether it has one.
+    The probability of both directions is their product, normalised; that of each direction is beside it. A file is
+    text, .jsonl or .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` shows whether it has one.
     """
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 

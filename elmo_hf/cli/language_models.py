@@ -28,7 +28,7 @@ Corpora = Annotated[
         metavar="CORPUS...", help="Text, .jsonl, .conllu, .fasta, .gz too: files, patterns, or Hub datasets."
     ),
 ]
-# Of each optimiser, its name in the Trainer and the default of the learning rate.
+# For each optimiser, its name in the Trainer and its default learning rate.
 OPTIMIZERS = {"adagrad": ("adagrad", 0.2), "adamw": ("adamw_torch_fused", 0.002)}
 
 
@@ -170,7 +170,7 @@ def pretrain(
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
     has_bar = args.process_index == 0
-    # A mistake in the shorter text is found before the longer one is read.
+    # The shorter text first, because an error in it is found sooner.
     scored = _read_corpus("held-out text", held_out, encoding, tokenizer, has_bar) if held_out else None
     train = _read_corpus("training text", corpora, encoding, tokenizer, has_bar)
     trainer = run(lm, tokenizer, train, scored, args, started_from=model)
@@ -213,7 +213,7 @@ def score(
     INPUT has one sentence a line. Perplexities are forward, backward and their geometric mean, by the exact softmax.
     From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
-    says whether it has one.
+    shows whether it has one.
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
@@ -232,7 +232,7 @@ def score(
         zero = score_from_zero(language_model, corpus, bar.update)
         numbers = [each.document for each in sentences] if documents else None
         carried = score_carried(language_model, corpus, rows, bar.update, numbers)
-        bar.total = bar.n  # carried scoring leaves out what is unfinished when the first row ends
+        bar.total = bar.n  # carried scoring leaves out sentences that are unfinished when the first row ends
     if per_word is not None:
         wanted = carried if carry_state or documents else zero
         write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
@@ -261,7 +261,7 @@ def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoT
 def _corpus(
     name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer", texts: list[str], splitter: str
 ) -> tuple["Corpus", str]:
-    """The sentences as a corpus, and how large it is; prints a note if the first texts look wrongly split."""
+    """The sentences as a corpus; prints its size, and a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
 
     corpus = Corpus.from_sentences((each.words for each in sentences), tokenizer)

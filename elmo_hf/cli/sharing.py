@@ -13,10 +13,10 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `e
 
 
 def info(model: Model) -> None:
-    """Say what MODEL is and what it can do.
+    """Describe MODEL and what it can do.
 
-    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. No weights are read; of
-    a model on the Hub, none are downloaded.
+    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are not read,
+    and not downloaded from the Hub.
     """
     from elmo_hf.share.model_info import describe
 
@@ -24,7 +24,7 @@ def info(model: Model) -> None:
 
 
 def env() -> None:
-    """Say what decides how fast this machine computes.
+    """Show what affects the speed of this machine.
 
     Versions, processor, threads, GPU, whether bfloat16 is fast, and whether large weights can have oneDNN's layout.
     """
@@ -41,9 +41,9 @@ def card(
 ) -> None:
     """Write the model card of FOLDER, or change it.
 
-    A folder without README.md, or with the draft of transformers' Trainer, gets one: sizes, snippet, limits, the run of
-    the draft, and what the options say. A card that is there keeps its text; the options change its metadata and its
-    section about licence, language and source. For a new card, delete README.md first.
+    A folder without README.md, or with the draft of transformers' Trainer, gets one, with sizes, snippet, limits, the
+    run of the draft, and the values of the options. An existing card keeps its text; the options change its metadata
+    and its section about licence, language and source. For a new card, delete README.md first.
     """
     from elmo_hf.folder.loading import open_folder
     from elmo_hf.share.model_info import new_card
@@ -72,8 +72,7 @@ def export(
     """Write MODEL as an ONNX graph, or for torch alone.
 
     The file runs without this package, for any number of texts and words. A model for a task is written with its head,
-    any other one as its biLM. Inputs and outputs have names. Before the file gets its name, it is run and its outputs
-    are compared with the model's.
+    any other model as its biLM. Inputs and outputs have names. The file is kept only if its outputs equal the model's.
     """
     from elmo_hf.share.export import check_output, export_model, load_for_export
 
@@ -91,12 +90,12 @@ def push(
         list[str] | None, typer.Option(metavar="PATTERN", help="Send these files too, such as LICENSE or 'docs/*'.")
     ] = None,
 ) -> None:
-    """Share FOLDER on the Hub: its model becomes one commit.
+    """Share the model in FOLDER on the Hub, in one commit.
 
-    Weights, config, tokenizer, code, card, pictures and scores are sent; what else is in FOLDER is named and left out.
-    Needs a token with write access: run `hf auth login` once, or set HF_TOKEN. Nothing is sent unless FOLDER has
-    everything that loading it elsewhere needs. The card is sent under the repository's name. If an upload breaks off,
-    give the same command again.
+    Weights, config, tokenizer, code, card, pictures and scores are sent; other files in FOLDER are listed and not sent.
+    You need a token with write access: run `hf auth login` once, or set HF_TOKEN. FOLDER must have everything that
+    loading it elsewhere needs; otherwise nothing is sent. The card is sent with the repository's name. If an upload
+    breaks off, give the same command again.
     """
     from elmo_hf.share.push import push_folder
 

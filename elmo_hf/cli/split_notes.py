@@ -1,4 +1,4 @@
-"""The note on how a text was split into words, where the words that a model reads are perhaps not those of the text."""
+"""The note of a command that may have split a text into the wrong words."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,16 @@ MOST_UNKNOWN = 0.1
 def say_split(
     name: str, texts: Sequence[str], splitter: str, unknown: float = 0.0, options: dict[str, str] = OPTIONS
 ) -> None:
-    """Prints to standard error which split was used and the option for the other, if there is one, where it may matter.
+    """Prints to standard error which split was used, and the option for the other, if it may be wrong.
 
-    That is where the text looks split already or more than a tenth of its words are unknown; not where it came as lists
-    of words.
+    It may be wrong if the text looks split already, or more than a tenth of its words are unknown, unless it came as
+    lists of words.
 
     Args:
         name: of the text.
         texts: its first raw texts.
         splitter: the word splitter that was used.
-        unknown: share of the text's words that the model does not predict.
+        unknown: share of the text's words that are unknown to the softmax.
         options: of the command, by word splitter.
     """
     other = next(each for each in SPLITS if each != splitter)

@@ -32,8 +32,8 @@ def vectors(
 ) -> None:
     """Write vectors of single words, or print nearest words.
 
-    Every word of WORDS gets a vector, without context, in a text that gensim reads. A word that is repeated is written
-    once; blank lines are left out. A word with a blank inside is not written.
+    Each word of WORDS gets a vector without context, in a text file that gensim reads. A repeated word is written once;
+    blank lines are left out. A word that contains a blank is not written.
     """
     check_usage(output is not None or bool(nearest), "give --output OUT, or --nearest WORD, or both.")
     refuse_alone("--output OUT", output is not None, format=text_format)

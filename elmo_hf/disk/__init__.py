@@ -1,1 +1,1 @@
-"""Files and folders that are written whole or not at all, and their checksums."""
+"""Writes files and folders whole or not at all, and computes checksums."""

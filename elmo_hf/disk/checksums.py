@@ -15,7 +15,7 @@ SUMS = "SHA256SUMS"
 
 
 def write_sums(folder: Path) -> None:
-    """Puts the files of a folder on the disk, and then the list of them, which marks the folder as complete."""
+    """Flushes the files of a folder to the disk, then writes the list of them, which marks the folder as complete."""
     sync(folder)
     sums = _sums(folder)
     partial = folder / f".{SUMS}.partial"
@@ -24,7 +24,7 @@ def write_sums(folder: Path) -> None:
 
 
 def sums_agree(folder: Path) -> bool:
-    """Whether a folder holds the files of its list, unchanged, and no others."""
+    """Whether the files of a folder are exactly those of its list, unchanged."""
     try:
         return (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
     except (OSError, UnicodeDecodeError):
@@ -54,7 +54,7 @@ def sha256_of_model(settings: str, weights: Iterable["Tensor"]) -> str:
 
 
 def _plain_parts(tensor: Any) -> Iterator["Tensor"]:
-    """The tensor itself, or those that torchao made a quantised one of."""
+    """The tensor itself, or the parts of a tensor that torchao quantised."""
     if not hasattr(tensor, "__tensor_flatten__"):
         yield tensor
         return

@@ -1,8 +1,8 @@
-"""A new file for libraries in C that end the whole process when a disk is full.
+"""A new file for libraries in C that crash the process when a disk is full.
 
-HDF5 and torch's archives write once more while they close a file whose last write failed, and crash if that fails too.
-They write to a `GuardedFile` instead: after the first failure it accepts all further bytes and drops them, so that the
-library closes normally; `close` then raises the failure.
+When HDF5 or torch's archives close a file whose last write failed, they write once more, and crash if that fails too.
+They write to a `GuardedFile` instead: after the first failure it drops all further bytes, so the library closes
+normally; `close` then raises the failure.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Packages that only some work needs, and how to install them; a light module."""
+"""Checks that optional packages are installed. Imports no torch."""
 
 from importlib.util import find_spec
 

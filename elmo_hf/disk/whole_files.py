@@ -1,12 +1,12 @@
 """Files and folders that are written whole or not at all, by one process at a time.
 
-While NAME is being written, two files or folders stand beside it:
+While NAME is being written, there are two files or folders beside it:
 
     .NAME.lock       locked by the process that writes
-    .NAME.partial    takes the name when it is complete and on the disk
+    .NAME.partial    renamed to NAME when it is complete and on the disk
 
-The system drops a lock when its process ends, however that happens. So what is not locked was left by a process that
-was killed; the next one that writes NAME, or finds it there, removes it.
+The system releases a lock when its process ends in any way. So a file without a lock was left by a killed process, and
+the next process that writes or finds NAME removes it.
 """
 
 import errno
@@ -16,21 +16,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# How the system says that there is no room: on the disk, in the user's share of it, in one file.
+# The system's errors for no room: on the disk, in the user's share of it, in one file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# How safetensors and torch say it; torch gives no reason why it could not write.
+# The same in messages of safetensors and torch; torch gives no reason why it could not write.
 NO_ROOM_TEXTS = (*(f"(os error {number})" for number in NO_ROOM), "PytorchStreamWriter failed", ". unexpected pos ")
-# What the user keeps out of the mode of new files; it can only be read by setting it.
+# The user's umask, which can only be read by setting it.
 MASK = os.umask(0o077)
 os.umask(MASK)
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Gives a temporary path to write to.
+    """Yields a temporary path to write to.
 
-    The file takes the name `path`, also in place of an older file, when the block ends without an error. If another
-    process is writing `path`, this one waits; the last one wins. Errors are those of `only_writer` and `named_if_full`.
+    When the block ends without an error, the file is renamed to `path` and replaces an older file. If another process
+    is writing `path`, this one waits; the last one wins. Errors are those of `only_writer` and `named_if_full`.
     """
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
         yield partial
@@ -39,7 +39,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Gives a temporary folder to fill, which takes the name `path` when the block ends without an error.
+    """Yields a temporary folder to fill, which is renamed to `path` when the block ends without an error.
 
     Errors are those of `refuse_existing`, `only_writer` and `named_if_full`.
     """
@@ -53,7 +53,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def workplace(path: Path) -> Iterator[Path]:
-    """Gives a temporary folder beside `path`, for one process at a time; it is removed in the end."""
+    """Yields a temporary folder beside `path`, for one process at a time; it is removed in the end."""
     with only_writer(path) as partial, named_if_full(path):
         partial.mkdir()
         yield partial
@@ -67,10 +67,10 @@ def check_new_file(path: Path) -> None:
 
 
 def refuse_existing(path: Path, is_folder: bool = True) -> None:
-    """Checks that a folder or file can be made; removes what killed processes left beside one that is there.
+    """Checks that a folder or file can be made; if it exists, removes what killed processes left beside it.
 
     Raises:
-        FileExistsError: if `path` exists; a folder may take the place of an empty one.
+        FileExistsError: if `path` exists; a folder may replace an empty one.
     """
     if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
         with suppress(OSError), only_writer(path.resolve()):
@@ -87,7 +87,7 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
         must_wait: whether to wait for another process instead of refusing.
 
     Yields:
-        where to write it, a path beside it at which there is nothing yet and, in the end, nothing any more.
+        where to write it, a path beside it that does not exist before and after the block.
 
     Raises:
         FileNotFoundError: if there is no folder for `path`.
@@ -111,14 +111,14 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
         yield partial
     finally:
         _remove(partial)
-        # The name goes first: whoever opened the file in the meantime sees that it has none, and opens it again.
+        # Removes the name first: a process that opened the file in the meantime sees that, and opens it again.
         lock_file.unlink(missing_ok=True)
         lock.release()
 
 
 @contextmanager
 def named_if_full(path: Path) -> Iterator[None]:
-    """Replaces what libraries raise on a full disk by an OSError that names `path`."""
+    """Replaces the errors of libraries on a full disk by an OSError that names `path`."""
     try:
         yield
     # safetensors raises an error of its own, which is a plain Exception.
@@ -132,27 +132,27 @@ def named_if_full(path: Path) -> Iterator[None]:
 
 
 def publish(written: Path, path: Path) -> None:
-    """Gives a file or folder its name once its content is on the disk, so that a power cut leaves nothing damaged."""
+    """Renames a file or folder once its content is on the disk, so a power cut leaves no damaged file."""
     sync(written)
     written.replace(path)
     _sync_folder(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Puts a file, or a folder with all that is in it, on the disk; files of safetensors get the mode of others."""
+    """Flushes a file, or a folder with its content, to the disk; files of safetensors get the usual mode."""
     for each in [*path.rglob("*"), path] if path.is_dir() else [path]:
         if each.is_dir():
             _sync_folder(each)
         elif each.is_file():
             if not each.is_symlink() and each.stat().st_mode & 0o777 == 0o600:
-                with suppress(OSError):  # some mounts have no modes
+                with suppress(OSError):  # some mounted file systems have no modes
                     each.chmod(0o666 & ~MASK)
             with each.open("rb") as content:
                 os.fsync(content.fileno())
 
 
 def _sync_folder(path: Path) -> None:
-    """Puts the names in a folder on the disk; some systems cannot open or sync a folder."""
+    """Flushes the names in a folder to the disk; some systems cannot open or sync a folder."""
     with suppress(OSError):
         number = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Embedding whole files, and keeping what was computed."""
+"""Embeds whole files, and keeps the results."""
 
 from .embedder import Embedder
 

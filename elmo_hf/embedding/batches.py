@@ -1,4 +1,4 @@
-"""Runs a model over many texts, in batches of texts of similar length, so that there is little padding."""
+"""Runs a model over many texts, in batches of texts of similar length, which keeps padding small."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ import torch
 from ..model.modeling_elmo import ElmoModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
-# The most texts of a batch, or one for every 16 positions where that is more. More texts take more memory, and on a CPU
-# no less time.
+# The most texts of a batch, or one for every 16 positions where that is more. More texts take more memory, and do not
+# save time on a CPU.
 MOST_TEXTS = 128
 
 

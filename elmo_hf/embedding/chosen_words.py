@@ -12,7 +12,7 @@ from ..text.sentences import read_lines
 
 
 class ChosenWords:
-    """Words as the model's tokenizer gives them; capitals count.
+    """Words as the model's tokenizer splits them; capitals matter.
 
     Attributes:
         found: whether a sentence had one; None before the first sentence.

@@ -1,8 +1,8 @@
-"""Texts to vectors as a function of a batch, for engines that move the data: datasets, Ray Data, Spark, pandas.
+"""A function from a batch of texts to vectors, for libraries that move the data: datasets, Ray Data, Spark, pandas.
 
     ray.data.read_text("corpus/").map_batches(Embedder("elmo-small"), batch_size=1024).write_parquet("vectors/")
 
-A worker reads the model when it gets its first batch, and keeps it; what is sent to workers is only the model's name.
+Only the model's name is sent to workers; each loads the model at its first batch and keeps it.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ class Embedder:
         """Keeps the arguments; no model is loaded yet.
 
         Args:
-            model: a folder that every worker sees, a Hub name, or `"tiny"`.
-            column: that of the texts: strings, or lists of words.
-            layers: what to keep, as of `elmo-hf embed --layers`.
+            model: a folder that every worker can read, a Hub name, or `"tiny"`.
+            column: the name of the texts' column: strings, or lists of words.
+            layers: what to keep, as in `elmo-hf embed --layers`.
             dtype: `"float32"`, `"float16"` or `"int8"`.
-            words: keeps only some words, as `elmo-hf embed --words`.
+            words: which words to keep, as in `elmo-hf embed --words`.
             batch_words: the most positions of a batch, padding included; a longer text is alone.
             device: where the model runs, such as `"cuda"`.
 
@@ -49,14 +49,14 @@ class Embedder:
         self.selection.check()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Embeds the texts of n rows; order and size of the batch change no more than the last bits.
+        """Embeds the texts of n rows; the order and size of the batch change at most the last bits.
 
         Args:
             batch: columns by name, each an array or a list.
 
         Returns:
             these columns and `vectors`: `(n, 2P)` for pooled layers, else a list of n arrays `(words, 2P)` or `(L+1,
-            words, 2P)`; with int8 also `scales`, by which vectors are multiplied; with `words` also `positions`, the
+            words, 2P)`; with int8 also `scales`, to multiply vectors with; with `words` also `positions`, the
             places of these words in their texts.
 
         Raises:
@@ -72,5 +72,5 @@ class Embedder:
         return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arguments, and which version of a folder they mean: `datasets` computes again if that changes."""
+        """The arguments and the version of the folder; `datasets` computes again if one of them changes."""
         return self.__dict__ | {"version": version_of(self.model)}

@@ -1,8 +1,8 @@
 """Computes the biLM's layers of a dataset once and keeps them beside the tokenized texts.
 
 While the biLM is frozen, a text has the same layers in every epoch, and running the biLM is most of the work of
-training a model for a task. A dataset with a column `bilm_layers` trains the same model without running it: mixes, task
-encoder and classifier learn as before, and the trained model still reads texts.
+training. With a column `bilm_layers` in the dataset, the biLM does not run: mixes, task encoder and classifier learn as
+before, and the trained model still takes texts.
 
     tokenized dataset -> add_bilm_layers -> the dataset with `bilm_layers` (T, L+1, 2P) in each row
 
@@ -24,7 +24,7 @@ from ..disk.checksums import sha256_of_model
 from ..tasks.task_model import ElmoTaskModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
-# Rows that are sorted by length together, so that there is little padding.
+# Rows that are sorted by length together, which keeps padding small.
 WINDOW_ROWS = 1024
 # Settings that change a biLM's layers but not the shapes of its weights.
 SETTINGS = ("char_activation", "cell_clip", "projection_clip", "use_skip_connections", "forget_bias")
@@ -75,7 +75,7 @@ def add_bilm_layers(
 
     settings = json.dumps([dtype, model.num_texts, *(getattr(model.config, name) for name in SETTINGS)])
     weights = [*model.elmo.token_encoder.state_dict().values(), *model.elmo.bilm.state_dict().values()]
-    # The default fingerprint would depend on all weights, the classifier's too.
+    # The default fingerprint would depend on all weights, including the classifier's.
     fingerprint = Hasher.hash([dataset._fingerprint, sha256_of_model(settings, weights)])
     return dataset.map(
         compute,

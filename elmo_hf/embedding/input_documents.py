@@ -1,4 +1,4 @@
-"""What is embedded: sentences of files, stores, standard input and datasets, and windows of them; a light module."""
+"""Reads the sentences to embed, from files, stores, standard input and datasets, in windows. Imports no torch."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ..text.sentences import Sentence, read_dataset, read_sentences
 from .stores import InputFile, find_files, place_of
 
-# Where a sentence stands: in which document, and which one of it, from 0.
+# The place of a sentence: its document, and its number in it, from 0.
 Line = tuple[str, int]
 
 
@@ -16,8 +16,8 @@ class Window(NamedTuple):
     Attributes:
         number: of the window, from 0.
         first: how many sentences are before it.
-        lines: where its n sentences stand.
-        sentences: these n.
+        lines: the places of its n sentences.
+        sentences: its n sentences.
     """
 
     number: int
@@ -47,11 +47,11 @@ class Documents(NamedTuple):
 
     @classmethod
     def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":
-        """The documents that names, patterns and folders stand for, each once.
+        """Finds the documents of names, patterns and folders, each once.
 
         Args:
             sources: files, patterns, folders, or datasets.
-            output: what the vectors are written to; it is not read.
+            output: where the vectors are written; this is not read.
             **reading: the other attributes.
 
         Raises:
@@ -69,12 +69,12 @@ class Documents(NamedTuple):
         return documents._replace(names=found)
 
     def windows(self, num_characters: int) -> Iterator[Window]:
-        """Reads the documents once, in windows of consecutive sentences until they have so many characters.
+        """Reads the documents once, in windows of consecutive sentences with about `num_characters`.
 
-        It counts characters, one more for each sentence. To count words, a process would have to tokenize all windows.
+        A sentence counts one character more than it has. Counting words would need the tokenizer for all windows.
 
         Raises:
-            ValueError: if a document is not of its format, cannot be read, or changes meanwhile.
+            ValueError: if a document is not of its format, cannot be read, or changes while it is read.
             OSError: if a file cannot be opened.
         """
         window, found = Window(0, 0, [], []), 0

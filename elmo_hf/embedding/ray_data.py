@@ -1,8 +1,8 @@
-"""Ray Data in place of a launcher's processes: its workers take windows as they become free, and write the shards.
+"""Embeds with Ray Data instead of a launcher's processes: each free worker gets the next window and writes its shard.
 
-A worker has a GPU, or a processor core and one thread. Ray starts a lost one again, on any machine that has room, and
-repeats its window. The model travels to the workers; the documents are read here alone, and the text of windows that
-are to be computed goes to Ray's object store.
+A worker has a GPU, or a processor core and one thread. Ray restarts a lost worker on any machine that has room, and
+repeats its window. The model is sent to the workers; only this process reads the documents, and puts the text of
+windows to compute into Ray's object store.
 """
 
 import logging
@@ -20,7 +20,7 @@ from .shards import Maker
 
 
 def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str | None = None) -> None:
-    """Makes the shards of windows on the cluster that Ray finds, or else on a new one, which ends with the process.
+    """Makes the shards of windows on the cluster that Ray finds, or on a new one that ends with this process.
 
     Args:
         maker: makes a shard.
@@ -35,7 +35,7 @@ def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str |
     kind = device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
     if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():  # Ray would wait for it
         raise ValueError(f"with Ray, the device must be cpu or cuda, and in its cluster; found {kind!r}.")
-    # Each window is a block of its own, so a worker takes one at a time.
+    # Each window is its own block, so a worker takes one at a time.
     blocks = [ray.put(pa.table({"window": [pickle.dumps(window)]})) for window in windows]
     if not blocks:
         return

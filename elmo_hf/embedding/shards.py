@@ -7,17 +7,17 @@ A folder on a disk or in a store holds, for windows of consecutive sentences:
     _job.json                 what the shards are computed with: model, tokenizer, settings
     _index/part-00000.txt     the digest of job and sentences, checksum and size of a shard; written after the shard
 
-The working folder `OUT.partial` of one file holds the same, with smaller windows and shards `part-00000.chunk`; at the
-end they are joined in OUT, and the folder goes.
+For a single output file, the working folder `OUT.partial` has the same files, with smaller windows and shards
+`part-00000.chunk`; at the end they are joined in OUT, and the folder is removed.
 
-Each process reads the whole input once. Of R processes, process r takes windows r, r + R and so on: where the entry
-of a window is there and its shard is whole, it goes on; else it computes the shard, writes it, then its entry. So
-processes never write the same file, an interruption costs at most the shards in the making, and a run may be continued
-with another R, or with Ray. A window depends on its own text alone, so a shard has the same bits for any R, on the same
-kind of machine with as many threads each; where a measurement decides how bfloat16 is multiplied, the last bits may
-differ. Names that begin with an underscore are no data to pandas, pyarrow, Spark and `datasets`.
+Each of R processes reads the whole input once; process r takes windows r, r + R and so on. If a window has an entry and
+its shard is whole, it is skipped; otherwise the process computes the shard, writes it, then its entry. So no two
+processes write the same file, an interruption loses at most the unfinished shards, and a run may be continued with
+another R, or with Ray. A shard depends only on its own text, so it has the same bits for any R, on the same kind of
+machine and number of threads; where a measurement decides how bfloat16 is multiplied, the last bits may differ. pandas,
+pyarrow, Spark and `datasets` ignore names that begin with an underscore.
 
-A shard is whole if its size is that of its entry, and on a disk also its checksum; a store checks what it keeps itself.
+A shard is whole if it has the size that its entry records, and on a disk also the checksum; a store has its own checks.
 """
 
 import hashlib
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What shards may be files of.
+# Formats of shards.
 FORMATS = ("parquet", "safetensors", "npz", "hdf5")
 JOB, INDEX = "_job.json", "_index.jsonl"
-# About how many bytes a shard has, if words have 5 letters; and the most characters, as little work may be lost.
+# The bytes of a shard, about, if words have 5 letters; and its most characters, to limit the work that can be lost.
 SHARD_BYTES, SHARD_CHARACTERS = 1 << 27, 1_000_000
 # The characters of a chunk, about 17,000 words of English.
 CHUNK_CHARACTERS = 100_000
@@ -103,22 +103,22 @@ def embed_documents(
     show_progress: bool = False,
     look: Callable[[list[str]], None] = lambda texts: None,
 ) -> int:
-    """Embeds every sentence of documents, or what an interrupted run left to do.
+    """Embeds every sentence of documents, or the rest that an interrupted run left.
 
     Args:
         model: on the device to run on; afterwards it is in evaluation mode.
         tokenizer: the model's.
         documents: what to read, and how.
-        output: a folder as of `is_folder`, which is new, empty, or has shards of the same job; or a new file on a disk,
+        output: a folder (see `is_folder`) that is new, empty, or has shards of the same job; or a new file on a disk,
             whose suffix is a key of `WRITERS`.
         selection: what is kept of a sentence.
         shard_format: of a folder, one of `FORMATS`.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
         window_characters: of a shard; None: about `SHARD_BYTES` of vectors, or `CHUNK_CHARACTERS` for a file.
-        processes: those that share the work, each calling this function with the same arguments; None: this one alone.
+        processes: those that share the work, each calling this function with the same arguments; None: only this one.
         make: makes the shards of windows, in any order.
         show_progress: shows a bar of the first process's sentences.
-        look: gets the raw texts among the first sentences.
+        look: is called with the raw texts among the first sentences.
 
     Returns:
         the number of sentences.
@@ -146,12 +146,12 @@ def embed_documents(
     shards = Shards(Folder(f"{output}.partial" if file else output), job, file)
     windows = documents.windows(characters)
     index, count = processes.process_index, processes.num_processes
-    if documents.stream is not None:  # which cannot be shared, so the first process does all
+    if documents.stream is not None:  # standard input cannot be shared, so the first process does all
         windows, count = windows if processes.is_main_process else iter(()), 1
     with ExitStack() as stack:
         if processes.is_main_process:
             joined = shards.begin(stack)
-            first = [*islice(windows, 1)]  # nothing is written if it cannot be read
+            first = [*islice(windows, 1)]  # reads first: if that fails, nothing is written
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
             shards.record_job()
@@ -167,7 +167,7 @@ def embed_documents(
 
 
 class Shards:
-    """The shards of a folder, and what is known of them.
+    """The shards of a folder and their entries.
 
     Attributes:
         num_sentences: of the windows that were read.
@@ -182,10 +182,10 @@ class Shards:
         self.num_sentences = 0
 
     def begin(self, stack: ExitStack) -> Path | None:
-        """Keeps other runs out of an output on a disk until `stack` closes.
+        """Keeps other runs from writing an output on a disk until `stack` closes.
 
         Returns:
-            where to write the file that takes its name at the end.
+            where to write the single file, which is renamed at the end.
 
         Raises:
             FileExistsError: if the file exists, or the folder holds other files.
@@ -205,17 +205,17 @@ class Shards:
         return joined
 
     def record_job(self) -> None:
-        """Writes what the shards are computed with, unless there are some."""
+        """Records what the shards are computed with, unless it is recorded already."""
         if not any(name.startswith("part-") for name in self._folder.sizes()):
             with self._folder.new(JOB) as path:
                 path.write_text(self._job, encoding="utf-8")
 
     def look(self) -> None:
-        """Lists what is there.
+        """Lists the files that exist.
 
         Raises:
             ValueError: if the recorded job is another one.
-            FileNotFoundError: if this process does not see what the first one wrote.
+            FileNotFoundError: if this process cannot find what the first one wrote.
         """
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
@@ -235,7 +235,7 @@ class Shards:
             self.num_sentences += len(window.lines)
 
     def _has(self, number: int, digest: str) -> bool:
-        """Whether a window's shard is there and whole; says so if it is there and damaged."""
+        """Whether a window's shard exists and is whole; prints a note if it is damaged."""
         shard, entry = self._shard(number), _entry(number)
         if shard not in self._sizes or entry not in self._sizes:
             return False
@@ -283,7 +283,7 @@ class Shards:
             path.write_text(" ".join(facts) + "\n", encoding="ascii")
 
     def finish(self, joined: Path | None) -> None:
-        """Writes `_index.jsonl`; or joins the shards in a file at `joined`, and gives it its name.
+        """Writes `_index.jsonl`; or joins the shards in a file at `joined`, and renames it.
 
         Raises:
             ValueError: if the input changed or a shard was damaged meanwhile.
@@ -295,7 +295,7 @@ class Shards:
         if self._file is not None and joined is not None and self._folder.disk is not None:
             WRITERS[self._file.suffix.lower()](joined, self._records(self._folder.disk))
             publish(joined, self._file)
-            self._folder.disk.replace(joined)  # it is removed; if this process is killed, by a later one
+            self._folder.disk.replace(joined)  # removed here, or by a later process if this one is killed
             return
         content = "".join(self._index()).encode()
         if INDEX not in self._sizes or self._folder.read([INDEX]) != [content]:
@@ -328,7 +328,7 @@ class Shards:
             yield checksum
 
     def _digest(self, window: Window) -> str:
-        """Of the job, and of the sentences and where they stand."""
+        """Digests the job, and a window's sentences and their places."""
         digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
             named = {sentence.name: sentence} if isinstance(sentence, Protein) else sentence
@@ -340,7 +340,7 @@ class Shards:
 
 
 def _alone(array: np.ndarray) -> np.ndarray:
-    """A copy of a part of a batch, because it would keep the whole batch, padding included; a long text is one."""
+    """A copy of a part of a batch, because a view would keep the whole batch; a long text is a whole batch."""
     is_most = array.flags.c_contiguous and array.base is not None and 2 * array.nbytes > array.base.nbytes
     return array if is_most else array.copy()
 
@@ -357,7 +357,7 @@ def _entry(number: int) -> str:
 
 
 def _spans(window: Window) -> list[list[Any]]:
-    """Of each document in a window: its name, the first of its sentences, and how many there are."""
+    """For each document in a window: its name, its first sentence there, and the number of sentences."""
     parts = ([*lines] for _, lines in groupby(window.lines, key=lambda line: line[0]))
     return [[*lines[0], len(lines)] for lines in parts]
 

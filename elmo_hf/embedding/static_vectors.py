@@ -2,7 +2,7 @@
 
 A word without a sentence has two kinds of vectors here:
 
-    token      the context-free vector (P), which depends on the spelling alone, or on the word's id
+    token      the context-free vector (P), which depends only on the spelling, or on the word's id
     k, mix     the word's vector (2P) in layer k, or in the scalar mix, of a sentence of this one word
 
 The two text formats are one line a word, `word number number ...`, separated by blanks; word2vec's begins with a line
@@ -28,7 +28,7 @@ BATCH = 256
 
 
 class WordList(NamedTuple):
-    """The words of a file, each once, in their order; and how many lines were blank or repeated a word."""
+    """The words of a file in their order, without repetitions; and the numbers of blank and of repeated lines."""
 
     words: list[str]
     num_blank: int
@@ -81,7 +81,7 @@ def write_word_vectors(
     header: bool = True,
     show_progress: bool = False,
 ) -> int:
-    """Writes vectors of single words as text; the file appears when it is complete.
+    """Writes vectors of single words as text; the file exists only once it is complete.
 
     Args:
         model: in evaluation mode, on the device to run on.
@@ -120,13 +120,13 @@ def write_word_vectors(
 def nearest_words(
     vectors: np.ndarray, words: Sequence[str], vector: np.ndarray, count: int = 10, but: Sequence[str] = ()
 ) -> list[tuple[str, float]]:
-    """The words whose vectors have the highest cosine with `vector`, with it.
+    """The words whose vectors have the highest cosines with `vector`, and these cosines.
 
     Args:
-        vectors: `(N, D)`, as `word_vectors` gives them.
+        vectors: `(N, D)`, from `word_vectors`.
         words: their N words.
         vector: `(D,)`.
-        count: how many words to return at most.
+        count: the most words to return.
         but: words to leave out, such as the one that `vector` belongs to.
     """
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)

@@ -1,7 +1,7 @@
-"""Files and folders on a disk, or in a store such as `s3://bucket/folder`: all through fsspec; a light module.
+"""Files and folders on a disk, or in a store such as `s3://bucket/folder`, all through fsspec. Imports no torch.
 
-On a disk a new file is written in its folder, under another name; for a store it is written among the system's
-temporary files, then put, because a store puts a file whole or not at all. Errors are those of the store's library.
+On a disk a new file is written in its folder under another name, then renamed. For a store it is written to the
+system's temporary files, then uploaded, which is done whole or not at all. Errors are those of the store's library.
 """
 
 import io
@@ -36,7 +36,7 @@ class InputFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The last part of its address, whose suffix tells what it holds."""
+        """The last part of its address, with the suffix of its format."""
         return PurePosixPath(self.address).name
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
@@ -45,7 +45,7 @@ class InputFile(NamedTuple):
         return io.BufferedReader(store.open(path, mode) if self.stream is None else self.stream)
 
     def version(self) -> str:
-        """What is another string once the file has been changed or replaced; standard input has no version."""
+        """A string that is different after the file was changed or replaced; empty for standard input."""
         store, path = _store(self.address)
         store.invalidate_cache()
         return store.ukey(path) if self.stream is None else ""
@@ -55,7 +55,7 @@ class Folder:
     """A folder of finished files."""
 
     def __init__(self, name: str) -> None:
-        """Names a folder, which need not be there."""
+        """Names a folder, which need not exist."""
         self.name = name.rstrip("/") or "/"
         self._store, self._root = _store(self.name)
         self.disk = Path(self._root) if "file" in self._store.protocol else None
@@ -63,7 +63,7 @@ class Folder:
     def sizes(self) -> dict[str, int]:
         """The bytes of each file, those one folder below too, by its name in the folder; none if there is no folder.
 
-        Files whose names begin with a dot are left out: those that another process is writing may be gone any moment.
+        Files whose names begin with a dot are left out: another process is writing them and may rename them.
         """
         self._store.invalidate_cache()
         found = self._store.find(self._root, maxdepth=2, detail=True)
@@ -77,7 +77,7 @@ class Folder:
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
-        """Gives a temporary path to write to; then the file is put under its name, in place of an older one."""
+        """Yields a temporary path to write to; afterwards the file gets its name and replaces an older one."""
         if self.disk is None:
             with TemporaryDirectory(prefix="elmo-hf-") as folder:
                 written = Path(folder, PurePosixPath(name).name)
@@ -100,7 +100,7 @@ class Folder:
 
 
 def find_files(source: str) -> list[str]:
-    """The files that a name stands for: itself, those that match a pattern, or all in a folder, sorted.
+    """The files of a name, sorted: the file itself, those that match a pattern, or all in a folder.
 
     Files and folders whose names begin with a dot, and in a folder with an underscore, are left out.
 

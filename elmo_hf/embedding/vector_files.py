@@ -1,7 +1,7 @@
 """Vectors of many sentences in one file: hdf5 as AllenNLP wrote it, safetensors, NumPy's npz, parquet.
 
 The suffix of the file selects the writer, which gets the records in the order of the sentences. In parquet each array
-of a sentence is a column; elsewhere `17` names the vectors of sentence 17, and `17.scales` another array of it.
+of a sentence is a column; in other formats `17` is the name of the vectors of sentence 17, `17.scales` of its scales.
 """
 
 import json
@@ -25,7 +25,7 @@ from ..text.sentences import storable
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.
 MOST_TENSORS = 1_000_000
-# What is kept of a sentence, and what follows its number in the names of these arrays.
+# The arrays of a sentence, and what follows its number in their names.
 SUFFIXES = {"vectors": "", "scales": ".scales", "positions": ".positions"}
 
 
@@ -36,7 +36,7 @@ class Record:
     Attributes:
         number: of the sentence in the whole input, from 0.
         text: the sentence as one string that a file can hold.
-        arrays: those kept of it, by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
+        arrays: its arrays by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
         line: the document and the index in it; None for the numbered sentences of a single file.
     """
 
@@ -47,7 +47,7 @@ class Record:
 
     @property
     def named(self) -> dict[str, np.ndarray]:
-        """The arrays by the names that they have among those of all sentences."""
+        """The arrays by their names in a file of all sentences."""
         return {f"{self.number}{SUFFIXES[name]}": array for name, array in self.arrays.items()}
 
 
@@ -68,7 +68,7 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
 
 
 def write_safetensors(path: Path, records: Iterator[Record], most: int = MOST_TENSORS) -> None:
-    """Writes one tensor a sentence, named by its number; bits in uint16 as bfloat16."""
+    """Writes one tensor a sentence, named by its number; uint16 holds the bits of bfloat16."""
     arrays = {name: torch.from_numpy(array) for record in records for name, array in record.named.items()}
     if len(arrays) > most:
         raise ValueError(
@@ -99,7 +99,7 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
             for name in group[0].arrays:
                 columns[name] = _nested([record.arrays[name] for record in group], is_fixed=name == "vectors")
             table = pa.table(columns)
-            # A dictionary of numbers that differ takes most of the time, and makes the file a quarter larger.
+            # Parquet's dictionaries would take most of the time for numbers, and make the file a quarter larger.
             writer = writer or pq.ParquetWriter(path, table.schema, use_dictionary=["document"])
             writer.write_table(table)
         if writer is None:
@@ -120,7 +120,7 @@ def write_chunk(path: Path, records: Iterator[Record]) -> None:
 def read_chunk(path: Path, first: int) -> Iterator[Record]:
     """The sentences of a chunk from number `first` on; their arrays are read through the page cache when they are used.
 
-    So memory does not grow with the size of the file that chunks are joined in.
+    So memory does not grow with the joined file.
     """
     arrays = {name: tensor.numpy() for name, tensor in load_file(path).items()}
     for number, text in enumerate(json.loads(arrays["texts"].tobytes()), first):
@@ -138,7 +138,7 @@ WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
 
 
 def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:
-    """Lists of lists with the numbers inside, without a Python number for each; `is_fixed`: one innermost length."""
+    """Makes nested lists of numbers without Python numbers; with `is_fixed` all innermost lists are equally long."""
     flat = [array.reshape(-1) for array in arrays]
     column: pa.Array = pa.array(flat[0] if len(flat) == 1 else np.concatenate(flat))
     if is_fixed:

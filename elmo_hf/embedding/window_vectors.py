@@ -76,7 +76,7 @@ class Selection:
     words: ChosenWords | None = None
 
     def check(self, suffix: str = "") -> None:
-        """Raises ValueError if there is no such selection; or a kind of file, or NumPy's arrays, cannot hold it."""
+        """Raises ValueError for an unknown selection, or one that a format of files, or NumPy's arrays, cannot hold."""
         layers = [each for each in LAYERS if each not in POOLED or self.words is None]  # which have no words to choose
         dtypes = [each for each in DTYPES if each != "bfloat16" or suffix == ".safetensors"]
         if self.layers not in layers or self.dtype not in dtypes:
@@ -87,7 +87,7 @@ class Selection:
             )
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
-        """What the vectors depend on, except the text."""
+        """Everything that the vectors depend on except the text."""
         facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
         facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
@@ -98,7 +98,7 @@ class Selection:
         return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
 
     def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Arrays]:
-        """The arrays of each sentence of a batch, parts of those of the whole batch.
+        """The arrays of each sentence of a batch, as parts of those of the batch.
 
         Args:
             vectors: `(K, B, T, 2P)` of the K layers kept, or `(1, B, 2P)`.
@@ -127,7 +127,7 @@ def embed_window(
     batch_words: int = BATCH_WORDS,
     bar: tqdm | None = None,
 ) -> Iterator[tuple[int, Arrays]]:
-    """Gives the place in the window and the arrays of each sentence, the longest ones first.
+    """Yields each sentence's place in the window and its arrays, the longest sentences first.
 
     Args:
         model: in evaluation mode, on the device to run on.
@@ -164,7 +164,7 @@ def embed_window(
 
 
 class _Known(dict[str, str]):
-    """A copy of each distinct word. The words of a long text, freed at once, give their memory back."""
+    """One copy of each distinct word, so the words of a long text can be freed all at once."""
 
     def __missing__(self, word: str) -> str:
         copy = word[:1] + word[1:]
@@ -227,7 +227,7 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Sele
 
 
 def _scales(vectors: Tensor) -> Tensor:
-    """What a vector of int8, from -127 to 127, is multiplied by; 0 for a vector of zeros."""
+    """The factors of vectors of int8 from -127 to 127; 0 for a vector of zeros."""
     return vectors.float().abs().amax(-1) / 127
 
 
@@ -242,7 +242,7 @@ def _digest_of(tokenizer: ElmoTokenizer) -> str:
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:
-    """The numbers; those in bfloat16, a type that NumPy lacks, as their bits in uint16."""
+    """A NumPy array; bfloat16, which NumPy lacks, as its bits in uint16."""
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).cpu().numpy().view(np.uint16)
     return tensor.cpu().numpy()

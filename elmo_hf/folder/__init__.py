@@ -1,1 +1,1 @@
-"""Model folders that may come from anyone: found or downloaded, checked, loaded. The only room that distrusts them."""
+"""Finds or downloads, checks and loads model folders from anyone; all other code trusts what was loaded here."""

@@ -1,4 +1,4 @@
-"""Loads a model by folder, Hub name or `tiny`: checked before anything uses it, and every weight in the checkpoint.
+"""Loads a model by folder, Hub name or `tiny`, after checking its files; no weight may be missing in them.
 
 `tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
@@ -23,7 +23,7 @@ TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of what `elmo-hf convert` reads: files of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of them.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
-# A Hub's name is no path: each part begins with a letter, a digit or an underscore.
+# Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files of a repository that are downloaded, and arguments that say which.
 DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
@@ -46,7 +46,7 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
-        ValueError: if there is no such folder or repository, or it holds no ELMo model.
+        ValueError: if there is no such folder or repository, or no ELMo model in it.
     """
     folder = Path(model_folder(source))
     if not folder.exists() and HUB_NAME.fullmatch(str(source)):
@@ -60,7 +60,7 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
 
 
 def check_kind(source: str | Path, folder: Path) -> None:
-    """Raises ValueError if there is no folder, or if it holds another kind of model, or files still to be converted."""
+    """Raises ValueError if there is no folder, or if it has another kind of model, or files to convert first."""
     config = folder / "config.json"
     kind = read_json(config).get("model_type") if config.exists() else None
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder] if folder.is_file() else []
@@ -91,8 +91,8 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         **kwargs: of `from_pretrained`, such as `dtype`, or fields of the config.
 
     Raises:
-        ValueError: if the folder does not exist or holds no ELMo model; naming the file, if one is damaged; if weights
-            are missing, which transformers would initialise at random, or there are some that no part of an ELMo has.
+        ValueError: if the folder does not exist or has no ELMo model; if a file is damaged; if weights are missing,
+            which transformers would initialise at random; or if there are weights that an ELMo does not have.
     """
     folder = open_folder(source, **{name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs})
     with naming(f"{source} cannot be loaded as an ELMo model"):
@@ -116,12 +116,12 @@ def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
 
 
 def load_shared(source: str | Path, device: str = "cpu") -> tuple[ElmoModel, ElmoTokenizer]:
-    """Loads a biLM and its tokenizer once a process, as long as they are the last ones that were asked for."""
+    """Loads a biLM and its tokenizer, or returns them again if the last call loaded them."""
     return _loaded(str(source), device, version_of(source))
 
 
 def version_of(source: str | Path) -> tuple:
-    """Names and times of a folder's files: one that was written again is another model; empty for a Hub name."""
+    """Names and times of a folder's files, to notice that it was written again; empty for a Hub name."""
     folder = Path(model_folder(source))
     return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
 
@@ -132,14 +132,14 @@ def _loaded(source: str, device: str, version: tuple) -> tuple[ElmoModel, ElmoTo
 
 
 def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
-    """Loads language models with their softmax, and the tokenizer that knows the words of the softmax.
+    """Loads language models with their softmax, and the tokenizer with the words of the softmax.
 
     Args:
         source: a folder, a Hub name, or `"tiny"`.
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
-        ValueError: if the folder cannot be loaded, or if the softmax or its words are missing; says how to get them.
+        ValueError: if the folder cannot be loaded, or if the softmax or its words are missing, with how to get them.
     """
     config, _ = read_config(open_folder(source, weights=False, **hub))
     has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
@@ -155,7 +155,7 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
 
 
 def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:
-    """How a text is split that language models score, `"ptb"` or `"whitespace"`: as their training text was."""
+    """How the language models' training text was split, `"ptb"` or `"whitespace"`, for a text that they score."""
     tasks = getattr(config, "task_specific_params", None) or {}
     return "whitespace" if BILM_TF_SCORING.items() <= tasks.items() else tokenizer.word_splitter
 
@@ -181,7 +181,7 @@ def load_for_pretraining(
     # Training needs single precision, even if the model was saved in half.
     model = load_complete(source, model_class, dtype="float32", **own)
     refuse_quantised(model.config, source, "adapt")
-    # The tokenizer's splitter counts in scoring from now on, because it splits the text of the further training.
+    # From now on scoring uses the tokenizer's splitter, because it splits the text of the further training.
     tasks = getattr(model.config, "task_specific_params", None) or {}
     model.config.task_specific_params = {
         name: each for name, each in tasks.items() if name not in BILM_TF_SCORING

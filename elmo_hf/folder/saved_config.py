@@ -1,4 +1,4 @@
-"""The `config.json` of a model folder that may come from anyone: bounded, and checked before transformers uses it."""
+"""Reads the `config.json` of a model folder from anyone, and checks it before transformers uses it."""
 
 import difflib
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from .saved_json import naming, read_json
 
 logger = logging.get_logger(__name__)
 
-# The most of what takes time or memory without being the size of a weight, and of every other number.
+# Limits of numbers that take time or memory but are not the size of a weight, and of all other numbers.
 MOST = {
     "num_hidden_layers": 256,
     "num_highway_layers": 256,
@@ -30,7 +30,7 @@ Floats = Literal["float16", "bfloat16", "float32", "float64"] | None
 
 
 class FurtherFields(TypedDict, total=False):
-    """What transformers and this package read and `ElmoConfig` does not check."""
+    """Fields that transformers and this package read, and that `ElmoConfig` does not check."""
 
     model_type: Any
     name_or_path: Any
@@ -53,21 +53,21 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
 
     Args:
         folder: a folder.
-        **fields: in place of those of the file.
+        **fields: values that replace those of the file.
 
     Returns:
-        the config, and what the file holds under names that are no fields, which transformers might act on.
+        the config, and the file's values under unknown names, which transformers might act on.
 
     Raises:
         OSError: if there is no config.json.
-        ValueError: naming the file and the field, if one is not legal.
+        ValueError: with the file and the field, if a field is illegal.
     """
     path = folder / "config.json"
     content = read_json(path)
     own, further = ElmoConfig.__dataclass_fields__.keys(), FurtherFields.__annotations__.keys()
     others = {name: content.pop(name) for name in sorted(content.keys() - own - further)}
     with naming(path):
-        # Its annotation has no class that a TypedDict is.
+        # The annotation of this argument excludes a TypedDict.
         validate_typed_dict(FurtherFields, {name: content[name] for name in content.keys() & further})  # type: ignore[type-var]
         if (content.get("quantization_config") or {"quant_method": "torchao"}).get("quant_method") != "torchao":
             raise ValueError("`quantization_config` must have the `quant_method` 'torchao'; others could run code")
@@ -97,7 +97,7 @@ def refuse_large(content: dict[str, Any]) -> None:
 
 
 def refuse_misspelt(others: Collection[str], missing: Collection[str]) -> None:
-    """Raises ValueError if a name that is no field is nearly one that is missing: it is damaged, not a newer field."""
+    """Raises ValueError if an unknown name is nearly that of a missing field: a damaged name, not a newer field."""
     for name in others:
         for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
             raise ValueError(f"`{name}` is probably meant to be `{nearest}`")

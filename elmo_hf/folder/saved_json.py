@@ -1,4 +1,4 @@
-"""Reads the JSON files of a saved folder, which may come from anyone: bounded, and every error names the file."""
+"""Reads the JSON files of a folder from anyone, up to a limit of size; every error names the file."""
 
 import json
 import stat
@@ -14,7 +14,7 @@ MOST_CHARACTERS = 1000
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text, printable and without line breaks, cut if it is long; of a broken rule, the rule alone."""
+    """An error's text, printable, without line breaks and not too long; for a broken rule only the rule."""
     if isinstance(error, StrictDataclassClassValidationError) and error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split()) or type(error).__name__
@@ -24,7 +24,7 @@ def one_line(error: BaseException) -> str:
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Raises ValueError of one line that begins with `what` for every error in the block: a stranger's file is read."""
+    """Turns every error in the block, which reads a stranger's file, into a ValueError of one line after `what`."""
     try:
         yield
     except Exception as error:
@@ -32,7 +32,7 @@ def naming(what: object) -> Iterator[None]:
 
 
 def check_size(path: Path, most_bytes: int = MOST_JSON_BYTES) -> None:
-    """Checks that something is a regular file of at most `most_bytes`, before it is opened.
+    """Checks that a path is a regular file of at most `most_bytes`, before it is opened.
 
     Raises:
         OSError: if it is not there.

@@ -1,4 +1,4 @@
-"""The files of a saved tokenizer that may come from anyone: bounded, and naming no files."""
+"""Loads a tokenizer from anyone, after checking that its files are not too large and name no other files."""
 
 import inspect
 from pathlib import Path
@@ -10,7 +10,7 @@ from .saved_json import check_size, naming, read_json
 
 MOST_VOCABULARY_BYTES = 2**25
 CONFIG = "tokenizer_config.json"
-# Names under which transformers and the tokenizer would take other files, or arguments by their places.
+# Keys by which transformers and the tokenizer would read other files, or take arguments by position.
 FILE_NAMES = {"vocab_file", "words_file", "vector_words_file", "tokenizer_file", "fast_tokenizer_files", "gguf_file"}
 FILE_NAMES |= {"init_inputs", "tokenizer_object"}
 
@@ -19,7 +19,7 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, with the arguments of `from_pretrained`.
 
     Raises:
-        ValueError: naming the folder, and the file if it is missing or damaged.
+        ValueError: with the folder, and the file if it is missing or damaged.
     """
     own = inspect.signature(ElmoTokenizer.__init__).parameters.keys()
     with naming(f"{folder} has no complete tokenizer (tokenizer_config.json, tokenizer.json)"):

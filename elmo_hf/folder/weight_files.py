@@ -1,7 +1,7 @@
-"""The files with a model's weights: which they are, and whether they hold the model, before memory is taken for it.
+"""Finds the files with a model's weights, and checks their headers before memory is allocated.
 
-Only safetensors files of the folder itself are read, never a format that can run code. Their headers must agree, weight
-by weight, with the model that `config.json` describes.
+Only safetensors files of the folder itself are read, because some other formats can run code. Each weight in their
+headers must agree with the model that `config.json` describes.
 """
 
 import math
@@ -19,11 +19,11 @@ from .saved_json import naming, read_json
 
 # In a header, the names of floats.
 FLOATS = ("F64", "F32", "F16", "BF16")
-# Files that transformers would read in place of the others: parts of a distributed checkpoint; an adapter, which names
-# another folder.
+# Files that transformers would read instead of the weights: parts of a distributed checkpoint, or an adapter, which
+# names another folder.
 REPLACING = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors|adapter_config\.json")
 CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
-# Weights that loading may leave out: mixes that are not asked for, and the parts of other classes.
+# Weights that loading may leave out: mixes that are not requested, and the parts of other classes.
 MIXES = re.compile(r"(scalar|linear)_mixes\.\d+\.\w")
 PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
@@ -38,7 +38,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     """Shape and type of each weight of a folder, by its name.
 
     Raises:
-        ValueError: naming the file, if one is damaged, is missing, or would be read in place of the others.
+        ValueError: with the file, if one is damaged or missing, or would be read instead of the weights.
     """
     names = {SAFE_WEIGHTS_NAME}
     if not (folder / SAFE_WEIGHTS_NAME).is_file() and (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
@@ -67,8 +67,8 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
     """Compares the headers of a folder's weights with the model that its config describes.
 
     Raises:
-        ValueError: naming the weight, if one has another type or shape, if one is missing, which would be random, or if
-            one is there that no part of an ELMo has; naming the file, if one is damaged.
+        ValueError: with the weight, if its type or shape is wrong, if it is missing and so would be random, or if an
+            ELMo does not have it; with the file, if it is damaged.
     """
     with torch.device("meta"):  # it takes no memory
         model = model_class(config)

@@ -1,18 +1,18 @@
 """The words that fit a gap: cloze tests and substitutes.
 
-Neither language model reads the word that it predicts. So at the place t of a sentence w_1 .. w_n both distributions
-over the V words of the softmax come from one pass, whatever word stands there:
+Neither language model reads the word that it predicts. So one pass gives both distributions over the V words of the
+softmax at place t of a sentence w_1 .. w_n, whatever word is there:
 
     forward(w)  = p(w | w_0 .. w_{t-1})              from the forward state after w_{t-1}
     backward(w) = p(w | w_{t+1} .. w_{n+1})          from the backward state after w_{t+1}
     both(w)     = forward(w) backward(w) / sum_v forward(v) backward(v)
 
-The product ranks words well, but its probabilities are too sharp: each factor has the frequency of the word in it, so
-frequency counts twice. (Bayes' rule, if both sides were independent given w, would divide the product by p(w), which no
-model folder holds.)
+The product ranks words well, but its probabilities are too sharp, because each factor contains the frequency of the
+word, which so counts twice. (If both sides were independent given w, Bayes' rule would divide the product by p(w), but
+no model folder has p(w).)
 
-A gap is a word of three or more underscores. Each of several gaps is predicted by itself; the others are read as they
-are written. `<S>`, `</S>` and `<UNK>` have their share of each distribution, but are offered only as candidates.
+A gap is a word of three or more underscores. Several gaps are predicted one by one, each with the others read as
+underscores. `<S>`, `</S>` and `<UNK>` keep their probability, but are answers only if they are candidates.
 
 The pipeline `fill-mask` takes raw texts, in the form of transformers' `FillMaskPipeline`; its answers have the keys
 
@@ -21,8 +21,8 @@ The pipeline `fill-mask` takes raw texts, in the form of transformers' `FillMask
     token_str   the word
     sequence    the text with the word in the gap
 
-Deliberate differences from the stock pipeline: `direction` says which language models predict; a target that the
-softmax does not know is refused, where the stock one takes another word for it.
+Deliberate differences from the stock pipeline: `direction` chooses the language models; a target that is not a word of
+the softmax is refused, where the stock one replaces it by another word.
 
 Glossary: N gaps, T words with boundaries, V words of the softmax, D directions: 2, or 1 for a forward model alone.
 """
@@ -53,10 +53,10 @@ class PredictedWord(NamedTuple):
 
     Attributes:
         word: the word.
-        probability: in the direction asked for, among all V words.
+        probability: in the chosen direction, among all V words.
         word_class: its class, the line of the vocabulary, from 0.
         forward: its probability given the words before the gap.
-        backward: its probability given the words behind the gap; None if the model reads forward alone.
+        backward: its probability given the words after the gap; None if the model has only the forward direction.
     """
 
     word: str
@@ -146,12 +146,12 @@ def predict_words(
         position: the place, from 0; the word there is not read. None means the first gap, `___`.
         top_k: how many words.
         candidates: the words to choose from; without any, all but `<S>`, `</S>` and `<UNK>`.
-        direction: `"both"` (the product of both distributions, normalised), `"forward"` or `"backward"`; of a forward
-            model both are the forward one.
+        direction: `"both"` (the product of both distributions, normalised), `"forward"` or `"backward"`; with a model
+            of one direction `"both"` is the forward one.
 
     Raises:
-        ValueError: if the words are a string, or have no gap and no `position` is given; if the tokenizer and the
-            softmax know other words, or the softmax does not know a candidate; if there is no such direction.
+        ValueError: if the words are a string, or have no gap and no `position` is given; if the words of tokenizer and
+            softmax differ, or a candidate is not a word of the softmax; if the model lacks the direction.
     """
     log_probs = gap_log_probs(model, tokenizer, words, [gaps(words)[0] if position is None else position])
     return rank_words(log_probs, tokenizer, top_k, candidates, direction)[0]
@@ -164,15 +164,15 @@ class ElmoFillMaskPipeline(Pipeline):
     _load_processor = _load_image_processor = _load_feature_extractor = False
 
     def __call__(self, inputs: str | list[str], **kwargs: Any) -> Any:
-        """Gives a list of answers for a text with one gap, and a list of such lists if it has several.
+        """Returns a list of answers for a text with one gap, or a list of such lists for several gaps.
 
         Args:
-            inputs: a text, or a list of texts; a list of several gives a list with an entry for each.
+            inputs: a text, or a list of texts; the result for several texts is a list with an entry for each.
             **kwargs: `top_k` (default 5), how many words; `targets`, the words to choose from; `direction`, `"both"`
                 (default), `"forward"` or `"backward"`.
 
         Raises:
-            ValueError: if a text has no gap, or the softmax does not know a target.
+            ValueError: if a text has no gap, or a target is not a word of the softmax.
         """
         kwargs.pop("batch_size", None)  # texts are read one by one
         texts = [inputs] if isinstance(inputs, str) else inputs

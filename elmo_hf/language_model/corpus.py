@@ -18,7 +18,7 @@ END_INDEX = 1
 
 
 def word_list(words: Sequence[str]) -> Sequence[str]:
-    """The words themselves; raises ValueError for a string, whose letters would be taken for words."""
+    """A list of words; raises ValueError for a string, whose letters would be taken for words."""
     if isinstance(words, str):
         raise ValueError(f"give a list of words, `tokenizer.tokenize(text)`, not the string {words[:80]!r}.")
     return words
@@ -35,7 +35,7 @@ class Corpus:
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sequence[str]], tokenizer: Any) -> "Corpus":
-        """Reads lists of words without boundaries, maybe empty; the `ElmoTokenizer` must know the softmax's words.
+        """Reads lists of words without boundaries, possibly empty; the `ElmoTokenizer` must have the softmax's words.
 
         Raises:
             ValueError: if a sentence is a string.

@@ -21,7 +21,7 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The forward pass makes the gradient too, the backward pass scales it."""
+    """The forward pass also computes the gradient; the backward pass scales it."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

@@ -1,15 +1,15 @@
 """The language models in training, as the package has them (bilm-tf's `training.py`).
 
-They read sentences by the full softmax, as `sentence_model.py` does, and besides
+They score sentences with the full softmax, like `sentence_model.py`, and add
 
-    windows     of streams (`streams.py`), which is bilm-tf's training
-    full        losses with their gradient, by blocks (`full_cross_entropy.py`)
-    sampled     losses in training, with `softmax="sampled"` (`sampled_softmax.py`)
-    scores      the log-probability of each word (`scoring.py`), and gaps (`cloze.py`)
+    windows of streams, as in bilm-tf's training (`streams.py`)
+    full losses with their gradient, in blocks (`full_cross_entropy.py`)
+    sampled losses in training, with `softmax="sampled"` (`sampled_softmax.py`)
+    the log-probability of each word (`scoring.py`), and gaps (`cloze.py`)
 
 A window goes through the biLM as one batch of both directions' words, whose halves come from different streams.
 
-Deliberate difference from bilm-tf: a sampled loss has a name of its own and never occurs in evaluation.
+Deliberate difference from bilm-tf: a sampled loss has its own name and is never used in evaluation.
 """
 
 from collections.abc import Sequence
@@ -40,14 +40,14 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         candidates: for the sampled softmax, the words drawn for each direction; None draws them.
 
     Raises:
-        ValueError: if a window has an argument of sentences, lacks one or has one too many, or a shape is wrong.
+        ValueError: if a window has an argument for sentences, an argument too few or too many, or a wrong shape.
     """
 
     def require_package(self, *_: Any, **__: Any) -> None:
         """Does nothing, because this is the package's class."""
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """The batch as the biLM reads it: sentences, or a window, whose targets stand in the column of the state."""
+        """The batch as the biLM reads it: sentences, or a window, whose targets are in the column of the state."""
         given = {"input_ids": input_ids} | {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
         if len(given) == 1:
             return super().read(input_ids, attention_mask, labels)
@@ -78,7 +78,7 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         candidates: Sequence[Candidates] | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """As in the folder's class; in training sampled losses, if the config says so, and in less memory."""
+        """As in the folder's class, in less memory; in training sampled losses, if the config has them."""
         weight, bias = self.output_table
         if self.training and self.config.softmax == "sampled":
             sizes = len(bias), self.config.num_softmax_samples

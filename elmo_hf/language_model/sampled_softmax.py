@@ -8,7 +8,7 @@ A training step replaces the sum over V words by one over the target and S words
     loss = logsumexp_{j in {target} u S}(u_j - log E(j)) - (u_target - log E(target))
          = log(1 + exp(logsumexp_{j in S}(u_j - log E(j)) - (u_target - log E(target))))
 
-A drawn word that is a prediction's own target is left out of that prediction's sum.
+If a drawn word is the target of a prediction, that prediction's sum leaves it out.
 
 Glossary: N predictions, P projection, V words of the vocabulary, S sampled words. Losses are in nats.
 
@@ -62,7 +62,7 @@ def sampled_losses(
     targets: Sequence[Tensor],
     candidates: Sequence[Candidates],
 ) -> list[Tensor]:
-    """Each direction's sum of sampled losses; lower than cross-entropies, so never report one.
+    """Each direction's sum of sampled losses. Do not report them: they are lower than cross-entropies.
 
     Takes W and b, and for each direction biLM outputs `(N, P)`, targets `(N,)` and the words drawn.
     """

@@ -6,10 +6,10 @@
 The predictions of a sentence are its n words and the boundary read last: `</S>` forward, `<S>` backward. Words outside
 the vocabulary score as `<UNK>`. The model's perplexity is the geometric mean of its directions'.
 
-Each sentence starts from the *zero* state, as ELMo is used; or the state, zero at first, is *carried* from sentence to
-sentence along B rows, as bilm-tf trains and tests (`bin/run_test.py`). Carried scoring leaves out the sentences that
-are unfinished when the first row ends. Or it is carried through each document: then a sentence is scored after all that
-its document has on the side that was read, and every prediction is scored.
+There are three ways to score. From the *zero* state, each sentence is read by itself, as ELMo is used. *Carried*, the
+state passes from sentence to sentence along B rows, as in bilm-tf's training and test (`bin/run_test.py`); sentences
+that are unfinished when the first row ends are not scored. Or the state is carried within each document, and all
+sentences are scored.
 
 Glossary: B rows, T words, n words of a sentence, W words of the text, M sentences.
 """
@@ -39,7 +39,7 @@ Progress = Callable[[int], object]
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switches dropout off within the block; afterwards every module has its own mode again."""
+    """Switches dropout off within the block; afterwards every module is in its former mode."""
     was_training = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -68,12 +68,12 @@ class Scores:
 
     @classmethod
     def none_of(cls, corpus: Corpus) -> "Scores":
-        """Those of a corpus of which nothing was scored yet."""
+        """Scores of a corpus before any is computed."""
         unscored = np.full(corpus.num_predictions, np.nan, dtype=np.float32)
         return cls(unscored, unscored.copy(), corpus.starts + np.arange(len(corpus) + 1))
 
     def keep(self, direction: str, places: np.ndarray, log_probs: Tensor) -> None:
-        """Keeps log-probabilities of one direction at their places; raises ValueError for NaN."""
+        """Stores log-probabilities of one direction at their places; raises ValueError for NaN."""
         found = log_probs.float().cpu().numpy()
         if np.isnan(found).any():
             sentence = np.searchsorted(self.starts, places[np.isnan(found)].min(), side="right") - 1
@@ -119,12 +119,12 @@ def score(
 ) -> Scores:
     """Log-probabilities, surprisals and perplexities of sentences, lists of words without boundaries, without dropout.
 
-    Each sentence starts from the zero state; or, if it carries the state, from that of the sentence before, as in
-    bilm-tf's test: so many rows are read side by side, and 1 reads the text in its order.
+    By default each sentence starts from the zero state. With `carries_state`, the state is carried from sentence to
+    sentence along `num_rows` rows, as in bilm-tf's test; 1 reads the text in its order.
 
     Raises:
-        ValueError: if there is no sentence, or one is a string; if the tokenizer and the softmax know other words; if
-            the model gives NaN.
+        ValueError: if there is no sentence, or one is a string; if the words of tokenizer and softmax differ; if the
+            model returns NaN.
     """
     check_vocabulary(model, tokenizer)
     corpus = Corpus.from_sentences(sentences, tokenizer)
@@ -173,8 +173,8 @@ def score_carried(
 ) -> Scores:
     """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences.
 
-    `documents`: for each sentence, the number of its document. Each document is read alone, from the zero state in one
-    row; its sentences follow each other.
+    With `documents`, the number of each sentence's document, every document is read by itself, in one row and from the
+    zero state; its sentences must follow one another.
     """
     scores = Scores.none_of(corpus)
     parts = [range(len(corpus))]

@@ -6,10 +6,10 @@ w_{n+1} = `</S>` each predicts n+1 words:
     forward    sum_{t=1..n+1} log p(w_t | w_0 .. w_{t-1})
     backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})
     loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
-           the forward one's alone in a model of one direction, `bidirectional=False`
+           the forward one alone in a model of one direction, `bidirectional=False`
 
-They read sentences with `labels`, padded and masked, and predict them by the full softmax. That is what a saved folder
-holds; `pretraining.py` of the package adds training on streams, a sampled softmax and scores.
+This file is part of a saved folder: it takes padded sentences with `labels` and the full softmax. `pretraining.py` of
+the package adds training on streams, a sampled softmax and scores.
 
 Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
 
@@ -31,20 +31,20 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
 from .softmax import WordSoftmax, word_log_probs
 
 DIRECTIONS = ("forward", "backward")
-# Arguments that the package's class alone takes.
+# Arguments that only the package's class takes.
 OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "candidates"}
 
 
 @dataclass
 class ElmoForPreTrainingOutput(HasState, ModelOutput):
-    """What `ElmoForPreTraining` returns; losses need labels or targets. With one direction the other's are None.
+    """What `ElmoForPreTraining` returns; losses need labels or targets, and are None for a direction that is missing.
 
     Attributes:
         loss: mean of all directions' losses, in nats per prediction: what training minimises.
         forward_loss, backward_loss: mean cross-entropies; absent if the loss is sampled. exp(loss) is bilm-tf's
             perplexity, the geometric mean of both directions'.
-        sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; lower, and no
-            perplexities.
+        sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; they are lower,
+            and exp of them is not a perplexity.
         state_hidden: `(B, L, 2P)`, see `HasState`.
         state_cell: `(B, L, 2H)`, see `HasState`.
         forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for
@@ -122,8 +122,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             state: after the batch before; None starts from zeros.
             output_log_probs: whether to return log-probabilities.
             output_logits: whether to return logits.
-            output_hidden_states: whether to return all layers; None: what the config says.
-            **kwargs: as in `ElmoModel`, and what the package's class takes.
+            output_hidden_states: whether to return all layers; None: as in the config.
+            **kwargs: as in `ElmoModel`, and those of the package's class.
 
         Raises:
             ValueError: if a shape is wrong.
@@ -147,16 +147,16 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         )
 
     def require_package(self, *_: Any, **__: Any) -> Any:
-        """Raises ImportError; the package's class does what this one cannot."""
+        """Raises ImportError: only the package's class can do this."""
         raise ImportError(f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`.")
 
     score = predict_words = require_package
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """What the biLM reads and predicts: each direction the next word that it will read.
+        """What the biLM reads, and what it predicts: in each direction the next word that it will read.
 
-        Vectors `(B, T, P)`, mask `(B, T)`, None or for each direction classes `(B, T)`, -100 for none, resets as in
-        `BiLM`, and how many columns the word that is predicted is from the state.
+        Returns vectors `(B, T, P)`; the mask `(B, T)`; classes `(B, T)` for each direction, -100 for none, or None;
+        resets as in `BiLM`; and the distance in columns from a state to the word that it predicts.
         """
         vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
         if labels is None:

@@ -51,7 +51,7 @@ class Piece(NamedTuple):
 class Window(NamedTuple):
     """T steps of some rows, columns in text order.
 
-    `places` says which of the corpus's predictions each step makes: those of sentence m start at `starts[m] + m`, in
+    `places` has the index of each step's prediction in the corpus: those of sentence m start at `starts[m] + m`, in
     text order for both directions.
     """
 
@@ -87,8 +87,8 @@ class Stream:
     ) -> None:
         """Starts at the first step.
 
-        A `seed` reads the corpus again and again, shuffled for each pass, and lets a sentence begin from the zero state
-        with `reset_probability`. None reads it, or these `sentences` of it, once, in its order, and never resets.
+        With a `seed`, the corpus is read without end, shuffled for each pass, and a sentence begins from the zero state
+        with `reset_probability`. With None, it or its `sentences` are read once, in order and without resets.
         """
         assert len(corpus) > 0
         self.step = 0

@@ -8,16 +8,15 @@ It has one row for each word and boundary of each sentence. All places count fro
     document, document_sentence      the document, and the place of the sentence in it
     region, document_region          the place between blanks, in the sentence and in the document (`PlacedSentence`)
 
-The forward model never predicts `<S>`, the backward model never `</S>`; those cells are empty, and so are those of
-words that were not scored, and the regions of boundaries.
+Cells are empty where there is no value: forward for `<S>` and backward for `</S>`, which are not predicted, words that
+were not scored, and the regions of boundaries.
 
 A table by region has one row for each region instead: its text as `word`, `num_words`, whether one of them is unknown,
 and the sum of their surprisals, empty if one of them is empty.
 
-Eye-tracking corpora number the *regions* of a text: what stands between two blanks, such as `river.` or `don't`. A
-tokenizer may split a region into several words, each with a surprisal of its own; those of a region add up to its
-surprisal. Corpora number sentences and regions from the start of a document, so the places are counted both ways. Blank
-lines separate documents.
+Eye-tracking corpora number the *regions* of a text: the stretches between blanks, such as `river.` or `don't`. A
+tokenizer may split a region into several words; their surprisals add up to that of the region. Corpora number sentences
+and regions within a document, so the table has both numbers. Blank lines separate documents.
 """
 
 import math
@@ -42,7 +41,7 @@ from ..tokenizer.word_splitter import make_word_splitter
 from .scoring import Scores
 
 NATS_PER = {"bits": math.log(2), "nats": 1.0}
-# The word splitter takes these four characters for letters, as Unicode does; Python takes them for blanks.
+# For Python these four characters are blanks; for the word splitter, as in Unicode, they are not.
 REGION = re.compile(r"[\S\x1c-\x1f]+")
 
 
@@ -70,7 +69,7 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
     """Splits the sentences that are strings into words, leaves out blank ones, and counts.
 
     Args:
-        sentences: the lines of a text, in order; of words that are split already, each is a region.
+        sentences: the lines of a text, in order; in a list of words, each word is a region.
         word_splitter: `"whitespace"` or `"ptb"`.
     """
     splitter = make_word_splitter(word_splitter)
@@ -101,7 +100,7 @@ def write_table(
     skips_unknown: bool = False,
     by_region: bool = False,
 ) -> None:
-    """Writes the table, which appears when it is complete.
+    """Writes the table; the file exists only once it is complete.
 
     Args:
         path: `*.parquet`, `*.csv` with commas, or any other name, with tabs.
@@ -149,7 +148,7 @@ def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
     with_nulls = pa.compute.ScalarAggregateOptions(skip_nulls=False)
     sums = [("word", "list"), ("word", "count"), ("is_unknown", "max"), *((name, "sum", with_nulls) for name in bits)]
     found = table.filter(pa.compute.is_valid(table["region"])).group_by(keys, use_threads=False).aggregate(sums)
-    # A word splitter changes no letter, and there is no blank inside a region.
+    # A word splitter does not change letters, and a region contains no blank.
     words = pa.array(["".join(words) for words in found["word_list"].to_pylist()], pa.string())
     columns = {name: found[name] for name in keys} | {"word": words, "num_words": found["word_count"]}
     columns["is_unknown"] = found["is_unknown_max"]

@@ -18,7 +18,7 @@ rounding of the cell state between two pieces.
 Glossary: D directions, the forward one first along the last axis: 2, or 1 without `bidirectional`; B batch, T words,
 S words of a piece, P projection, H cell, L layers.
 
-As in bilm-tf and AllenNLP, the residual is not part of the state; `lstmp.py` says how the state differs from theirs.
+As in bilm-tf and AllenNLP, the residual is not part of the state; `lstmp.py` lists how the state differs from theirs.
 """
 
 from collections.abc import Callable, Sequence
@@ -100,9 +100,9 @@ class BiLMLayer(GradientCheckpointingLayer):
         return scan(inputs, layout, hidden, cell)
 
     def can_scan_fast(self) -> bool:
-        """Whether the fast scans compute what the modules compute: nothing replaced or wrapped them.
+        """Whether the fast scans compute what the modules compute, because nothing replaced or wrapped them.
 
-        Adapters, hooks, offloading and `torch.func` take the reference scan, and weights that the kernels cannot read.
+        With adapters, hooks, offloading, `torch.func`, or weights that the kernels cannot read, the reference runs.
         """
         modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
@@ -195,10 +195,10 @@ class BiLM(nn.Module):
         """Reads texts of equal length T in pieces, in evaluation mode and without gradient.
 
         Args:
-            token_vectors: gives the vectors `(B, n, P)` of a part of the texts, boundaries included.
+            token_vectors: returns the vectors `(B, n, P)` of a part of the texts, boundaries included.
             length: T, at least 1.
-            keep: from L+1 layers `(B, n, DP)` to what is kept of them, `(K, B, n, DP)`. Each number must depend on the
-                layers at its own word and place alone: the two halves are of different words.
+            keep: maps L+1 layers `(B, n, DP)` to what is kept of them, `(K, B, n, DP)`. Each number may depend only on
+                the layers' numbers at the same place, because the two halves belong to different words.
             state: from the batch before, or None for zeros.
 
         Returns:
@@ -223,5 +223,5 @@ class BiLM(nn.Module):
         if state is None:
             return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
         for name, tensor, shape in zip(BiLMState._fields, state, shapes, strict=True):
-            check_shape(f"state.{name}", tensor, shape)  # `state.resize` fits another batch size
+            check_shape(f"state.{name}", tensor, shape)  # for another batch size there is `state.resize`
         return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))

@@ -44,7 +44,7 @@ HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
     f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS
 }
-# Attributes that transformers and this package set, which are no fields.
+# Attributes that transformers and this package set, and that are not fields.
 FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
 # Rules of several fields, in words and as a check.
 RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
@@ -64,7 +64,7 @@ class Pipelines(dict):
 
 
 def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
-    """A field with a rule beyond its type, which does not concern None."""
+    """A field with a rule beyond its type; None is always allowed by the rule."""
 
     def check(value: Any) -> None:
         require(value is None or is_legal(value), "value", legal, value)
@@ -84,7 +84,7 @@ def are_filters(value: Sequence) -> bool:
 
 
 def require(is_legal: bool, name: str, legal: str, found: object) -> None:
-    """Raises ValueError with a name, what it may be and what it is, unless it is legal: every refusal here."""
+    """Raises ValueError with the name, what is allowed and what was found, unless the value is legal."""
     if not is_legal:
         raise ValueError(f"`{name}` must be {legal}, found {found!r:.200}.")
 
@@ -101,7 +101,7 @@ def check_mix_weights(name: str, weights: Sequence[float], num_layers: int) -> N
 class ElmoConfig(PreTrainedConfig):
     """Configuration of one ELMo model; the defaults are the original model of 93.6 million parameters.
 
-    A name that is no field is kept and saved, with a warning.
+    An unknown name is kept and saved, with a warning.
 
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
@@ -156,8 +156,8 @@ class ElmoConfig(PreTrainedConfig):
         eos_token_id: id of `</S>`; None: 258 for bytes, 2 for words; code points have no default.
 
     Raises:
-        StrictDataclassError: naming the field, what it may be and what was found; when a config is made, when a field
-            is set to what its type or range rules out, and when it is saved.
+        StrictDataclassError: with the field, what is allowed and what was found; when a config is made, when a field is
+            set to a value of a wrong type or range, and when a config is saved.
     """
 
     model_type = "elmo"
@@ -209,7 +209,7 @@ class ElmoConfig(PreTrainedConfig):
     eos_token_id: int | None = at_least(0, None)
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Resolves the fields left None; `kwargs` are transformers' own, and names that no ELMo reads."""
+        """Fills fields that are None; `kwargs` are transformers' own fields and unknown names."""
         super().__post_init__(**kwargs)
         new = [name for name in kwargs if name in vars(self).keys() - FURTHER and not hasattr(type(self), name)]
         unknown = [name for name in new if not name.startswith("_")]

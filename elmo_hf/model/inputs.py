@@ -1,4 +1,4 @@
-"""What a model's inputs may be, checked once, where they enter a model; behind that ids and masks are trusted.
+"""Checks of a model's inputs, made once where they enter the model; all other code trusts ids and masks.
 
 Glossary: B batch, T words.
 """
@@ -16,7 +16,7 @@ IGNORED = -100
 
 
 def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoConfig) -> tuple[Tensor, Tensor]:
-    """Ids `(B, T, ...)` as int64, and the mask `(B, T)` of words: the caller's, or else positions with an id above 0.
+    """Ids `(B, T, ...)` as int64, and the mask `(B, T)` of words: the given one, or else positions with an id above 0.
 
     Raises:
         TypeError: if the ids are not integers.
@@ -37,7 +37,7 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
 
 
 def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
-    """`(B, T)`, True on words: the caller's mask, or else `default`; raises ValueError for another shape."""
+    """`(B, T)`, True on words: the given mask, or else `default`; raises ValueError for another shape."""
     if attention_mask is None:
         return default
     check_shape("attention_mask", attention_mask, default.shape)
@@ -50,19 +50,19 @@ def any_of_word(is_found: Tensor) -> Tensor:
 
 
 def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
-    """Raises ValueError if a value is not a tensor of a shape; words in it name axes of any length."""
+    """Raises ValueError if a value is not a tensor of the shape, in which words stand for axes of any length."""
     found = tuple(getattr(value, "shape", ()))
     is_legal = len(found) == len(shape) and all(isinstance(a, str) or a == b for a, b in zip(shape, found, strict=True))
     require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", found or value)
 
 
 def may_look_at(tensor: Tensor) -> bool:
-    """Whether Python may look at numbers to check them; on a GPU it would wait for them."""
+    """Whether Python may read numbers to check them; it would have to wait for those on a GPU."""
     return tensor.device.type == "cpu" and may_depend_on_data()
 
 
 def may_depend_on_data() -> bool:
-    """Whether shapes may depend on numbers: not in a graph, and not under `torch.func`."""
+    """Whether shapes may depend on the numbers: not while a graph is made, and not under `torch.func`."""
     is_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
     return not (is_graph or torch._C._are_functorch_transforms_active())
 

@@ -9,8 +9,8 @@ This scan, word by word, is the reference for the fast ones in `scan/`.
 Glossary: B batch, T words, P projection, H cell. Gate order in every tensor: input i, forget f, candidate g, output o.
 
 Deliberate differences from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute; the
-mask gates each step (where it is False the state stays as it is and the output is zero) instead of reversing and
-sorting, so padding may be on either side.
+mask acts at each step (where it is False the state does not change and the output is zero), while they sort and reverse
+texts, so padding may be on either side.
 """
 
 import math
@@ -48,7 +48,7 @@ class LSTMP(nn.Module):
 
     @torch.no_grad()
     def init_parameters(self) -> None:
-        """Draws bilm-tf's random weights, TensorFlow's Glorot default; loaded parameters stay."""
+        """Draws bilm-tf's random weights, TensorFlow's Glorot default; loaded parameters are not changed."""
         # TensorFlow holds both products in one kernel of [P + P, 4H].
         linear = self.input_linear
         limit = math.sqrt(6 / (2 * linear.in_features + linear.out_features))

@@ -34,15 +34,15 @@ from .token_encoder import CharacterCNN, WordEmbedding, distinct_rows
 
 # Files beside a model's: the heads, and what sentence-transformers reads.
 BESIDE = ("heads_elmo.py", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-# Arguments of `save_pretrained` that are about pushing.
+# Arguments of `save_pretrained` for pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
 
 
 class HasState:
     """An output with the state after a batch, detached from the graph, for the next call.
 
-    Stock pipelines take a batch apart by the first axis of each field. So the state's tensors, whose first axis is the
-    layer, are fields the other way round: `state_hidden` `(B, L, 2P)` and `state_cell` `(B, L, 2H)`.
+    transformers' pipelines split a batch along the first axis of each field. The first axis of the state's tensors is
+    the layer, so they are stored transposed: `state_hidden` `(B, L, 2P)` and `state_cell` `(B, L, 2H)`.
     """
 
     state_hidden: Tensor | None
@@ -50,7 +50,7 @@ class HasState:
 
     @property
     def state(self) -> BiLMState | None:
-        """The state as a model takes it; views of the two fields."""
+        """The state to pass to a model; views of the two fields."""
         if self.state_hidden is None or self.state_cell is None:
             return None
         return BiLMState(self.state_hidden.transpose(0, 1), self.state_cell.transpose(0, 1))
@@ -124,7 +124,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return loaded
 
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
-        """An output's `hidden_states`: the layers, if the caller asks for them, or else the config does."""
+        """An output's `hidden_states`: the layers, if the argument or else the config requests them."""
         return tuple(layers) if (self.config.output_hidden_states if is_asked is None else is_asked) else None
 
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
@@ -153,7 +153,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if kwargs.get("is_main_process", True) and not is_adapter:
             os.makedirs(save_directory, exist_ok=True)
             save_code(self, save_directory)
-            # Of a class from a folder transformers copies what it imports; the others lie where the model came from.
+            # If the class is from a folder, transformers copies the files that it imports; the others are beside them.
             for name in BESIDE if self._auto_class is not None else ():
                 with contextlib.suppress(OSError):
                     commit = getattr(self.config, "_commit_hash", None)
@@ -178,7 +178,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """The stock pipeline, under a name that a saved config can hold: a folder that names one pipeline needs no task."""
+    """transformers' pipeline as a class of a folder's code; with it in the config, `pipeline` needs no task."""
 
 
 class ElmoModel(ElmoPreTrainedModel):
@@ -232,7 +232,7 @@ class ElmoModel(ElmoPreTrainedModel):
             state: from the previous batch, or None to start from zeros.
             inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
                 if the model reads only characters.
-            output_hidden_states: whether to return all layers; None: what the config says.
+            output_hidden_states: whether to return all layers; None: as in the config.
             **kwargs: `return_dict=False` for a plain tuple; others are ignored, as in every transformers model.
 
         Raises:
@@ -291,7 +291,7 @@ class ElmoModel(ElmoPreTrainedModel):
     def pool(self, vectors: Tensor, is_text: Tensor) -> Tensor:
         """One vector `(B, 2P)` a text, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.
 
-        "attention" is learned with a classifier, which has it; here it is the mean.
+        "attention" exists only in classifiers, where it is learned; here it is the mean.
         """
         return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
 

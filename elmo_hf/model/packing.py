@@ -1,4 +1,4 @@
-"""A second copy of large weights, in the layout that is the fastest on this processor (`scan/packed_weights.py`)."""
+"""Keeps a second copy of large weights in a layout that is faster (`scan/packed_weights.py`)."""
 
 from torch import nn
 
@@ -8,9 +8,9 @@ from .bilm import BiLMLayer
 
 
 def pack(model: nn.Module) -> None:
-    """Keeps W_h and W_p of the layers whose directions run by themselves in the other layout, where it is faster.
+    """Packs W_h and W_p of the layers whose directions run one after the other, where that is faster.
 
-    Call it again after changing weights; until then changed ones are used as they are.
+    Call it again after changing weights; until then the changed weights are used unpacked.
     """
     chosen = kernels()
     assert isinstance(chosen, ProcessorKernels)

@@ -24,6 +24,6 @@ def masked_max(vectors: Tensor, mask: Tensor) -> Tensor:
     """The largest of each feature, with arguments and result as in `masked_mean`."""
     mask = mask.unsqueeze(-1)
     lowest = torch.finfo(vectors.dtype).min
-    # One more position, because nothing has no maximum.
+    # One more position, because the maximum over no positions is an error.
     filled = nn.functional.pad(vectors.masked_fill(~mask, lowest), (0, 0, 0, 1), value=lowest)
     return filled.amax(dim=1).masked_fill(~mask.any(dim=1), 0)

@@ -12,9 +12,9 @@ Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twic
 the k-th biLM layer.
 
 Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale`; users give *true* weights, not logits,
-so a single layer is `[0, 0, 1]` exactly, and given weights may learn; outputs are zero on padding in every mode; the
-L+1 logits are one vector. The penalty is taken from the mean logit, because a constant added to all logits cancels in
-the softmax; AllenNLP's logits start at a mean of zero.
+so `[0, 0, 1]` is exactly the top layer, and given weights may learn; outputs are zero on padding in every mode; the L+1
+logits are one vector. The penalty measures logits from their mean, because a constant added to all of them cancels in
+the softmax; AllenNLP's logits start with a mean of zero.
 """
 
 import math

@@ -63,7 +63,7 @@ class Highway(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """Character ids of words to word vectors; neighbouring words have no influence.
+    """Maps the character ids of each word to a word vector, independently of other words.
 
     Source: `_build_word_char_embeddings` in bilm-tf, `_ElmoCharacterEncoder` in AllenNLP; with word vectors,
     `ConvTokenEmbedder` in ELMoForManyLangs.

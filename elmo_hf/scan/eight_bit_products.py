@@ -1,8 +1,9 @@
-"""Weights in eight bits: y = s (q v), integers q from -128 to 127 and a scale s a row, as torchao has them.
+"""Weights in eight bits, as torchao stores them: y = s (q v), integers q from -128 to 127 and a scale s for each row.
 
-With few columns torch's kernel reads q, a byte a weight. With more, blocks of q that fit the cache become bfloat16, or
-float32 if the processor does not multiply in bfloat16; both hold q exactly. Sums are float32; v and q v are rounded to
-bfloat16 either way, so a text gets the same vectors in every batch, up to float rounding.
+With few columns, torch's kernel multiplies with q itself, which reads one byte a weight. With more, blocks of q that
+fit the cache are converted to bfloat16, or to float32 if the processor does not multiply in bfloat16; both hold q
+exactly. Sums are float32; v and q v are rounded to bfloat16 either way, so a text gets the same vectors in every batch,
+up to float rounding.
 """
 
 from typing import Any
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from .products import BlockProducts, put
 
-KERNEL_NUMBERS = 32  # the kernel reads so many numbers of a row at once
-KERNEL_ALIGNMENT = 64  # bytes; from other addresses its reads can end the process
-BLOCK_NUMBERS = 1 << 21  # about so many become floats at once: 4 MiB of bfloat16
+KERNEL_NUMBERS = 32  # numbers of a row that the kernel reads at once
+KERNEL_ALIGNMENT = 64  # bytes; reading from other addresses can crash the process
+BLOCK_NUMBERS = 1 << 21  # weights converted to floats at once, about: 4 MiB of bfloat16
 
 
 class EightBitProducts(BlockProducts):

@@ -1,8 +1,8 @@
-"""What a scan computes with, and may differ from processor to processor.
+"""The operations of a scan that may be computed differently on each processor.
 
-The class here needs torch alone and travels with a saved model. The package `elmo_hf` makes an object of a subclass the
-default, with Triton's kernels, weights in eight bits and other layouts of weights (`processor_kernels.py`). All compute
-the same numbers up to the order of float sums; eight bits are rounded.
+The class here needs only torch, and its code is saved with a model. The package `elmo_hf` uses a subclass by default,
+with Triton's kernels, weights in eight bits and other layouts of weights (`processor_kernels.py`). Both compute the
+same numbers up to the order of float sums, except that weights in eight bits are rounded.
 
 Glossary: D directions, b columns.
 """
@@ -23,12 +23,12 @@ from .products import FEW_COLUMNS, BlockProducts, WeightProducts
 
 @dataclass(eq=False)
 class Kernels:
-    """How a layer is computed, by torch alone; no result depends on the sizes, up to rounding."""
+    """The operations by torch alone. The sizes below affect speed, and results only by rounding."""
 
     default: ClassVar["Kernels"]
 
-    # Up to so many bytes of W_h both directions take each step together, which saves calls. Above, one direction runs
-    # after the other, so that its weights stay in the cache from step to step.
+    # If W_h has at most this many bytes, both directions take each step together, which saves calls. Larger ones run
+    # one direction after the other, so its weights stay in the cache from step to step.
     joint_bytes: int = 1 << 22
     # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
     block_bytes: int = 1 << 19
@@ -38,7 +38,7 @@ class Kernels:
     few_columns: int = FEW_COLUMNS
 
     def serves(self, weight: nn.Parameter) -> bool:
-        """Whether the scans can take a module's weight; quantisation replaces its tensor."""
+        """Whether the scans can use a module's weight, which quantisation may have replaced."""
         return type(weight.data) is Tensor
 
     def weight_of(self, linear: Any) -> Any:
@@ -50,7 +50,7 @@ class Kernels:
         return linear(inputs)
 
     def scan_with_padding(self, *arguments: Any) -> Scanned | None:
-        """Scans with the arguments of `scan_layer`, if they have a scan that need not know where padding is."""
+        """Scans with the arguments of `scan_layer`, padding included, if these kernels can."""
         return None
 
     def at_once(self, weights: list[Weights]) -> int:
@@ -58,7 +58,7 @@ class Kernels:
         return 1 if weights[0].recurrent.nbytes > self.joint_bytes else len(weights)
 
     def join(self, weights: list[Weights], columns: Sequence[int], keeps_trace: bool) -> WeightProducts:
-        """The weights of directions that step together as products, for steps of so many columns."""
+        """Makes products of the weights of directions that step together; `columns` has the number of each step."""
         inputs, bias, recurrent, projection = stack(weights)
         of_projection = None if projection is None else self.products(projection)
         return WeightProducts(self.products(inputs), bias, self.products(recurrent), of_projection)

@@ -18,7 +18,7 @@ Stepped = tuple[State, Tensor]
 
 
 def is_exporting() -> bool:
-    """Whether a graph is being exported, which must not break; those of `torch.compile` may."""
+    """Whether a graph is being exported. It must be a single graph; `torch.compile` may break it into several."""
     return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 

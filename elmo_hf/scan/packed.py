@@ -1,4 +1,4 @@
-"""The packed scan: one biLM layer, its directions in step, words only, with a gradient of its own.
+"""The packed scan of one biLM layer: it skips padding, steps all directions together, and computes its own gradient.
 
 It gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums. Step t of all directions,
 each in its reading order (`reading_order.py`), is computed together for the texts that have a word there:
@@ -40,14 +40,14 @@ from .reading_order import BatchLayout, ReadingOrder
 
 
 class LayerTrace(NamedTuple):
-    """What a layer leaves for its gradient."""
+    """What the forward pass of a layer keeps for its gradient."""
 
     gates: Tensor  # (D, 4H N), at least float32
     cells: Tensor  # (2, D, H N): a_t, and c_{t-1}; at least float32
     vectors: Tensor  # (3, D, N, P): x_t, h_t and p_t
 
     def part(self, directions: slice, few_columns: int) -> Trace:
-        """What the steps of some directions fill; fewer columns than `few_columns` lie as rows."""
+        """The part that the steps of some directions fill; fewer columns than `few_columns` are stored as rows."""
         gates, cells, projected = self.gates[directions], self.cells[:, directions], self.vectors[2, directions]
         return Trace(gates.flatten(), cells[0].flatten(), cells[1].flatten(), projected.flatten(), few_columns)
 

@@ -17,13 +17,13 @@ from .reading_order import ReadingOrder
 
 
 class Trace(NamedTuple):
-    """What the steps leave for the gradient, step after step at the beginning of each piece of memory."""
+    """What the steps keep for the gradient; in each buffer, step follows step from the beginning."""
 
     gates: Tensor  # (D 4H N,), i, f, g, o; the part of a step is (D, 4H, b_t)
     cells: Tensor  # (D H N,), a_t, before clipping
     previous_cells: Tensor  # (D H N,), c_{t-1}, zero where the state is reset
     projected: Tensor  # (D P N,), p_t, before clipping
-    few_columns: int  # with fewer texts at a step, each column lies as a row
+    few_columns: int  # with fewer texts at a step, each column is stored as a row
 
 
 def run_packed(

@@ -1,14 +1,14 @@
-"""Large weights in the layout of oneDNN's own products, in which a step takes 0.4 to 0.8 of the time.
+"""Large weights packed in oneDNN's own layout, with which a step takes 0.4 to 0.8 of the time.
 
-Making the layout takes as long as some steps save, so on AMD's processors a scan makes it for weights that enough of
-its steps use, forward and backward, and drops it at its end. On others the plain weight is nearly as fast. The rule
-(`REPAYS`) knows the processor, the dtype and the counts of columns alone, so one machine always adds in one order. In
-bfloat16 a scan without gradient keeps what it makes, whatever its length; in float32 only `pack` keeps it, because it
-takes as much memory again as W_h and W_p.
+Packing costs the time that several steps save. On AMD's processors a scan therefore packs weights that enough of its
+steps use, forward and backward, and drops the copy at its end; on others the plain weight is nearly as fast. The rule
+(`REPAYS`) depends only on the processor, the dtype and the numbers of columns, so a machine always adds in the same
+order. In bfloat16 a scan without gradient packs whatever its length, and keeps the copy; in float32 only `pack` keeps
+it, because it takes as much memory again as W_h and W_p.
 
-What is kept is used only while its weight exists and seems unchanged: the same address, the same count of changes in
-place, and the same running sums of one number in each row, because torch does not count what fused optimisers and
-`weight.data` change. None of it is saved or copied.
+A kept copy is used only while its weight exists and seems unchanged: the same address, the same count of changes in
+place, and the same running sums of one number in each row (torch does not count the changes that fused optimisers and
+`weight.data` make). Copies are never saved.
 """
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .products import BlockProducts, put, times
 
-# How many steps, with a count of columns in the range, repay making the layout on AMD's processors (docs/speed.md).
+# How many steps, with a number of columns in the range, repay packing on AMD's processors (docs/speed.md).
 REPAYS = {torch.float32: (range(8, 1 << 30), 16), torch.bfloat16: (range(1, 1 << 30), 8)}
 ROWS = 8  # the count of rows that the layout is made for; it serves any count
 
@@ -39,6 +39,6 @@ class PackedProducts(BlockProducts):
 
 
 def state_of(weight: Tensor) -> tuple[int, int, float]:
-    """What changes with the numbers of a weight `(m, n)`, as far as can be seen without reading all of them."""
+    """A fingerprint of the numbers of a weight `(m, n)`, which reads only a part of them."""
     one_in_each_row = weight.detach().flatten()[:: max(1, weight.shape[1] - 1)]  # from all columns in turn
     return weight.data_ptr(), weight._version, one_in_each_row.double().cumsum(0).sum().item()

@@ -1,4 +1,4 @@
-"""The choice between equal ways to scan a biLM layer: by default the fastest that can run.
+"""The choice between scans of a biLM layer with equal results: by default the fastest that can run.
 
     reference   `LSTMP.forward`, word by word, the equations
     packed      `packed.py`, words only, all directions in step
@@ -16,7 +16,7 @@ from .processor_kernels import ProcessorKernels
 
 
 class _Reference(Kernels):
-    """The fast scans serve no layer."""
+    """Kernels that no layer can use, so every layer takes the reference."""
 
     def serves(self, weight: nn.Parameter) -> bool:
         """False."""

@@ -1,4 +1,4 @@
-"""What scans compute with in the package: the fastest that this processor has, as measured (docs/speed.md).
+"""The package's kernels: for each operation of a scan the fastest on this processor, as measured (docs/speed.md).
 
     large weights                in oneDNN's layout, if that repays making it: `packed_weights.py`
     weights in eight bits        `eight_bit_products.py`
@@ -26,8 +26,8 @@ from .triton_scan import is_available, scan_with_padding
 
 logger = logging.get_logger(__name__)
 
-# Up to so many columns torch's kernel for eight bits is the fastest, if the processor multiplies in bfloat16, and if
-# not, as measured on AMD's processors and on others.
+# The most columns for which torch's kernel for eight bits is the fastest, as measured: by whether the processor
+# multiplies in bfloat16, and whether it is AMD's.
 KERNEL_COLUMNS = {True: {True: 12, False: 48}, False: {True: 4, False: 16}}
 
 
@@ -39,7 +39,7 @@ def multiplies_bfloat16() -> bool:
 
 @dataclass(eq=False)
 class ProcessorKernels(Kernels):
-    """The fastest kernels of a processor; what it is comes in as arguments."""
+    """The fastest kernels for a processor, which the arguments describe."""
 
     is_amd: bool = IS_AMD
     multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
@@ -54,11 +54,11 @@ class ProcessorKernels(Kernels):
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
     def serves(self, weight: nn.Parameter) -> bool:
-        """Whether the scans can take a module's weight; torchao keeps modules and replaces their tensors."""
+        """Whether the scans can use a module's weight; torchao keeps modules and replaces their tensors."""
         return super().serves(weight) or is_eight_bit(weight)
 
     def weight_of(self, linear: Any) -> Any:
-        """A linear's weight for a scan; eight bits have no gradient, so they become floats where one is kept."""
+        """A linear's weight for a scan; weights in eight bits become floats where a gradient is kept."""
         weight = linear.weight
         if not is_eight_bit(weight):
             return weight
@@ -87,11 +87,11 @@ class ProcessorKernels(Kernels):
         return scan_with_padding(inputs, layout, hidden, cell, weights, limits, self.block_rows)
 
     def at_once(self, weights: list[Weights]) -> int:
-        """How many directions take each step together; weights in eight bits do not."""
+        """How many directions take each step together: one with weights in eight bits."""
         return super().at_once(weights) if _are_floats(weights) else 1
 
     def join(self, weights: list[Weights], columns: Sequence[int], keeps_trace: bool) -> WeightProducts:
-        """The weights of directions that step together as products, for steps of so many columns."""
+        """Makes products of the weights of directions that step together; `columns` has the number of each step."""
         joint = super().join(weights, columns, keeps_trace)
         if len(weights) > 1:
             return joint
@@ -126,11 +126,11 @@ class ProcessorKernels(Kernels):
         return can_take_onednn(weight, (torch.float32, torch.bfloat16)[: 1 + self.multiplies_bfloat16])
 
     def _packed(self, weight: Any, columns: Sequence[int], keeps_trace: bool) -> PackedProducts | None:
-        """Products of a direction's weight `(m, n)`, packed before, or now if that repays; None if it does not."""
+        """Packed products of a direction's weight `(m, n)`, kept or made now if that repays; None if it does not."""
         if not self._can_pack(weight):
             return None
         (within, steps), is_large = self.repays.get(weight.dtype, (range(0), 1)), weight.nbytes >= self.large_bytes
-        # Autocast makes tensors of its own, which are no parameters and do not outlive the scan.
+        # Autocast makes temporary tensors, which are not parameters.
         is_lasting = isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16 and not keeps_trace
         kept = self._kept(weight, makes=is_large and is_lasting)
         if kept is None and is_large and sum(count in within for count in columns) >= steps:
@@ -138,7 +138,7 @@ class ProcessorKernels(Kernels):
         return kept
 
     def _kept(self, weight: Tensor, makes: bool) -> PackedProducts | None:
-        """What is kept of a weight that has not changed; if nothing is and `makes`, packs it and keeps that."""
+        """The kept copy of an unchanged weight; without one, packs it and keeps the copy if `makes`."""
         packed, state_before = self.kept.get(weight, (None, None))
         # Changes of tensors made in inference mode are not counted.
         if weight.is_inference() or (packed is None and not makes):

@@ -2,15 +2,15 @@
 
     y = W v       W (m, n), v (n, b): a step of an LSTM for b texts
 
-With b in the tens, every weight is read from memory for a few multiplications. So W is multiplied in blocks of rows
-that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is copied. With very
-few columns it is faster to store each one as a row: v^T W^T.
+With b in the tens, each weight that is read from memory is used for only a few multiplications. So W is multiplied in
+blocks of rows that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is
+copied. With very few columns it is faster to store each one as a row: v^T W^T.
 
-On AMD's processors Intel's library, by which torch multiplies, takes twice the time of oneDNN for 8 columns or more, so
-oneDNN multiplies there. With fewer, Intel's does best with W v where W has more rows than columns, and blocks also
+On AMD's processors torch's default library (Intel's MKL) takes twice the time of oneDNN for 8 columns or more, so
+oneDNN multiplies there. For fewer columns, MKL is fastest with W v where W has more rows than columns, and blocks also
 spread a single column over the cores.
 
-Large weights come one direction at a time, D = 1; small ones of D directions are one batched product.
+Large weights are multiplied one direction at a time, D = 1; small ones of D directions are one batched product.
 """
 
 from typing import Any, NamedTuple
@@ -20,14 +20,14 @@ from torch import Tensor
 
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
 FEW_COLUMNS = 1 << 30 if IS_AMD else 8  # with fewer, each column is stored as a row
-ONEDNN_COLUMNS = 8  # on AMD's processors so many are faster in oneDNN
+ONEDNN_COLUMNS = 8  # with at least this many, oneDNN is faster on AMD's processors
 
 
 class BlockProducts:
     """A weight `(D, m, n)` that multiplies columns."""
 
     def __init__(self, weight: Tensor, block_bytes: int, few_columns: int, is_amd: bool = IS_AMD) -> None:
-        """Takes the bytes of a block, and the count of columns below which each column is stored as a row."""
+        """Takes the bytes of a block, and the number of columns below which each column is stored as a row."""
         self.weight, self.block_bytes, self.few_columns, self.is_amd = weight, block_bytes, few_columns, is_amd
 
     def num_blocks(self, columns: int) -> int:
@@ -43,7 +43,7 @@ class BlockProducts:
         return blocks
 
     def wants_rows(self, columns: int) -> bool:
-        """Whether products are fastest if each of so many columns is stored as a row."""
+        """Whether a product with `columns` columns is faster if each is stored as a row."""
         return columns < self.few_columns
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
@@ -99,7 +99,7 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
 
 def can_take_onednn(weight: Any, dtypes: tuple[torch.dtype, ...] = (torch.float32,)) -> bool:
     """Whether oneDNN multiplies a weight: a plain tensor of one of `dtypes`, on a CPU."""
-    if type(getattr(weight, "data", None)) is not Tensor or torch.jit.is_tracing():  # the tracer does not know oneDNN
+    if type(getattr(weight, "data", None)) is not Tensor or torch.jit.is_tracing():  # no tracing through oneDNN
         return False
     return weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
 

@@ -6,7 +6,7 @@ batch are arranged step by step, each step in the order of the texts:
 
     step 0: words of all texts | step 1: words of texts with two words or more | ...      b_0 >= b_1 >= ... words
 
-Positions where the mask is False are not read, wherever they are; the state stays as it is there.
+Positions where the mask is False are not read, wherever they are, and do not change the state.
 
 Glossary: D directions, B batch, T positions, N words, b_t texts that take part in step t.
 """
@@ -31,7 +31,7 @@ class ReadingOrder(NamedTuple):
 
 
 def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_directions: int = 2) -> ReadingOrder:
-    """Computes the reading order from `mask` and `resets` of a `BatchLayout`; waits for the GPU, if they are there.
+    """Computes the reading order from `mask` and `resets` of a `BatchLayout`; if they are on a GPU, waits for it.
 
     A reset between words applies to the next word read.
     """
@@ -56,7 +56,7 @@ def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_dire
 
 
 class BatchLayout:
-    """Where a batch has words and where it resets the state: the same for all layers."""
+    """The positions of words and of resets of the state in a batch, for all layers."""
 
     def __init__(self, mask: Tensor, resets: Sequence[Tensor] | None = None, num_directions: int = 2) -> None:
         """Keeps `mask` `(B, T)`, True on words, and `resets`; computes the reading order on first use.
@@ -74,5 +74,5 @@ class BatchLayout:
 
     @functools.cached_property
     def order(self) -> ReadingOrder:
-        """Where the words are; waits for the GPU, if they are there."""
+        """The reading order; if the mask is on a GPU, waits for it."""
         return reading_order(self.mask, self.resets, self.num_directions)

@@ -5,9 +5,9 @@ The equations are those of `packed.py`. A kernel computes everything between two
     forward     r = W_h h_{t-1}  |  cell_step: z_t to c_t and m_t  |  p_t = W_p m_t       |  hidden_step: p_t to h_t
     backward    hidden_gradient_step: dh_t, dp_t  |  dm_t = W_p^T dp_t  |  cell_gradient_step: dz_t  |  r = W_h^T dz_t
 
-m_t is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset comes after
-the product, (W_h h) keeps instead of W_h (h keeps), which saves a second copy of h. a_t is not kept; the backward pass
-computes it again from the gates and c_{t-1}.
+m_t is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset is applied after the product,
+as (W_h h) keeps instead of W_h (h keeps), which saves a second copy of h. a_t is not kept; the backward pass computes
+it again from the gates and c_{t-1}.
 
 Arguments: a program computes `BLOCK` of the `count` elements of step `step` of `length`; `limit` is infinite without
 clipping. Tensors are contiguous. In tensors of all steps, step is the second axis:
@@ -16,7 +16,7 @@ clipping. Tensors are contiguous. In tensors of all steps, step is the second ax
     (D, T + 1, B, .)    the states cells (H, float32) and hidden (P): the first is the one before the first step
     (D, B, .)           scratch of one step: products (4H forward, P backward), memory (H), d_hidden, d_cell (float32)
 
-Without a projection, P = H, memory and d_memory have all steps.
+Without a projection P = H, and memory and d_memory have all steps.
 
 Glossary: D directions, B batch, T steps, P projection, H cell; WIDTH = H and `count` = D B H, or SIZE = P and
 `count` = D B P. Without Triton this file still imports, but its functions cannot run.
@@ -61,7 +61,7 @@ def _flag(pointer: tl.tensor, mask: tl.tensor) -> tl.tensor:
 
 @_jit
 def _tanh(x: tl.tensor) -> tl.tensor:
-    """Accurate to a few units in the last place. Near 0, where 1 - 2 / (e^2x + 1) cancels, it is the series."""
+    """Accurate to a few units in the last place; a series replaces 1 - 2 / (e^2x + 1) near 0, where digits cancel."""
     square = x * x
     series = x * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * 62 / 2835))))
     size = 1 - 2 / (tl.exp(2 * tl.abs(x)) + 1)
@@ -167,7 +167,7 @@ def hidden_gradient_step(
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = place < count
     row, _, column = _rows(place, step, length, batch, SIZE)
-    # The last step has no next one: the flags read as 1, and `products` pass.
+    # The last step has no next one: its flags are read as 1, so `products` are used as they are.
     has_next = mask & (step + 1 < length)
     came_back = tl.where(
         _flag(is_word + row + batch, has_next), _float(products + place, mask), tl.load(d_hidden + place, mask=mask)

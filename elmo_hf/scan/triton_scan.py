@@ -1,16 +1,16 @@
-"""The scan on a GPU: it computes what `packed.py` computes, with two matrix products and two kernels a step, each way.
+"""The scan on a GPU, with the results of `packed.py`: two matrix products and two kernels a step, forward and backward.
 
-In `packed.py` a step is some fifteen small operations, and a GPU waits for the launch of each. Here everything between
-two products is one kernel; `triton_kernels.py` has their order. Products with the inputs and gradients of the weights
-are one product each for all steps, or for a block of steps.
+In `packed.py` a step has about fifteen small operations, and a GPU waits for the launch of each. Here everything
+between two products is one kernel; `triton_kernels.py` has their order. The products with the inputs, and those for the
+gradients of the weights, are computed once for all steps, or for a block of steps.
 
 The cell is float32 between steps. Products follow torch's own switches (TF32, reduced precision). Padding is computed
-like words and thrown away: to skip it, Python would have to wait for the GPU.
+like words and thrown away, because to skip it Python would have to wait for the GPU.
 
 Memory for the gradient: 4H + 2P numbers per word, direction and layer (gates, p, h) and H in float32 (c); about
 4H + P and H in float32 more during the backward pass.
 
-Without gradient the steps run in blocks, so that memory does not grow with 4H numbers a word.
+Without gradient the steps run in blocks, which saves the 4H numbers for each word of a text.
 
 Glossary: D directions, B batch, T steps, P projection, H cell. Tensors of all steps are (D, T, B, .), each direction in
 its reading order: only the backward one differs from text order.
@@ -37,13 +37,13 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 @functools.cache
 def _runs_on(device: torch.device) -> bool:
-    """Whether a scan runs there at all: Triton needs a C compiler and a GPU that it supports."""
+    """Whether a small scan runs there: Triton needs a C compiler and a GPU that it supports."""
     one = functools.partial(torch.ones, device=device)
     weights, layout = Weights(one(4, 1), one(4), one(4, 1), one(1, 1)), BatchLayout(one(1, 1, dtype=torch.bool))
     try:
         with torch.no_grad():
             scan_with_padding(one(1, 1, 2), layout, one(1, 2), one(1, 2), [weights, weights], Limits(1.0, 1.0), 1)
-    except Exception as error:  # compilers, drivers and Triton share no error class; the warning quotes theirs
+    except Exception as error:  # of compilers, drivers or Triton: they share no class
         logger.warning(f"Triton does not run on {device}, so the portable scan is used, which is slower: {error}")
         return False
     return True

@@ -73,7 +73,7 @@ def run_steps_back(
     cell_count, hidden_count = directions * batch * width, directions * batch * size
     d_gates, d_projected = torch.empty_like(steps.gates), torch.empty_like(steps.projected)
     d_memory = d_projected if projection is None else d_gates.new_empty(directions, batch, width)
-    # No gradient arrives from beyond the last step; that of its hidden state is in the gradient of the outputs.
+    # No gradient comes from after the last step; that of its hidden state is in the gradient of the outputs.
     products = d_projected.new_zeros(directions, batch, size)
     d_hidden = products.float().clone()
     d_cell = d_last_cell.clone(memory_format=torch.contiguous_format)

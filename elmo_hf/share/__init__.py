@@ -1,1 +1,1 @@
-"""What leaves this machine: pushed folders, exported graphs, model cards."""
+"""Shares models: pushed folders, exported graphs, model cards."""

@@ -1,4 +1,4 @@
-"""What decides how fast this machine computes: `elmo-hf env`."""
+"""The versions and hardware that affect speed: `elmo-hf env`."""
 
 import platform
 from importlib import metadata
@@ -13,7 +13,7 @@ CPU_FACTS = Path("/proc/cpuinfo")
 
 
 def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACTS) -> list[tuple[str, str]]:
-    """Names and values: versions, processor, threads, GPU, and what layers of large weights take (`scan/`)."""
+    """Names and values: versions, processor, threads, GPU, and the layout of large weights (`scan/`)."""
     kernels = kernels or ProcessorKernels()
     packages = ("elmo-hf", "torch", "transformers", "tokenizers")
     rows = [(package, metadata.version(package)) for package in packages]
@@ -32,7 +32,7 @@ def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACT
 
 
 def _processor(cpu_facts: Path) -> str:
-    """The name that Linux gives it, or else the name of its kind."""
+    """The processor's name from Linux, or else the name of its architecture."""
     lines = cpu_facts.read_text(encoding="utf-8").splitlines() if cpu_facts.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()

@@ -3,7 +3,7 @@
     OUT.onnx   an ONNX graph, for ONNX Runtime
     OUT.pt2    a program of `torch.export`, for torch alone: `torch.export.load(OUT).module()(ids, mask)`
 
-Both run any number of texts B and words T. They take tensors by name and give a dict of tensors:
+Both run any number of texts B and words T. They take tensors by name and return a dict of tensors:
 
     input_ids                (B, T, C) or (B, T)     in; int64, from `ElmoTokenizer`
     attention_mask           (B, T)                  in; int64, 1 on words and boundaries, padding on either side
@@ -14,8 +14,8 @@ Both run any number of texts B and words T. They take tensors by name and give a
 
 Glossary: B texts, T words, C characters per word, P projection, H cell, L layers.
 
-Deliberate differences from the model: the character CNN reads every word, repeated ones too, because the shapes of a
-graph do not depend on data; and a model for pairs of texts does not check that each row holds two.
+Deliberate differences from the model: the character CNN also computes repeated words again, because the shapes of a
+graph cannot depend on data; and a model for pairs of texts does not check that each row holds two.
 """
 
 import itertools
@@ -46,7 +46,7 @@ HEADS = {
     head.__name__: head
     for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
 }
-# The packages that each suffix needs beside torch.
+# The packages that each suffix needs besides torch.
 PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 # The largest difference allowed between file and model in float32, absolute below 1 and relative above. Rounding alone
 # makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
@@ -58,10 +58,10 @@ Tensors = dict[str, Tensor]
 
 
 class NamedTensors(nn.Module):
-    """A model that takes tensors and gives a dict of tensors, by the names in the file."""
+    """A model that takes tensors and returns a dict of tensors, by the names in the file."""
 
     def __init__(self, model: ElmoPreTrainedModel, has_state: bool) -> None:
-        """With `has_state`, the state goes in and out."""
+        """With `has_state`, the state is an input and an output."""
         super().__init__()
         self.model = model
         self.has_state = has_state
@@ -92,7 +92,7 @@ class NamedTensors(nn.Module):
 
 
 def check_output(path: Path) -> None:
-    """Checks that a model can be written to a file; removes what a killed run left beside a complete one.
+    """Checks that a model can be written to a file; deletes the partial file of a killed run if the file exists.
 
     Raises:
         FileExistsError: if the file or its file of weights exists.
@@ -115,11 +115,11 @@ def weights_file(path: Path) -> Path:
 def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrainedModel:
     """The model of a folder or Hub name, in float32.
 
-    It has its task head if it was saved with one; else, or with a state, which goes in and out of the biLM alone, it is
-    the biLM.
+    It has its task head if it was saved with one; without one, or with a state, which only the biLM has, it is the
+    biLM.
 
     Raises:
-        ValueError: as `load_complete` does, and if the weights are quantised.
+        ValueError: as in `load_complete`, and if the weights are quantised.
     """
     config, _ = read_config(open_folder(source, weights=False))
     refuse_quantised(config, source, "export")
@@ -133,7 +133,7 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
     Args:
         model: in float32, on the CPU; it is put into evaluation mode.
         destination: the new file, `.onnx` or `.pt2`.
-        has_state: whether the state of the LSTMs goes in and out, of a biLM.
+        has_state: whether the state of the LSTMs is an input and an output; only for a biLM.
 
     Returns:
         the largest difference from the model, over several batches.
@@ -142,7 +142,7 @@ def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool 
         FileExistsError: if the file exists.
         FileNotFoundError: if its folder does not exist.
         ImportError: if a package is missing.
-        ValueError: if the suffix is wrong, the model cannot be exported, or the file gives other numbers.
+        ValueError: if the suffix is wrong, the model cannot be exported, or the file computes other numbers.
     """
     check_output(destination)
     module = NamedTensors(model.eval(), has_state)
@@ -157,7 +157,7 @@ def write_program(
     Weights of more than `largest_file` bytes go into a file beside an ONNX file, with `.data` added to its name.
 
     Raises:
-        ValueError: if the file gives other numbers; there is no file then.
+        ValueError: if the file computes other numbers; it is removed then.
     """
     with workplace(destination) as folder:
         written = folder / destination.name
@@ -172,7 +172,7 @@ def write_program(
                 f"the exported graph differs from the model by {difference:.1e}, where at most {TOLERANCE:.0e} was "
                 "expected; nothing was written. Please report this with the versions of torch and onnxruntime."
             )
-        for path in (weights_file(destination), destination):  # the weights first: no graph is ever without them
+        for path in (weights_file(destination), destination):  # the weights first, so a graph always has them
             if (folder / path.name).exists():
                 publish(folder / path.name, path)
     return difference
@@ -230,7 +230,7 @@ def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, pat
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
     outputs = list(module(**_examples(module, [[4]])[0]))
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about packages that are not needed
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about packages that are not needed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # and about two inputs that share their axes
         graph = torch.onnx.export(
@@ -238,7 +238,7 @@ def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, pat
         )
     assert graph is not None
     for weight in graph.model.graph.initializers.values():
-        # Each weight has its own shape. A second record misleads ONNX Runtime's quantisation, which transposes.
+        # Each weight has its own shape. ONNX Runtime's quantisation transposes it, so a second record would be wrong.
         weight.shape = weight.type = None
     weight_bytes = sum(parameter.nbytes for parameter in module.parameters())
     graph.save(path, external_data=weight_bytes > largest_file)

@@ -1,9 +1,9 @@
 """The README.md of a model folder, rendered by `huggingface_hub` from `model_cards/template.md`.
 
 A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
-was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section; if the
-facts are missing, the card asks for them. The template escapes every text that the authors of this package did not
-write. `saved_card.py` changes cards that exist.
+was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section, and a
+card without facts lists what to add. The template escapes every text from outside this package. `saved_card.py` changes
+existing cards.
 """
 
 import re
@@ -53,7 +53,7 @@ class Facts:
 
 
 def published_facts(name: str) -> Facts:
-    """Reads `model_cards/NAME.md`; what is only for the template is below `elmo_hf` in its metadata."""
+    """Reads `model_cards/NAME.md`; values for the template only are below `elmo_hf` in its metadata."""
     card = ModelCard.load(str(TEMPLATES / f"{name}.md"))
     metadata = card.data.to_dict()
     own = metadata.pop("elmo_hf")
@@ -84,7 +84,7 @@ class TrainingRun:
         results: final scores on the evaluation set, by name.
         history: one table row for each evaluation.
         dataset: a description of the training data, or None.
-        started_from: what it started from if that is not on the Hub: a folder's name, or `tiny`.
+        started_from: the model that it started from if that is not on the Hub: a folder's name, or `tiny`.
     """
 
     hyperparameters: Mapping[str, str]
@@ -115,7 +115,7 @@ def render_card(
         config: the architecture.
         repository: the Hub repository `org/name` from which the snippet loads; None: the folder `name`, and the card
             asks for what it lacks.
-        num_parameters: count of numbers in the checkpoint.
+        num_parameters: how many numbers the checkpoint has.
         auto_class: the class that loads the saved model; with `AutoModelForPreTraining`, which has the biLM and a
             softmax, a second snippet does, and the first one loads the biLM.
         task: the pipeline that opens the model; None: the one for `auto_class`.
@@ -190,7 +190,7 @@ def _labels(config: ElmoConfig, auto_class: str) -> list[tuple[str, str]]:
 
 
 def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
-    """What a card without published facts says of licence, language and source: a table, and what is missing."""
+    """Licence, language and source for a card without published facts: a table, and a list of what is missing."""
     models = [f"https://huggingface.co/{name}" for name in as_list(metadata.get("base_model"))]
     sources = models or as_list(metadata.get("source"))
     found = {

@@ -1,6 +1,6 @@
-"""What a saved model is and what it can do, from its config, tokenizer, card and the headers of its weights.
+"""Describes a saved model and what it can do, from its config, tokenizer, card and the headers of its weights.
 
-No weights are read, and of a model on the Hub none are downloaded.
+Weights are not read, and not downloaded from the Hub.
 """
 
 import math
@@ -22,7 +22,7 @@ from .saved_card import CARD, is_draft, read_card, run_of_draft
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
-SCALES = ("._weight_scale", "._weight_zero_point")  # as torchao names them
+SCALES = ("._weight_scale", "._weight_zero_point")  # torchao's names
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 HEADS = {
     "ElmoForSequenceClassification": "classify texts",
@@ -64,13 +64,13 @@ class SavedModel:
 
 
 def look_at(source: str | Path) -> SavedModel:
-    """Reads what describes a model.
+    """Reads the description of a model.
 
     Args:
         source: a folder, a Hub name, or `"tiny"`.
 
     Raises:
-        ValueError: if it is no ELMo model, a file is damaged, or the Hub is out of reach.
+        ValueError: if it is not an ELMo model, a file is damaged, or the Hub cannot be reached.
     """
     folder = open_folder(source, weights=False)
     config, _ = read_config(folder)
@@ -93,7 +93,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         source: a folder, a Hub name, or `"tiny"`.
 
     Raises:
-        ValueError: as `look_at` does.
+        ValueError: as in `look_at`.
     """
     model = look_at(source)
     config, metadata = model.config, model.card.data
@@ -121,11 +121,11 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
 
     Args:
         folder: a folder with weights; its name is the card's title, unless there is a repository.
-        labels: as `card_labels` gives them.
+        labels: from `card_labels`.
         repository: the Hub repository `org/name` that the card is for.
 
     Raises:
-        ValueError: as `look_at` does.
+        ValueError: as in `look_at`.
     """
     model = look_at(folder)
     drafted = model.card.data.to_dict() if is_draft(model.card) else {}

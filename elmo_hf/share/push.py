@@ -1,9 +1,9 @@
 """Pushes a folder to the Hub in one commit, or not at all.
 
-The folder is checked before anything is sent. Without its code or tokenizer a repository opens only where this package
-is installed; without some of its weights it opens with random numbers. What else lies in the folder stays there, unless
-it is asked for. `huggingface_hub` does the sending: large files go first, by their SHA-256; failed requests are tried
-again; a second push sends only what the Hub does not have.
+The folder is checked before anything is sent: without its code or tokenizer a repository opens only where this package
+is installed, and without some of its weights it opens with random numbers. Other files in the folder are sent only on
+request. `huggingface_hub` sends large files first, by their SHA-256, repeats failed requests, and does not send again
+what the Hub has.
 """
 
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def check_folder(folder: Path) -> None:
     """Checks that a folder has everything that loading it elsewhere needs.
 
     Raises:
-        ValueError: naming the missing files and what writes them, the missing weights, or a damaged file.
+        ValueError: with the missing files and what writes them, the missing weights, or the damaged file.
     """
     if folder.is_dir():
         config, _ = read_config(open_folder(folder))

@@ -1,8 +1,8 @@
-"""The card of a saved folder: read, labelled with what a user says about the weights, and named after a repository.
+"""Reads the card of a saved folder, adds the user's labels of the weights, and names it after a repository.
 
-Only what the template of this package wrote is changed (`model_card.py`): the metadata, the section about licence,
-language and source, the title, and the calls that load the folder. All else of a card, which its author may have
-edited, stays. A draft of transformers' Trainer that nobody edited gives its numbers to a card of the template.
+Only text from this package's template is changed (`model_card.py`): the metadata, the section about licence, language
+and source, the title, and the calls that load the folder. The rest of a card stays, because its author may have edited
+it. An unedited draft of transformers' Trainer is replaced by the template, with the draft's numbers.
 """
 
 import ast
@@ -24,7 +24,7 @@ from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, TrainingRun, provenan
 
 CARD = "README.md"
 MOST_CARD_BYTES = 2**20
-# What users may say of weights: what it is called, its form, and the form in words.
+# Labels of weights that users may give: the name, its form, and the form in words.
 LICENCE = ("licence", r"[A-Za-z0-9][A-Za-z0-9.+-]*", "the Hub's name of it, such as mit or apache-2.0")
 LANGUAGE = ("language", r"[a-z]{2,3}(-[A-Za-z0-9]+)*", "a code of ISO 639, such as en or eu")
 SOURCE = ("source", f"{HUB_NAME.pattern}|{ADDRESS.pattern}", "an address (https://...) or a Hub name (org/name)")
@@ -40,10 +40,10 @@ LOADING = re.compile(
 
 
 def card_labels(licence: str | None, languages: Sequence[str], source: str | None) -> dict[str, Any]:
-    """The metadata of a card, by the Hub's names for them; what is not given is left out.
+    """The metadata of a card under the Hub's names, without what is not given.
 
     Args:
-        licence: the Hub's name of it, such as `mit`; capital letters are made small.
+        licence: its name on the Hub, such as `mit`, in upper or lower case.
         languages: ISO 639 codes, such as `en`.
         source: where the weights come from, an address or a Hub name.
 
@@ -77,10 +77,10 @@ def read_card(path: Path) -> ModelCard:
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:
-    """Writes labels into a card, as `card_labels` gives them, and completes the rest of its metadata.
+    """Writes the labels of `card_labels` into a card, and completes the rest of its metadata.
 
     Raises:
-        ValueError: as `read_card` does.
+        ValueError: as in `read_card`.
     """
     card = read_card(path)
     defaults = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": TAGS}
@@ -126,6 +126,6 @@ def run_of_draft(card: ModelCard) -> TrainingRun:
 
 
 def write_card(path: Path, card: str) -> None:
-    """Writes the text of a card, in place of an older one."""
+    """Writes the text of a card, and replaces an older one."""
     with new_file(path) as partial:
         partial.write_text(card, encoding="utf-8")

@@ -1,8 +1,8 @@
 """A `Trainer` that writes a full model card: hyper-parameters, scores and limits are filled in automatically.
 
 transformers' Trainer writes a draft card at every push. `transformers.modelcard.TrainingSummary` collects the numbers
-for both; here they go into `model_cards/template.md`, which says how to load the model and what it cannot do. In all
-else `ElmoTrainer` is `Trainer`.
+for both; here they go into `model_cards/template.md`, which adds how to load the model and its limits. Otherwise
+`ElmoTrainer` is `Trainer`.
 """
 
 from dataclasses import fields
@@ -42,7 +42,7 @@ class ElmoTrainer(Trainer):
                 pushes to, or else the folder of this name.
             **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
                 `dataset`, `dataset_tags` and `dataset_args`. The last two are Hub names and configurations; with them
-                the scores are in the metadata too. `finetuned_from` may be a folder or `"tiny"` as well.
+                the metadata has the scores too. `finetuned_from` may also be a folder or `"tiny"`.
         """
         if not self.is_world_process_zero():
             return

@@ -14,7 +14,7 @@ Glossary: N texts, W words of the longest text, K labels; e emissions `(N, W, K)
 Words come first in their row, and padding leaves messages unchanged.
 
 Deliberate differences from common implementations: the loss sums over unknown labels (-100), so it is exact for partly
-labelled texts; illegal transitions are masked on use, so that weight decay cannot make them possible again.
+labelled texts; illegal transitions are masked on use, so weight decay cannot make them possible again.
 """
 
 from collections.abc import Collection
@@ -33,7 +33,7 @@ IMPOSSIBLE = -1e4
 class LinearChainCRF(nn.Module):
     """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`.
 
-    Compiled graphs break at its methods, whose loops over words would be a graph for each length.
+    Compiled graphs break at its methods, because their loops over words would need a graph for each length.
     """
 
     def __init__(self, labels: list[str]) -> None:
@@ -43,8 +43,8 @@ class LinearChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
-        # As `transitions`, and a last row for the beginning of a text. A list, because a tensor that is neither
-        # parameter nor persistent buffer does not survive loading.
+        # Like `transitions`, with a last row for the beginning of a text. A list, because loading loses a tensor that
+        # is neither a parameter nor a persistent buffer.
         names = frozenset(labels)
         self._impossible = [[not may_follow(first, second, names) for second in labels] for first in [*labels, "O"]]
 
@@ -122,7 +122,7 @@ class LinearChainCRF(nn.Module):
         return _wide(emissions), transitions, _wide(self.start).masked_fill(impossible[-1], IMPOSSIBLE), _wide(self.end)
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
-        # The label before each word: the beginning of the text has the number K, and an unknown label precedes any.
+        # The label before each word: K for the beginning of the text; after an unknown label, any may follow.
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
         is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
         impossible = torch.tensor(self._impossible, device=labels.device)[before, labels] & is_known

@@ -9,8 +9,8 @@
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, D width of an encoded word.
 
-Deliberate difference from other models of transformers: the biLM reads the texts of a pair apart, because it was never
-trained on joined texts, and the classifier compares them (Conneau et al. 2017).
+Deliberate difference from other models of transformers: the biLM reads the texts of a pair separately, because it was
+not trained on joined texts, and the classifier compares them (Conneau et al. 2017).
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ class Pooler(nn.Module):
 
 
 class ElmoTextClassificationPipeline(TextClassificationPipeline):
-    """The stock pipeline, under a name that a saved config can hold."""
+    """transformers' pipeline as a class of a folder's code."""
 
 
 class ElmoForSequenceClassification(ElmoTaskModel):

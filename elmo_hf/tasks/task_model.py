@@ -9,8 +9,9 @@ While it is frozen, they can be computed once and passed as `bilm_layers` (see `
 Glossary: B batch, T positions of a row, boundaries and padding included, C characters per word, P projection,
 L layers, N texts, W words of the longest text, D width of an encoded word.
 
-Deliberate difference from other models of transformers: the biLM reads the two texts of a pair apart, each from a state
-of zeros. They share a row `<S> a </S> <S> b </S>` for pipelines, collators and `datasets`; the model finds each `<S>`.
+Deliberate difference from other models of transformers: the biLM reads the two texts of a pair separately, each from
+the zero state. For pipelines, collators and `datasets` they are one row `<S> a </S> <S> b </S>`, which the model splits
+at each `<S>`.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ class EncodedTexts(NamedTuple):
 class ElmoTaskModel(ElmoPreTrainedModel):
     """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`.
 
-    What every subclass's `forward` takes besides labels or positions to learn, which add a `loss` to its output:
+    Arguments of every subclass's `forward`; it also takes labels or positions, which add a `loss` to its output:
 
     Args:
         input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
@@ -47,7 +48,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         **kwargs: as in `ElmoModel`.
 
     Raises:
-        ValueError: as `encode_texts` says.
+        ValueError: as in `encode_texts`.
     """
 
     # From a pretraining checkpoint.
@@ -79,7 +80,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             module.requires_grad_(name not in self.config.frozen_parts)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves the model; its config drops a softmax that the folder does not hold."""
+        """Saves the model; the config loses the softmax of a language model, which is not saved."""
         self.config.num_softmax_words, self.config.share_embedding_softmax = None, False
         super().save_pretrained(save_directory, **kwargs)
 
@@ -90,7 +91,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return torch.stack(self._run_bilm(ids, mask, self._texts(ids, mask)), dim=2)
 
     def _run_bilm(self, ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
-        """The L+1 layers `(B, T, 2P)`; the biLM reads each text apart, from a state of zeros.
+        """The L+1 layers `(B, T, 2P)`; the biLM reads each text separately, from the zero state.
 
         `mask` `(B, T)` is True on words and boundaries, each mask in `texts` on those of one text per row.
         """
@@ -103,11 +104,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def encode_texts(
         self, input_ids: Any, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
     ) -> EncodedTexts:
-        """Encodes the words of a batch; of `others`, `word_vector_ids` are read.
+        """Encodes the words of a batch; `others` may have `word_vector_ids`.
 
         Raises:
-            ValueError: if a shape is wrong, a row does not hold `num_texts` texts, or there are `bilm_layers` but the
-                biLM learns.
+            ValueError: if a shape is wrong, a row does not have `num_texts` texts, or `bilm_layers` are given although
+                the biLM learns.
         """
         ids, mask = checked_words(input_ids, attention_mask, self.config)
         texts = self._texts(ids, mask)
@@ -149,7 +150,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(ids) & mask
-        if not torch.compiler.is_compiling():  # a compiled graph cannot look at the data
+        if not torch.compiler.is_compiling():  # a compiled graph cannot read the data
             found = begins.sum(dim=1)
             # Without boundaries a row is one text.
             is_wrong = found > 1 if self.num_texts == 1 else found != self.num_texts

@@ -4,15 +4,14 @@
     without a CRF   loss = mean_t -log softmax(e_t)[y_t]
     with a CRF      loss = -log p(y) / W                 p of the whole sequence, see `crf.py`
 
-Labels align with `input_ids`: one for each word, and -100 on boundaries and padding, as the usual collator makes them.
+Labels align with `input_ids`, as the usual collator makes them: one for each word, and -100 on boundaries and padding.
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, K labels.
 
-Deliberate difference from the stock pipeline: a word's text comes from its offsets; the stock one decodes each entry of
-`input_ids` as one id, where ours is a row of character ids, and guesses from blanks whether it continues a word, where
-ours is a whole word. From other models with a CRF: in evaluation, `logits` are the CRF's log p(y_t = k), with the label
-of the best sequence raised to the top where it is not already there. Pipelines and metrics then need no CRF: the argmax
-is the best sequence and the softmax a probability.
+Deliberate differences from transformers' pipeline: it expects one id at each position and parts of words, while ours
+has a row of character ids for each whole word, and takes the word's text from its offsets. From other models with a
+CRF: in evaluation, `logits` are the CRF's log p(y_t = k), except that the label of the best sequence is raised to the
+top. So pipelines and metrics need no CRF: the argmax is the best sequence and the softmax a probability.
 """
 
 from typing import Any
@@ -47,11 +46,11 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         word_ids: list[int | None] | None = None,
         word_to_chars_map: list[tuple[int, int]] | None = None,
     ) -> list[dict[str, Any]]:
-        """Gives one entry per word: its text, its `(num_labels,)` scores and its place in `sentence`.
+        """Returns one entry per word: its text, its `(num_labels,)` scores and its place in `sentence`.
 
         `scores` are `(T, num_labels)`; `special_tokens_mask` `(T,)` is 1 on boundaries; `offset_mapping` `(T, 2)` is in
-        characters of the text, or of each word if the words came split. Only then are there `word_ids`, the word at
-        each position, and `word_to_chars_map`, each word's start and end in `sentence`, the joined words.
+        characters of the text. For text that came as words, offsets are in characters of each word; `word_ids` has the
+        word at each position, and `word_to_chars_map` each word's start and end in `sentence`, the joined words.
         """
         entries = []
         for index in np.flatnonzero(special_tokens_mask == 0).tolist():

@@ -1,8 +1,7 @@
 """Word vectors of a task's own, for [x; ELMo]: learned with the task, or from a file of GloVe or word2vec.
 
-The paper puts ELMo beside a word vector x of the task's model (Peters et al. 2018, §3.3). The table of x is
-`word_vectors` of the config and a weight of the model; its words belong to the tokenizer, which makes
-`word_vector_ids`:
+The paper concatenates ELMo to a word vector x of the task's model (Peters et al. 2018, §3.3). The vectors are a weight
+of the model, described by `word_vectors` in the config; the tokenizer has their words and makes `word_vector_ids`:
 
     row        0        1    2     3      4 ...
     word       padding  <S>  </S>  <UNK>  the words in order
@@ -10,8 +9,8 @@ The paper puts ELMo beside a word vector x of the task's model (Peters et al. 20
     the 0.418 0.24968 ...     GloVe's text, one word a line
     400000 100                the first line of word2vec's text; gensim converts its binary files
 
-A name that ends in .gz is a gzipped file. Only the vectors that are wanted are kept, of equal words the first. Words
-that no line of a vocabulary can hold are left out, such as GloVe's `. . .` with its blanks.
+A name that ends in .gz is a gzipped file. Only the requested vectors are kept; for a repeated word the first one. Words
+that cannot be a line of a vocabulary are left out, such as GloVe's `. . .` with its blanks.
 """
 
 import collections
@@ -30,7 +29,7 @@ from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, VocabularyCodec
 from .task_model import ElmoTaskModel
 
-# What a file may call the vector of unknown words; without one it is the mean of all that are kept.
+# Names of the vector for unknown words in files; without one, it is the mean of all kept vectors.
 UNKNOWN_NAMES = (UNKNOWN_WORD, "<unk>")
 HEADER = re.compile(r"(\d+) (\d+)\s*")
 
@@ -66,7 +65,7 @@ class WordVectors:
         Args:
             texts: the words of each text of the training set, as `tokenizer.tokenize` splits them.
             size: numbers of a vector.
-            min_count: how often a word must occur to get a vector; the others are `<UNK>`, which so learns too.
+            min_count: how often a word must occur to get a vector; all others share that of `<UNK>`.
         """
         counts = collections.Counter(word for text in texts for word in text)
         words = [word for word, count in counts.items() if count >= min_count and _can_be_kept(word, SPECIAL_WORDS)]
@@ -81,10 +80,10 @@ class WordVectors:
         Args:
             path: GloVe's or word2vec's text in UTF-8, gzipped or not.
             words: the only words to keep, and their forms in lower case; None keeps all of the file.
-            trainable: whether they go on learning with the task.
+            trainable: whether they are trained with the task.
 
         Raises:
-            ValueError: naming the file and the line, if one has not a word and a vector's finite numbers.
+            ValueError: with the file and the line, if a line is not a word and the finite numbers of a vector.
             OSError: if it cannot be opened.
         """
         forms = (form for word in words or () for form in (word, word.lower()))
@@ -118,11 +117,11 @@ class WordVectors:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What a model's config has as `word_vectors`."""
+        """The value of `word_vectors` in a model's config."""
         return {"num_words": len(self.words), "size": self.size, "trainable": self.trainable}
 
     def put_into(self, model: ElmoTaskModel, tokenizer: ElmoTokenizer) -> None:
-        """Gives the vectors to a model that was made with `word_vectors=` this `config`, and the words to a tokenizer.
+        """Puts the vectors into a model made with `word_vectors=` this `config`, and the words into a tokenizer.
 
         Raises:
             ValueError: if the model has no word vectors, or vectors of another number or size.
@@ -135,17 +134,17 @@ class WordVectors:
         self.put_words_into(tokenizer)
 
     def put_words_into(self, tokenizer: ElmoTokenizer) -> None:
-        """Gives the words alone to a tokenizer, for data that is tokenized before there is a model."""
+        """Puts only the words into a tokenizer, for data that is tokenized before the model is made."""
         tokenizer.vector_codec = VocabularyCodec({PADDING: 0} | {word: row for row, word in enumerate(self.words, 1)})
 
 
 def _can_be_kept(word: str, special: tuple[str, ...] = SPECIAL_WORDS[:2]) -> bool:
-    """Whether a tokenizer's file of one word a line can hold a word, besides the special ones."""
+    """Whether a word can be a line of a tokenizer's file and is not a special word."""
     return word.split() == [word] and "\ufffd" not in word and word not in (*special, PADDING, "!!!MAXTERMID")
 
 
 def _vector(numbers: list[str]) -> np.ndarray | None:
-    """A word's vector in float32, or None if one of the numbers is none, or not finite."""
+    """A word's vector in float32, or None if a number is malformed or not finite."""
     try:
         vector = np.array(numbers, dtype=np.float32)
     except ValueError:

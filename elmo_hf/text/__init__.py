@@ -1,1 +1,1 @@
-"""Text: sentences and corpora, and names that are shown."""
+"""Reads sentences and corpora, and escapes text for printing."""

@@ -1,11 +1,11 @@
-"""Text from outside (names of files and folders, values of a run) as a card or a terminal can show it.
+"""Escapes text from outside (names of files and folders, values of a run) for cards and terminals.
 
-Whatever the text holds, it stays text: on one line, and without meaning to Markdown, HTML, Python or a terminal.
+The result is one line, and Markdown, HTML, Python or a terminal show it as text.
 """
 
 import re
 
-# What Markdown gives a meaning to in the middle of a line; an underline only at the edge of a word.
+# Characters with a meaning for Markdown in the middle of a line; an underscore only at the edge of a word.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
 
 

@@ -1,9 +1,9 @@
 """Reads sentences from files, one at a time, for every command: text, JSON lines, CoNLL-U and FASTA, plain or gzipped.
 
-The name of a file says what it holds, with or without `.gz` after it:
+The name of a file decides how it is read, with or without `.gz` after it:
 
-    *.jsonl, *.json    one value a line: a string, a list of words, or an object. Of an object's keys `words`, `tokens`,
-                       `text`, `sentence`, the first that is there and not null is read
+    *.jsonl, *.json    one value a line: a string, a list of words, or an object; of its keys `words`, `tokens`, `text`,
+                       `sentence`, the first that exists and is not null is read
     *.conllu           blocks of lines; the words are in the second column, multiword tokens are split
     *.fasta, *.fa, *.faa
                        proteins: a line `>NAME ...`, then lines of residues, one letter each; a residue is a word
@@ -35,11 +35,11 @@ CONLLU_SUFFIX = ".conllu"
 MAX_LINE_CHARACTERS = 1 << 27
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
-# What the library `datasets` raises besides its own errors if a dataset is not there, or a file of it is damaged.
+# What the library `datasets` raises besides its own errors if a dataset does not exist, or a file of it is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
-# From how many sentences, and how many characters of each, a text's look is judged.
+# How many sentences, and how many characters of each, `looks_split` reads.
 LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
-# What stands between blanks in text that was split into words, and is a part of its neighbour in raw text.
+# Words that are between blanks in split text, and attached to their neighbours in raw text.
 SPLIT_OFF = frozenset(". , ; : ! ? ... 's n't `` '' -LRB- -RRB- <unk> <UNK> @-@ @,@ @.@".split())
 MARKS = (".", ",", ";", ":", "!", "?")
 CLOSING = "\"')]}’”»"
@@ -59,7 +59,7 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
     """Reads a file sentence by sentence; errors are those of `read_lines`.
 
     Args:
-        path: the file; its suffix says what it holds.
+        path: the file; its suffix decides how it is read.
         split_into_words: whether strings are words separated by blanks already.
         encoding: of the file's characters, a name that Python knows.
     """
@@ -81,11 +81,11 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
     Args:
         path: the file.
         encoding: of its characters; a byte order mark of UTF-8 is skipped.
-        parse: what is made of a line.
+        parse: converts a line.
 
     Raises:
-        ValueError: with the file and the line, if bytes are not of the encoding, a gzipped file is damaged, or `parse`
-            raises it; or if Python has no such encoding.
+        ValueError: with the file and the line, if bytes are illegal in the encoding, a gzipped file is damaged, or
+            `parse` raises it; or if Python has no such encoding.
         OSError: if the file cannot be opened.
     """
     number = 0
@@ -93,7 +93,7 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
         try:
             is_utf8 = codecs.lookup(encoding).name == "utf-8"  # "utf-8-sig" skips the mark that Windows puts first
             content: Any = gzip.open(file) if path.name.lower().endswith(".gz") else file
-            # A lone carriage return ends no line.
+            # A lone carriage return does not end a line.
             stream = io.TextIOWrapper(content, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
             for line in iter(partial(stream.readline, MAX_LINE_CHARACTERS), ""):
                 number += 1
@@ -106,7 +106,7 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
         except (LookupError, RecursionError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
             reason = str(error)
             if isinstance(error, UnicodeDecodeError):
-                # Lines are decoded many at a time; what is before the byte has lines that were not read yet.
+                # Lines are decoded many at a time, so some before the illegal byte were not read yet.
                 number += 1 + error.object[: error.start].count(b"\n")
                 reason = (
                     f"not {encoding.upper()} (byte 0x{error.object[error.start]:02x}). Give the file's encoding, such "
@@ -124,7 +124,7 @@ def read_dataset(name: str, split: str, keys: Sequence[str] = KEYS) -> Iterator[
         keys: the columns, as in `sentence_of`.
 
     Raises:
-        ValueError: naming the dataset and the row, if it cannot be read.
+        ValueError: with the dataset and the row, if it cannot be read.
     """
     from datasets import load_dataset
     from datasets.exceptions import DatasetsError
@@ -144,8 +144,8 @@ def sentence_of(value: Any, keys: Sequence[str] = KEYS) -> Sentence:
     """The sentence in a value: a string or a list of words, or in an object one under a key.
 
     Args:
-        value: what JSON or a dataset gives.
-        keys: of an object; the first one that is there and not null is read. If all are null, the sentence is "".
+        value: from JSON or a dataset.
+        keys: of an object; the first one that exists and is not null is read. If all are null, the sentence is "".
 
     Raises:
         ValueError: if there is none.
@@ -174,7 +174,7 @@ def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
 def looks_split(texts: Iterable[str]) -> bool:
     """Whether texts look split into words: marks stand alone more than twice as often as they end a word.
 
-    In raw English one mark in a hundred stands alone; in split text, one in thirty ends a word, such as `U.S.`
+    In raw English one mark in a hundred stands alone; in split text one in thirty ends a word, as in `U.S.`
     """
     tokens = [token for text in texts for token in text[:LOOKED_AT_CHARACTERS].split()]
     alone = sum(token in SPLIT_OFF for token in tokens)
@@ -183,12 +183,12 @@ def looks_split(texts: Iterable[str]) -> bool:
 
 
 def suffix_of(path: Path) -> str:
-    """What the name of a file says that it holds, such as `.conllu`, before any `.gz`."""
+    """The suffix of a file's name that decides its format, such as `.conllu`, before any `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def storable(text: str) -> str:
-    """The text with `?` for each lone surrogate, which no file of UTF-8 can hold."""
+    """The text with `?` for each lone surrogate, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

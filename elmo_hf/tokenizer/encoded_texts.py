@@ -5,9 +5,9 @@ is a word, a boundary or padding:
 
     [padding] <S> w_1 .. w_n </S> [<S> w_1 .. w_m </S>] [padding]
 
-`BatchEncoding` asks a `WordEncoding` for word ids, offsets and the maps between positions, words and characters, as it
-asks a Rust `tokenizers.Encoding`. Rust's own cannot serve: it knows no words outside a vocabulary, splits given words
-again, drops empty ones and rejects lone surrogates.
+`BatchEncoding` reads word ids, offsets and the maps between positions, words and characters from a `WordEncoding`, as
+it does from a Rust `tokenizers.Encoding`. The Rust class cannot be used: it needs a vocabulary of all words, splits
+given words again, drops empty ones and rejects lone surrogates.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) 
     try:
         pieces = split(text)
     except UnicodeEncodeError:
-        # Rust rejects lone surrogates. Any other character in their place gives the same offsets.
+        # Rust rejects lone surrogates; with another character in their place the offsets are the same.
         places = split(text.encode("utf-8", "replace").decode("utf-8"))
         pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
     return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
@@ -85,8 +85,8 @@ def truncate(
 ) -> list[tuple[Words, ...]]:
     """Drops words from the `"left"` or `"right"` side of one or two texts until `room` words are left.
 
-    With a `stride`, further windows of the same length follow, until no word is left out; each shares `stride` words
-    with the one before. Windows of one text are paired with all of the other.
+    With a `stride`, further windows of the same length follow until all words are in one; each shares `stride` words
+    with the one before. In a pair, each window of one text comes with the whole other text.
 
     Raises:
         ValueError: if a text to shorten has too few words, or a window would have no room for words of its own.
@@ -125,9 +125,9 @@ def _column(value: Callable[[Position], Any], doc: str) -> Any:
 
 
 class WordEncoding:
-    """An encoded text or pair of texts; names are those of `tokenizers.Encoding`, and None marks what has no answer.
+    """An encoded text or pair of texts, with the methods of `tokenizers.Encoding`; None where there is no answer.
 
-    Deliberate difference from Rust: positions are computed when first asked for.
+    Deliberate difference from Rust: positions are computed on first use.
     """
 
     def __init__(self, texts: tuple[Words, ...], boundaries: tuple[str, str] | None) -> None:

@@ -90,7 +90,7 @@ def tensor_type_of(ids: Any) -> str | None:
 
 
 def nesting(ids: Any) -> int:
-    """Depth of nested ids: 0 for a number, 1 for a list of numbers; looks past empty texts."""
+    """Depth of nested ids: 0 for a number, 1 for a list of numbers; empty texts are skipped."""
     if isinstance(ids, (np.ndarray, torch.Tensor)) and ids.dtype != object:
         return ids.ndim
     if not is_list(ids) and not isinstance(ids, np.ndarray):

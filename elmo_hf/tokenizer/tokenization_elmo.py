@@ -45,19 +45,19 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         token_encoder: `"char_cnn"` for character ids, `"word_embedding"` for word ids.
         max_word_length: C; a word is cut after C - 2 bytes, or code points.
         word_splitter: how raw text becomes words, `"ptb"`, `"whitespace"`, or a function from a text to its words. A
-            saved folder cannot hold a function and says `"whitespace"`; give it again when loading.
+            function is not saved (the folder has `"whitespace"`), so pass it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
         words_file: such a file with the words that the model's softmax predicts, if it has one; with word input, None
             means those of `vocab_file`.
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
-        alphabet: `"bytes"`, or `"code_points"` for the ids of a vocabulary `vocab` (`code_point_codec.py`), which a
-            saved tokenizer carries, with any token encoder.
+        alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of a vocabulary `vocab`, which is
+            saved with the tokenizer (`code_point_codec.py`).
         add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
             biLM that was trained without (google/elmo).
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
-        ValueError: if an argument has no legal value, or the vocabulary is missing or incomplete.
+        ValueError: if an argument is illegal, or the vocabulary is missing or incomplete.
     """
 
     vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
@@ -111,7 +111,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
         if isinstance(self._codec, VocabularyCodec):
             special_tokens["unk_token"] = UNKNOWN_WORD
-        # Given as an argument, transformers would copy it, which takes as long as all the rest.
+        # As an argument, transformers would copy it, which doubles the time.
         unknown = special_tokens.get("unk_token", PADDING)
         self._tokenizer = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
         kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
@@ -119,7 +119,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if not add_boundaries:
             kwargs["add_boundaries"] = False
         super().__init__(**(special_tokens | kwargs))
-        # Last, because transformers would put a pattern of its own in place of that of a large vocabulary.
+        # Last, because for a large vocabulary transformers replaces the pattern by its own.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
     @classmethod
@@ -131,7 +131,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
-        """Leaves `tokenizer.json` to the constructor, which reads its vocabulary only."""
+        """Passes `tokenizer.json` to the constructor, which reads only its vocabulary."""
         return kwargs
 
     def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
@@ -276,7 +276,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Lets transformers name the tokens that there are; raises ValueError for others."""
+        """Accepts tokens that exist already, for transformers; raises ValueError for others."""
         unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         require(not unknown, "tokens", "characters, or words that the model was trained with", unknown)
         return super()._add_tokens(new_tokens, special_tokens)

@@ -32,7 +32,7 @@ PADDING = "<pad>"
 BEGIN_SENTENCE = "<S>"
 END_SENTENCE = "</S>"
 UNKNOWN_WORD = "<UNK>"
-SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # of every softmax
+SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabulary of every softmax
 
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 _BOUNDARIES = {boundary_id: word for word, boundary_id in _BOUNDARY_IDS.items()}
@@ -106,7 +106,7 @@ class VocabularyCodec:
 
     @classmethod
     def of_file(cls, path: str | None) -> "VocabularyCodec | None":
-        """The codec of a vocabulary file, None for None; raises ValueError if it is not UTF-8 or lacks such a word."""
+        """The codec of a vocabulary file, None for None; raises ValueError if it is not UTF-8 or is incomplete."""
         if path is None:
             return None
         try:
@@ -143,8 +143,8 @@ class VocabularyCodec:
 def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     """Assigns ids from 1 to the words of a vocabulary file, one per line; 0 is `<pad>`.
 
-    Source: bilm-tf's `Vocabulary`. A repeated word uses up an id on each line and keeps the last one; a `!!!MAXTERMID`
-    line is not a word.
+    Source: bilm-tf's `Vocabulary`. Each line has an id, and a repeated word has that of its last line; a line
+    `!!!MAXTERMID` is not a word.
     """
     words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")
     vocabulary = {word: i for i, word in enumerate(words, 1)}

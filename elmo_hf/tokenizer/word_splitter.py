@@ -26,8 +26,8 @@ _ABBREVIATIONS = (
 )
 _FILE_SUFFIXES = "html?|pdf|docx?|xlsx?|txt|jpe?g|gif|png|zip"
 
-# Tried in this order. The second pattern matches most words at once, which saves a third of the running time. Address
-# parts have the length limits of real addresses: without a limit, long text without blanks takes quadratic time.
+# Tried in this order. The second pattern matches most words, which saves a third of the running time. The parts of
+# addresses have the length limits of real ones, because without a limit long text without blanks takes quadratic time.
 PTB = (
     rf"(?i:can(?=not{_END})|(?:gon|wan)(?=na{_END})|got(?=ta{_END}))",  # can not, gon na, wan na, got ta
     r"\p{L}+(?=[\s,;?!)]|\z)",  # a plain word
@@ -66,6 +66,6 @@ def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str
         end = pieces[-1][1][1] if pieces else 0
         start = text.find(word, end)
         require(start >= 0, "word_splitter", "a function that returns a text's words, unchanged and in order", word)
-        if word.strip():  # some return blanks too
+        if word.strip():  # some functions return blanks too
             pieces.append((word, (start, start + len(word))))
     return pieces

@@ -1,7 +1,7 @@
 """Corpora out of files and datasets, sentence by sentence, and vocabularies out of corpora.
 
-Files are read by `sentences.py`; only folders and Hub datasets need the `datasets` library. Text for language models
-comes tokenised (bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
+Files are read by `sentences.py`; only folders and Hub datasets need the `datasets` library. Text for language models is
+tokenised (bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
 """
 
 import os

@@ -9,17 +9,17 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 NOTICE = b"\nStopping after this step, with a checkpoint. Ctrl-C again stops at once.\n"
-# How often several processes ask each other whether one of them was told to stop.
+# How often several processes exchange whether one of them received a signal.
 STEPS_BETWEEN_QUESTIONS = 10
 
 
 class StopSignals(TrainerCallback):
     """Ends training with a checkpoint after the step in which Ctrl-C or SIGTERM came; a second Ctrl-C ends it at once.
 
-    Signals are caught inside a `with` block of the main thread; elsewhere nothing happens.
+    Signals are caught inside a `with` block of the main thread; in other threads it does nothing.
 
     Attributes:
-        number: the first signal that came, or 0. SIGTERMs after it, such as a launcher sends, change nothing.
+        number: the first signal that came, or 0. Further SIGTERMs, which launchers send, are ignored.
     """
 
     def __init__(self, is_first_process: bool) -> None:

@@ -1,4 +1,4 @@
-"""A pretraining run from corpus to Hub folder; a run that was killed or stopped resumes.
+"""A pretraining run from corpus to Hub folder, which can be resumed after it was killed or stopped.
 
 OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
 OUT/checkpoint-N/        the Trainer's, with the LSTM state and checksums; the newest and the best on held-out text are
@@ -93,7 +93,7 @@ def new_language_model(
     size = fields.get("max_word_length", 50)
     tokenizer = ElmoTokenizer(encoder, max_word_length=size, word_splitter=word_splitter, **words)
     num_words = len(tokenizer.predicted_words or [])
-    # A saved config.json has what the tokenizer decides.
+    # A saved config.json has values that depend on the tokenizer.
     fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
     sizes = {"num_softmax_words": num_words} | ({} if encoder == "char_cnn" else {"vocab_size": num_words + 1})
     return ElmoForPreTraining(ElmoConfig(**fields | sizes)), tokenizer
@@ -128,8 +128,8 @@ def pretrain(
         BlockingIOError: if another run works in the folder.
         OSError: if there is no room on the disk.
         ValueError: if the folder holds a finished model, a run with other settings or corpora, or a damaged checkpoint.
-        KeyboardInterrupt: after a signal, with a sentence for the user, which is empty in all processes but the first,
-            and the exit code, 128 and the number of the signal.
+        KeyboardInterrupt: after a signal, with a sentence for the user (empty in all processes except the first) and
+            the exit code, 128 plus the number of the signal.
     """
     output = Path(args.output_dir)
     check_vocabulary(model, tokenizer)
@@ -159,7 +159,7 @@ def pretrain(
             _write_json(output / "run.json", description)
         _train(trainer, checkpoint, output)
         if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
-            trainer.evaluate()  # no schedule asked for scores during training
+            trainer.evaluate()  # no scores were scheduled during training
         if trainer.is_world_process_zero():
             _write_log(trainer, output)
             trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
@@ -168,9 +168,9 @@ def pretrain(
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint of a run that is as it was written; None if none was ever completed.
+    """The newest undamaged checkpoint of a run; None if no checkpoint was completed.
 
-    The last file of a checkpoint lists the others with their checksums. A checkpoint without that list is incomplete,
+    The file that is written last lists the others with their checksums. A checkpoint without that list is incomplete,
     and one that does not agree with it is damaged; both are skipped.
 
     Raises:
@@ -258,7 +258,7 @@ def _fingerprint(corpus: Corpus) -> str:
 
 
 def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, partial: Path, output: Path) -> None:
-    """Writes the finished model to `partial`, moves it, and last the file that marks it as finished."""
+    """Writes the finished model to `partial` and moves its files, last the one that marks it as finished."""
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):

@@ -4,21 +4,22 @@ One step takes a window of T steps of every row (`streams.py`) and minimises
 
     T . (forward loss + backward loss) / 2          of a model of one direction, T . forward loss
 
-with one clip of the global gradient norm and Adagrad, whose accumulator starts at 1. That start and the absolute clip
-make the factor T matter. The LSTM state after a window starts the next one; no gradient crosses the border (truncated
-back-propagation through time). The defaults are bilm-tf's; each is one setting of `PretrainingArguments`.
+with one clip of the global gradient norm and Adagrad, whose accumulator starts at 1. Because of that start and the
+clip, the factor T changes the result. The next window starts from the LSTM state after a window, but no gradient passes
+between them (truncated back-propagation through time). The defaults are bilm-tf's; each is one setting of
+`PretrainingArguments`.
 
-With several processes, each trains its own rows of the same streams. N processes of B rows do what one process of
-N x B rows does, up to the order of summation and to the random numbers of dropout and sampling, which each process
-draws for itself, like bilm-tf's towers.
+With several processes, each trains its own rows of the same streams. N processes of B rows compute the same as one
+process of N x B rows, except for the order of sums and the random numbers of dropout and sampling, which each process
+draws itself, like bilm-tf's towers.
 
 Held-out text is scored with the full softmax, in all directions, from the zero state (as ELMo is used) and with the
-state carried along (bilm-tf's test). A checkpoint holds the LSTM state with the weights, the optimiser and the random
-generators. The step count determines the place in the data, so a run that was killed resumes bit for bit.
+state carried (bilm-tf's test). A checkpoint has the weights, the LSTM state, the optimiser and the random generators.
+The step count determines the place in the data, so a killed run resumes bit for bit.
 
 Glossary: B rows of a process, T steps of a window.
 
-Deliberate differences from bilm-tf: sampled losses have names of their own in the logs; held-out text is scored during
+Deliberate differences from bilm-tf: sampled losses have their own names in the logs; held-out text is scored during
 training; a sentence may begin from the zero state (`reset_probability`).
 """
 
@@ -61,7 +62,7 @@ class PretrainingArguments(TrainingArguments):
         scale_loss_by_steps: whether to multiply the loss by T before computing its gradient, as bilm-tf does.
         adagrad_start: initial value of Adagrad's accumulator (torch's own default is 0).
         reset_probability: chance that a sentence begins from the zero state; 0 in bilm-tf.
-        frozen_steps: first steps, in which only the softmax learns, for a model that comes without one.
+        frozen_steps: number of first steps in which only the softmax learns, for a model that had none.
     """
 
     unroll_steps: int = 20
@@ -75,7 +76,7 @@ class PretrainingArguments(TrainingArguments):
     lr_scheduler_type: str = "constant"
     max_grad_norm: float = 10.0
     optim: str = "adagrad"
-    # Log a loss of NaN as NaN.
+    # Logs a loss of NaN as NaN.
     logging_nan_inf_filter: bool = False
     # The scalar mixes do not affect the loss.
     ddp_find_unused_parameters: bool | None = True
@@ -127,7 +128,7 @@ class Windows(Dataset):
 
 
 class WindowIndices(Sampler):
-    """Batch sampler of window indices, which count on from pass to pass."""
+    """Batch sampler of window indices, which are counted through all passes."""
 
     def __init__(self, num_windows: int, trainer: Trainer) -> None:
         """`num_windows` are those of a pass; `trainer` knows how many passes are over."""
@@ -184,7 +185,7 @@ class ElmoPretrainer(ElmoTrainer):
         optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, *others)
         if args.optim == "adagrad":
             settings["initial_accumulator_value"] = args.adagrad_start
-            settings["fused"] = True if args.device.type == "cpu" else None  # None: torch chooses
+            settings["fused"] = True if args.device.type == "cpu" else None  # None leaves the choice to torch
         return optimizer_class, settings
 
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
@@ -274,7 +275,7 @@ class _StartCallback(TrainerCallback):
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self._trainer.bilm_state = None
-        # A checkpoint sets `fused` for the device that wrote it.
+        # In a checkpoint, `fused` is set for the device that wrote it.
         optimizer = kwargs["optimizer"]
         for group in optimizer.param_groups:
             if "fused" in group:
