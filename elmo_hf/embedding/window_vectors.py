@@ -207,8 +207,9 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
 def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
     """The same for one long text, given the places `(T,)` of its words; see `bilm.py`."""
     kind = POOLED.get(selection.layers, selection.layers)
-    if kind == "mix" and (model.config.layer_mix != "scalar" or model.config.scalar_mix_layer_norm != "none"):
-        kind = "all"  # such a mix needs whole vectors
+    is_plain = model.config.layer_mix == "scalar" and model.config.scalar_mix_layer_norm == "none"
+    if kind == "concat" or (kind == "mix" and not is_plain):
+        kind = "all"  # a piece has one direction's half of each vector; these need whole vectors
 
     is_final = kind == selection.layers and selection.dtype != "int8"  # whose scale needs whole vectors too
 
