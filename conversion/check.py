@@ -1,4 +1,4 @@
-"""The check behind `--check`: whether a written folder gives the numbers of a witness, and those published."""
+"""The check of `--check`: compares a written folder's numbers with those of a witness, and with published ones."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def check_folder(
     """Compares the folder's model with the checkpoint's witness, and with what others published about these weights.
 
     Returns:
-        the largest absolute difference from the witness, and the published models whose numbers the folder gives.
+        the largest absolute difference from the witness, and the published models whose numbers the folder computes.
 
     Raises:
         ConversionError: if there is no witness, or a difference is larger than the tolerance.
@@ -50,7 +50,7 @@ def check_folder(
     size = f"{checkpoint.config.cell_size}/{checkpoint.config.projection_size}"
     compared = []
     for stream in streams:
-        # No checksums were published: a file's name and the sizes tell a published model.
+        # No checksums were published, so a published model is recognised by its file's name and its sizes.
         about = published[stream.model]
         if about.weights.rpartition("/")[2] in names and about.size == size:
             numbers = stream.measure(embed_stream(model, tokenizer, stream.sentences))

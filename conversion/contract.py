@@ -1,4 +1,4 @@
-"""What every reader takes and returns: the user's extra files, and an ELMo in our names."""
+"""The argument and the result of every reader: the user's extra files, and an ELMo with our names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .witness.reference import ReferenceElmo
 
 @dataclass(frozen=True)
 class Given:
-    """What a user may give beside the SOURCE; None leaves the choice to the format.
+    """Files and settings that a user may give besides the SOURCE; None leaves the choice to the format.
 
     Attributes:
         options: the options file.
@@ -42,7 +42,7 @@ class Checkpoint:
         tokenizer: turns text into the model's inputs.
         sources: the files whose digests the model card lists, by the names that it prints.
         make_reference: makes the witness for `--check`; None if there is none.
-        notes: what the source holds and the folder does not, for the user.
+        notes: for the user: what of the source is not in the folder.
     """
 
     config: ElmoConfig

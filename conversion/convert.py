@@ -3,9 +3,9 @@
 any SOURCE of a known format  --convert_source-->  config.json, model.safetensors, tokenizer, code, README.md
 such a folder  --folder_to_allennlp-->  options.json + weights.hdf5, with the same bits
 
-If the checkpoint has a softmax, in an hdf5 file of its own or in a TensorFlow checkpoint, the folder is that of an
-`ElmoForPreTraining`. Its tensors fill two shards, the biLM and the softmax, so that `ElmoModel` need not read the
-second. On the way back the softmax becomes softmax.hdf5.
+If the checkpoint has a softmax, in a separate hdf5 file or in a TensorFlow checkpoint, the folder is that of an
+`ElmoForPreTraining`. Its tensors are in two shards, the biLM and the softmax, so `ElmoModel` need not read the second.
+On the way back the softmax becomes softmax.hdf5.
 """
 
 import json
@@ -64,10 +64,10 @@ def convert_source(
         given: the files and settings that the user gave beside it.
         source_name: the model card's name for the source; None: the name of its file or folder.
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: of the weights that are written: float32, bfloat16, or int8, which is for the biLM's linears.
+        dtype: of the weights that are written: float32, bfloat16, or int8 (only the biLM's linears).
         facts: published facts about the weights, for the card.
-        labels: what the user says about the weights, for the card (`card_labels`).
-        tell: receives messages: the format, what the source has and the folder lacks, and published vectors.
+        labels: the user's labels of the weights, for the card (`card_labels`).
+        tell: is called with messages: the format, what the folder lacks of the source, and published vectors.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -75,7 +75,7 @@ def convert_source(
     Raises:
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
         FileExistsError: if the destination exists.
-        ImportError: if `int8` is asked for, and torchao is missing.
+        ImportError: if torchao is missing for `int8`.
     """
     refuse_existing(destination)
     with open_source(path) as source:
@@ -123,7 +123,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         destination: the new folder; it must not exist.
 
     Returns:
-        notes for the user: what the format cannot carry, and which software reads the files.
+        notes for the user: what the format cannot hold, and which software reads the files.
 
     Raises:
         ValueError: if the folder cannot be loaded, or the format cannot hold the model; nothing is written then.
@@ -153,7 +153,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
 
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_words: bool) -> list[str]:
-    # An equal mix is what the reader makes by itself.
+    # The reader makes an equal mix by itself.
     is_equal = all(
         (name.endswith(".logits") and np.ptp(tensor) == 0) or np.all(tensor == 1)
         for name, tensor in tensors.items()

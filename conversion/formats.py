@@ -1,4 +1,4 @@
-"""Every format of ELMo that `elmo-hf convert` recognises, as a table; the first match counts."""
+"""A table of the formats that `elmo-hf convert` recognises; the first one that matches is used."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

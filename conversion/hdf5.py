@@ -1,7 +1,7 @@
 """Reading and writing the hdf5 files of a checkpoint.
 
-An hdf5 file is a file system: groups in groups, links, and arrays in chunks that filters pack. Only arrays in the file
-itself are read.
+An hdf5 file is like a file system: it has nested groups, links, and arrays in compressed chunks. Only arrays in the
+file itself are read.
 """
 
 import math
@@ -25,7 +25,7 @@ def read_hdf5(path: Path) -> dict[str, np.ndarray]:
     """Reads every array of an hdf5 file by its full name.
 
     Raises:
-        ConversionError: if the file is missing or damaged, refers to other files, or declares more bytes than it may.
+        ConversionError: if the file is missing or damaged, refers to other files, or declares too many bytes.
     """
     with reading(path), h5py.File(path, "r") as file:
         items = dict(_datasets(file, "", {h5py.h5o.get_info(file.id).addr}))
@@ -35,7 +35,7 @@ def read_hdf5(path: Path) -> dict[str, np.ndarray]:
             require(not (item.external or item.is_virtual), path, name, "in the file itself", "a place in another")
             if item.chunks is None:
                 unpacked += item.nbytes
-            else:  # h5py reads a chunk that is not there as zeros
+            else:  # h5py reads a missing chunk as zeros
                 stored = item.id.get_num_chunks()
                 needed = math.prod(-(-length // width) for length, width in zip(item.shape, item.chunks, strict=True))
                 require(stored == needed, path, name, f"in {needed:,} chunks", stored)
@@ -53,7 +53,7 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _datasets(group: h5py.Group, prefix: str, seen: set[int]) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Every array and its full name, once however many links lead to it; only links inside the file are followed."""
+    """Every array and its full name, once even if several links lead to it; only links inside the file are followed."""
     for name in group:
         if isinstance(group.get(name, getlink=True), h5py.HardLink):
             item = group[name]

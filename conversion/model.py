@@ -17,7 +17,7 @@ from .contract import Checkpoint
 
 
 def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
-    """The checkpoint's biLM in evaluation mode; scalar mixes that it lacks have equal weights."""
+    """The checkpoint's biLM in evaluation mode; missing scalar mixes get equal weights."""
     model = _new_model(checkpoint.config)
     model.load_state_dict(model.state_dict() | _torch_tensors(checkpoint))
     return (model.elmo if isinstance(model, ElmoForPreTraining) else model).eval()
@@ -37,7 +37,7 @@ def save_smaller(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str)
     """Loads what `save_model` wrote to `source` as `bfloat16`, or with the biLM's linears as `int8`, and saves it.
 
     Raises:
-        ImportError: if `int8` is asked for, and torchao is missing.
+        ImportError: if torchao is missing for `int8`.
     """
     options: dict[str, Any] = {"dtype": dtype}
     if dtype == "int8":

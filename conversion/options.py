@@ -30,7 +30,8 @@ class Option:
         path: the keys that lead to the value, from the top of the options.
         field: the field of `ElmoConfig`.
         default: the original software's value if the key is absent; `REQUIRED` if it has none.
-        to_config: maps the options' value to the field's; keeps a value of another type, which the config refuses.
+        to_config: maps the options' value to the field's; a value of a wrong type is passed on, and the config refuses
+            it.
         from_config: maps the field's value to the options'.
     """
 

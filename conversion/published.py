@@ -1,12 +1,12 @@
 """The published checkpoints and their download.
 
-The table `published.tsv` has their addresses and what is known of them; only what a public page or code gives is there.
-`model_cards/` has more facts about those of two files, below their names. A row has one of these:
+The table `published.tsv` has their addresses and what public pages or code say about them. `model_cards/` has more
+facts about checkpoints of two files, by their names. A row has one of these:
 
     options, weights                 AllenNLP's two files; some with the softmax and its vocabulary
     options, weights, vocabulary     a TensorFlow checkpoint of bilm-tf: `weights` is its `.index`
     weights                          an archive
-    none                             files that are to be fetched by hand from the `source`
+    none                             files to fetch by hand from the `source`
 
 Most were published without checksums, so the first download records its own in `SHA256SUMS` beside the files (check
 with `sha256sum -c`) and in the model card.
@@ -34,15 +34,15 @@ INDEX, DATA = ".index", ".data-00000-of-00001"
 
 @dataclass(frozen=True)
 class Published:
-    """One published checkpoint. What is not known or not there is empty.
+    """One published checkpoint; fields that are unknown or missing are empty.
 
     Attributes:
         options, weights, softmax, vocabulary: addresses of its files, below `BASE_URL` or elsewhere.
         language: its ISO 639 code.
         size: LSTM cells and projection of each direction.
-        licence: the Hub's name of it; `no-restrictions` and `unknown` are none.
+        licence: its name on the Hub, or `no-restrictions` or `unknown`.
         text: what it was trained on.
-        source: the page that gives the addresses.
+        source: the page with the addresses.
     """
 
     options: str
@@ -63,19 +63,19 @@ PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 def download(
     name: str, base_url: str = BASE_URL, folder: Path | None = None, published: Mapping[str, Published] = PUBLISHED
 ) -> tuple[Path, dict[str, Path]]:
-    """Downloads a published checkpoint, with a progress bar, unless it is there already.
+    """Downloads a published checkpoint, with a progress bar, unless it was downloaded before.
 
     Args:
         name: a key of `published`.
-        base_url: address that the file names continue.
+        base_url: address in front of the file names.
         folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
         published: the table.
 
     Returns:
-        its weights, or the archive that holds all, and the other files by the names of their fields.
+        its weights, or the archive with all files, and the other files by the names of their fields.
 
     Raises:
-        ConversionError: if the name is unknown, a download fails, or a file differs from the recorded one.
+        ConversionError: if the name is unknown, a download fails, or a file differs from its recorded checksum.
     """
     advice = "`elmo-hf models` lists all names."
     require(name in published, "--model", "", f"one of {listed(published)}", name, advice)
@@ -96,7 +96,7 @@ def download(
 
 
 def fetch(url: str, folder: Path) -> Path:
-    """Downloads one file into a folder, with a progress bar, unless it is there already.
+    """Downloads one file into a folder, with a progress bar, unless it was downloaded before.
 
     Raises:
         ConversionError: if the download fails or breaks off; nothing is kept then.
@@ -111,7 +111,7 @@ def fetch(url: str, folder: Path) -> Path:
                 bar.total = total
                 bar.update(min(num_blocks * block_size, total) - bar.n)
 
-            # Unlike torch.hub's function, it fails if the connection ends before the file does.
+            # Unlike torch.hub's function, this fails if the connection ends before the file is complete.
             urllib.request.urlretrieve(url, partial, show)
     except OSError as error:
         raise ConversionError(

@@ -1,7 +1,7 @@
-"""How a conversion refuses a file, which may come from anyone: one error, one message, one check of sizes.
+"""Refuses files, which may come from anyone, with one class of errors, one form of messages and one check of sizes.
 
-Readers name the file, the field, what it must be and what was found (`require`). What a library raises for a damaged
-file becomes an error that names the file (`reading`).
+Readers report the file, the field, what it must be and what was found (`require`). A library's error for a damaged file
+is replaced by one with the name of the file (`reading`).
 """
 
 import struct
@@ -18,7 +18,7 @@ from elmo_hf.text.escapes import printable
 
 MAX_QUOTE = 200
 MAX_LISTED = 20
-# Weights are noise and hardly shrink, text shrinks to a tenth.
+# Compression hardly shrinks weights, and shrinks text to a tenth.
 MAX_RATIO = 100
 ALLOWANCE = 16 << 20  # bytes that any file may unpack to
 MAX_GROWTH = 256 << 20  # bytes that unpacking may add to those of the file
@@ -41,7 +41,7 @@ def require(holds: bool, where: object, field: str, expected: str, found: object
         where: the file.
         field: the field; empty if it is the whole file.
         expected: what it must be.
-        found: what it is, as text; a value of the file as Python writes it.
+        found: what was found, as text; a value from the file in Python's form.
         advice: what to do, a sentence.
     """
     if not holds:
@@ -52,7 +52,7 @@ def require(holds: bool, where: object, field: str, expected: str, found: object
 
 @contextmanager
 def reading(path: object) -> Iterator[None]:
-    """Makes an error that names the file of what a library raises for a damaged one."""
+    """Replaces a library's error for a damaged file by one with the file's name."""
     try:
         yield
     except DAMAGE as error:
@@ -77,12 +77,12 @@ def check_unpacked(unpacked: int, path: Path) -> None:
 
 
 def shortened(text: str, most: int = MAX_QUOTE) -> str:
-    """A text that a terminal can show, cut after so many characters."""
+    """The text for a terminal, cut to a number of characters."""
     return printable(text if len(text) <= most else f"{text[:most]}...")
 
 
 def listed(names: Iterable[object], separator: str = ", ") -> str:
-    """The first `MAX_LISTED` names, and how many more there are."""
+    """The first `MAX_LISTED` names, and the number of the others."""
     texts = [shortened(str(name)) for name in names]
     more = [f"and {len(texts) - MAX_LISTED:,} more"] if len(texts) > MAX_LISTED else []
     return separator.join(texts[:MAX_LISTED] + more)

@@ -1,7 +1,7 @@
 """The engine of conversion: tables of rules that work in both directions.
 
-A format is a list of `Rule`s. Each pairs one foreign array with one or more of our tensors and names the operations
-between them. Every operation knows its inverse, so import and export cannot drift apart:
+A format is a list of `Rule`s. Each pairs one foreign array with one or more of our tensors and lists the operations
+between them. Every operation has an inverse, so import and export use the same table:
 
     ours    = op_n(... op_1([theirs]))            `import_arrays`
     [theirs] = op_1^-1(... op_n^-1(ours))         `export_arrays`
@@ -134,8 +134,8 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         our tensors by name, C-contiguous float32; other float types are cast, as AllenNLP's reader does.
 
     Raises:
-        ConversionError: if an array is missing, unknown or misshapen, or holds anything but finite floats; the message
-            lists all of them.
+        ConversionError: if an array is missing, unknown or of a wrong shape, or has anything but finite floats; the
+            message lists all of them.
     """
     rules = list(rules)
     known = {rule.source for rule in rules}
@@ -170,7 +170,7 @@ def export_arrays(rules: Iterable[Rule], tensors: Mapping[str, np.ndarray]) -> d
 
     Raises:
         KeyError: if one of our tensors is missing.
-        ConversionError: if the format has no place for a value.
+        ConversionError: if the format cannot hold a value.
     """
     exported = {}
     for rule in rules:

@@ -45,7 +45,7 @@ class Source:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one file that is no archive."""
+        """Whether it is one file and not an archive."""
         return not self.is_archive and self.path.is_file()
 
     @property
@@ -64,7 +64,7 @@ def open_source(path: Path) -> Iterator[Source]:
     """Opens a folder, a file or an archive.
 
     Raises:
-        ConversionError: if it is not there, or is an archive that is damaged or hostile.
+        ConversionError: if it does not exist, or is a damaged or hostile archive.
     """
     if path.is_dir():
         yield Source(path, files_in(path, *LEVELS))
@@ -86,10 +86,10 @@ def open_source(path: Path) -> Iterator[Source]:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a zip file whose entries may be unpacked.
+    """Opens a zip file after checking the size of its unpacked entries.
 
     Raises:
-        ConversionError: if they would unpack to too much.
+        ConversionError: if this size is too large.
         zipfile.BadZipFile: and other errors, if it is damaged.
     """
     with zipfile.ZipFile(path) as archive:
@@ -143,7 +143,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
-    path = PureWindowsPath(name)  # whose names may be absolute in every way
+    path = PureWindowsPath(name)  # names may be absolute in several ways
     is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
     expected = f"one of at most {MAX_FILES:,} plain files inside the archive, at most {MAX_FOLDERS} folders deep"
     found = "another path or more" if is_plain else "another kind of entry"

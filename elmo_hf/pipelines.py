@@ -42,7 +42,8 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
 
     Raises:
         KeyError: if there is no such task.
-        ValueError: if no ELMo does it, if a folder cannot be loaded, or `fill-mask` finds no softmax over words.
+        ValueError: if ELMo has no model for the task, a folder cannot be loaded, or the model for `fill-mask` lacks its
+            softmax over words.
     """
     name, targeted, _ = check_task(task)
     if isinstance(model, (str, Path)):

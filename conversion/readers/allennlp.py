@@ -3,11 +3,11 @@
     options.json + weights.hdf5                        a biLM, as AllenNLP and bilm-tf publish them
     options.json + weights.hdf5 + softmax.hdf5         the same with its language models' softmax
     options.json + checkpoint, model.ckpt-N.*          bilm-tf's save directory, which has the softmax
-    the first + a dump of token vectors                words from a table in place of their characters
+    the first + a dump of token vectors                words from a table instead of their characters
 
 Word input and language models also need the vocabulary, one word a line. A dump, written by bilm-tf's
-`dump_token_embeddings`, is one array `embedding` (words, P). It replaces the character CNN, and the softmax too, whose
-vocabulary differs.
+`dump_token_embeddings`, is one array `embedding` (words, P). It replaces the character CNN; the softmax is dropped,
+because its vocabulary differs.
 """
 
 from collections.abc import Mapping
@@ -60,9 +60,9 @@ class AllenNlpFiles:
 
 
 def checkpoint_files(source: Source) -> dict[str, Path]:
-    """The files outside any folder and, if they hold no weights, those of the one folder with a TensorFlow checkpoint.
+    """The files outside any folder and, if these have no weights, those of the one folder with a TensorFlow checkpoint.
 
-    DeepPavlov packs checkpoints that are ready for fine-tuning so.
+    DeepPavlov's checkpoints for fine-tuning have such a folder.
     """
     folders = {name.rpartition("/")[0] for name in source.files if name.endswith(".index")}
     if len(folders) != 1 or any(map(is_hdf5, source.top)):
@@ -137,7 +137,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
 
 
 def _find(files: Mapping[str, Path], where: Path, given: Given) -> AllenNlpFiles:
-    """Finds what is not given by its name: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
+    """Finds the files that were not given: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
 
     `.h5` counts as `.hdf5`.
     """
@@ -189,7 +189,7 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
 
 
 def _beside(weights: Path) -> dict[str, Path]:
-    """The options and the vocabulary in the folder of a file of weights, whose name theirs may repeat."""
+    """The options and the vocabulary beside a file of weights, possibly with parts of its name."""
     files = {path.name: path for path in weights.parent.iterdir() if path.suffix in (".json", ".txt")}
     own = f"{weights.stem.replace('weights', 'options')}.json"
     options = [files[own]] if own in files else _preferred(files, "*options*.json", "options.json")
@@ -201,5 +201,5 @@ def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:
 
 
 def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]:
-    """The file of the usual name alone, if there is one."""
+    """Only the file with the usual name, if there is one."""
     return [files[name]] if name in files else _named(files, pattern)

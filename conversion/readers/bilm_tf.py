@@ -10,7 +10,7 @@ the softmax kept, lets the tables of `hdf5_layout.py` read a checkpoint:
     .../kernel, .../bias, .../projection/kernel           .../W_0, .../B, .../W_P_0
     lm/rnn/multi_rnn_cell/cell_k/lstm_cell/kernel         rnn/MultiRNNCell/Cellk/LSTMCell/kernel   (one direction)
 
-A variable outside this list keeps its name, and the tables refuse it.
+A variable outside this list keeps its name, so the tables refuse it.
 
 Source: `dump_weights` and `LanguageModel` of bilm-tf's `training.py`.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from ..refusals import require
 from .tensor_bundle import TensorBundle
 
-# The optimiser's sums of squared gradients, the number of batches, and a number of the training that is never set.
+# The optimiser's sums of squared gradients, the number of batches, and a number that training never sets.
 IGNORED = re.compile(r".*/Adagrad|global_step|train_perplexity")
 CELL = re.compile(r"(RNN_\d+/)?rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
 CELL_ARRAYS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}

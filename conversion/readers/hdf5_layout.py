@@ -9,8 +9,8 @@ Glossary: d character embedding, n filters in total, P projection, C cell, k lay
 reads forward, `RNN_1` backward.
 
 The tables also cover files that bilm-tf writes and AllenNLP cannot read: one layer without the `MultiRNNCell` level,
-cells and CNNs without projection, word input, and models of one direction (`"bidirectional": false`). Those have names
-of their own, which bilm-tf's export renames by half: `rnn` for `RNN_d/RNN`, and TensorFlow's names of a cell's arrays.
+cells and CNNs without projection, word input, and models of one direction (`"bidirectional": false`). In the last,
+bilm-tf's export renames only a part: `rnn` is in place of `RNN_d/RNN`, and a cell's arrays have TensorFlow's names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,7 +71,7 @@ SOFTMAX_OPTIONS = (
     Option(("n_negative_samples_batch",), "num_softmax_samples"),
     Option(("share_embedding_softmax",), "share_embedding_softmax"),
 )
-# The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays say the rest.
+# The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays have the true one.
 IGNORED_OPTIONS = {("char_cnn", "n_characters")}
 
 
@@ -108,7 +108,7 @@ def config_from_options(
     fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
     if not has_softmax(shapes):
         return make_config(options, known, where, forget_bias=FORGET_BIAS, **fields)
-    # If the options lack the number of words, the arrays give it; bilm-tf's default is to sample.
+    # If the options lack the number of words, it is read from the arrays; bilm-tf samples by default.
     name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
     fields["num_softmax_words"] = num_words = (*shapes[name], 0)[0]
     if "n_negative_samples_batch" in options:
@@ -160,13 +160,13 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
 
     Args:
         config: the architecture.
-        names: the file's names, which reveal bilm-tf's one-layer form; empty for the form that is written.
+        names: the file's names, to recognise bilm-tf's one-layer form; empty for the form that is written.
     """
     rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
     size, cell = config.projection_size, config.cell_size
     cells = TWO_DIRECTIONS if config.bidirectional else ONE_DIRECTION
     prefixes = {name.partition("/LSTMCell/")[0] for name in names}
-    # Files of one direction come from bilm-tf alone, so they are written in its form.
+    # Only bilm-tf writes files of one direction, so they have its form.
     is_short = prefixes.intersection(cells.directions) if prefixes else not config.bidirectional
     for direction, ours in cells.directions.items():
         for layer in range(config.num_hidden_layers):

@@ -4,11 +4,11 @@ A linear layer maps a word's entry in a word table, the features of its characte
 characters are code points. `word_dim` or `char_dim` is 0 if that part is absent. The layout is torch's
 (`torch_layout.py`).
 
-`config.json` names the file with the architecture by its path on the machine that trained the model. Only the file name
-counts: the file is in the folder or, for most published models, in their package (`PACKAGED`).
+`config.json` has the path of the file with the architecture on the machine that trained the model. Only its file name
+is used: the file is in the folder or, for most published models, in their package (`PACKAGED`).
 
-Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so different
-white-space symbols stay different.
+Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so symbols that
+are different white space stay different.
 """
 
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ _PACKAGED = {
     },
 }
 PACKAGED = {name: _PACKAGED for name in ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")}
-# `encoder.name` may be "lstm" in theirs: torch's bidirectional LSTM, whose directions meet after the first layer.
+# Their `encoder.name` may be "lstm": torch's bidirectional LSTM, whose directions are joined after each layer.
 NAMES = {"encoder": "elmo", "token_embedder": "cnn"}
 
 CHARACTERS, WORDS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"

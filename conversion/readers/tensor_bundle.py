@@ -40,10 +40,10 @@ DTYPES = {number: np.dtype(name) for number, name in ((1, "<f4"), (2, "<f8"), (3
 
 
 class Reader:
-    """Takes bytes from the front; raises ValueError if there are too few."""
+    """Reads bytes from the beginning on; raises ValueError if there are too few."""
 
     def __init__(self, data: bytes) -> None:
-        """Starts in front."""
+        """Starts at the beginning."""
         self.data = data
         self.place = 0
 
@@ -55,7 +55,7 @@ class Reader:
         return self.data[self.place - size : self.place]
 
     def varint(self) -> int:
-        """A number in groups of seven bits, lowest first; a byte's highest bit says that more follow."""
+        """A number in groups of seven bits, lowest first; a byte's highest bit is 1 if more follow."""
         number = 0
         for shift in range(0, 64, 7):
             byte = self.take(1)[0]
@@ -69,7 +69,7 @@ class Message(dict[int, list[Any]]):
     """The fields of a protobuf message: numbers, and the bytes of strings and messages, by field number."""
 
     def __init__(self, data: bytes) -> None:
-        """Takes the fields apart; raises one of `DAMAGE` if they are damaged."""
+        """Parses the fields; raises one of `DAMAGE` if they are damaged."""
         reader = Reader(data)
         takers: dict[int, Callable[[], int | bytes]] = {
             0: reader.varint,
@@ -118,8 +118,8 @@ class TensorBundle:
 
         Raises:
             KeyError: if the index has no such name.
-            ConversionError: if a type is not supported, bytes are missing or damaged, or tensors are much larger than
-                their file, in the same bytes of which many may lie.
+            ConversionError: if a type is not supported, bytes are missing or damaged, or the tensors are much larger
+                than their file, because many share its bytes.
         """
         unpacked: Counter[Path] = Counter()
         arrays = {}
@@ -173,14 +173,14 @@ def shards_of(prefix: Path) -> list[Path]:
 def find_index(files: Mapping[str, Path]) -> Path:
     """Finds the index of the checkpoint that TensorFlow would restore from a save directory.
 
-    The file `checkpoint` names it by its path on the machine that wrote it; only the file name counts. Without that
+    The file `checkpoint` has its path on the machine that wrote it, of which only the file name is used. Without that
     file, it is the `model.ckpt-N` with the highest N.
 
     Args:
         files: paths by name, all in one folder, of which at least one is an index.
 
     Raises:
-        ConversionError: if the one that is named is not there.
+        ConversionError: if the named index does not exist.
     """
     found = sorted((path for name, path in files.items() if name.endswith(".index")), key=_step)
     if "checkpoint" not in files:

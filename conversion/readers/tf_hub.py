@@ -3,8 +3,8 @@
     saved_model.pb, tfhub_module.pb       the program; not read
     variables/variables.index, .data-*    the variables, a tensor bundle
 
-The variables have the names of bilm-tf's graph for inference, behind a prefix such as `module/` if another program
-saved them. A module that TensorFlow 2 saved has keys such as `variables/0/.ATTRIBUTES/VARIABLE_VALUE`, and the names in
+The variables have the names of bilm-tf's graph for inference, after a prefix such as `module/` if another program saved
+them. A module that TensorFlow 2 saved has keys such as `variables/0/.ATTRIBUTES/VARIABLE_VALUE`, and the names are in
 its object graph.
 
     variable                                                       array of `hdf5_layout.py`
@@ -15,10 +15,10 @@ its object graph.
     aggregation/weights, /scaling                                  Google's scalar mix
     aggregation/elmo_output_ELMo_W, ..._gamma                      DeepPavlov's
 
-Sizes are read from the shapes. What shapes do not tell is that of the original ELMo, `CONSTANTS`, or comes from an
-options file. The mix tells who made the module, and that decides the rest: Google feeds no `<S>` and `</S>`, DeepPavlov
-feeds both, and takes a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; what
-tensorflow/hub's issues #88, #369 and #450 print of Google's.
+Sizes are read from the shapes. Other settings are those of the original ELMo (`CONSTANTS`), or come from an options
+file. The names of the mix's variables show who made the module: Google's adds no `<S>` and `</S>`; DeepPavlov's adds
+both, and computes a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; for Google's the
+output in tensorflow/hub's issues #88, #369 and #450.
 """
 
 import re
@@ -49,7 +49,7 @@ VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 TABLE = "bilm/char_embed"
 STATE = re.compile(r"bilm(_\d+)?/Variable(_\d+)?")
 CELL = re.compile(r"bilm/(RNN_\d+/RNN/MultiRNNCell/Cell\d+)/rnn/lstm_cell/(kernel|bias|projection/kernel)")
-# Of google/elmo and of every ELMo that DeepPavlov published.
+# The same in google/elmo and in every ELMo that DeepPavlov published.
 CONSTANTS = {
     ("lstm", "cell_clip"): 3,
     ("lstm", "proj_clip"): 3,
@@ -72,7 +72,7 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     """Reads a module.
 
     Raises:
-        ConversionError: if it is no ELMo's, or cannot be converted.
+        ConversionError: if it is not an ELMo, or cannot be converted.
     """
     found = _named(source, INDEX)
     modules = listed(str(PurePosixPath(name).parent.parent) for name in found) or f"`{PROGRAM}` alone"
@@ -158,7 +158,7 @@ def _arrays(variables: Mapping[str, np.ndarray], index: Path) -> dict[str, np.nd
 
 
 def _options(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
-    """The options of shapes and `CONSTANTS`; wrong shapes give options that `import_arrays` finds not to fit."""
+    """Options made of shapes and `CONSTANTS`; if shapes are wrong, `import_arrays` refuses the result."""
     cell = "RNN_0/RNN/MultiRNNCell/Cell{}/LSTMCell/{}"
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
     options: dict[str, dict[str, Any]] = {

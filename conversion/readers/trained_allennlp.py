@@ -1,11 +1,11 @@
-"""The ELMo inside a trained AllenNLP model: an archive `model.tar.gz`, its folder, or a `.th` file of weights alone.
+"""The ELMo inside a trained AllenNLP model: an archive `model.tar.gz`, its folder, or only a `.th` file of weights.
 
 The state dict of the whole model holds the biLM, fine-tuned or not, and its scalar mixes under one prefix:
 
     {prefix}_elmo_lstm._token_embedder.*    {prefix}_elmo_lstm._elmo_lstm.*    {prefix}scalar_mix_{m}.*
 
-The layout is torch's (`torch_layout.py`). No array holds the clips and the activation, so the options file is needed:
-old archives carry it as `fta/*options_file`, newer ones only name a path.
+The layout is torch's (`torch_layout.py`). The arrays do not show the clips and the activation, so the options file is
+needed: old archives contain it as `fta/*options_file`, newer ones have only a path.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from .torch_layout import cnn_rules, lstm_rules, projection_rules
 WEIGHTS = ("weights.th", "best.th")
 BILM = "_elmo_lstm."
 CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
-# Arrays that must all have a place in the model, else the options are those of another one.
+# Arrays that the model must all have, or the options belong to another one.
 OF_THE_BILM = tuple(
     f"{BILM}{part}" for part in ("_elmo_lstm.", *(f"_token_embedder.{part}" for part in ("char_conv_", "_highways.")))
 )
@@ -76,7 +76,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     arrays = _join_mixes(
         {key.removeprefix(prefixes[0]): array for key, array in state.items() if key.startswith(prefixes[0])}
     )
-    # The setting has keys that in the options of a training mean something else.
+    # This setting has keys that mean something else in the options of a training.
     known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")} | dict(setting)
     config = make_config(
         known,

@@ -1,4 +1,4 @@
-"""A biLM in NumPy, straight from a checkpoint's arrays: slow, obvious, float64.
+"""A biLM in NumPy that reads a checkpoint's arrays directly: slow, simple, float64.
 
 This is the witness: `elmo-hf convert --check` and the tests compare the model with it. It shares no code with the
 model, the tokenizer or the conversion tables. It reads the arrays of AllenNLP's hdf5 file in their own layout, and
@@ -9,7 +9,7 @@ follows the equations of Peters et al. (2018, §3) and bilm-tf's `_build_ops` li
     i,j,f,o  = [x_t, h] W_0 + B
     c        = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j)),  h = clip((sigmoid(o) tanh(c)) W_P)
 
-The arrays of a model of one direction have other names; it is read as the forward half of a biLM.
+A model of one direction has other names for its arrays, and is read as the forward half of a biLM.
 
 Glossary: M characters per word, d character embedding, P projection, C cell, L layers; arrays are `(in, out)`.
 """
@@ -46,7 +46,7 @@ class ReferenceElmo:
 
         Returns:
             `(L + 1, n + 2, 2P)`, or `(L + 1, n, 2P)` without boundaries; the first layer is the token vector twice.
-            With one direction it is there once, and P stands in place of 2P.
+            With one direction it is the token vector once, and 2P becomes P.
         """
         begin, end = self.boundaries
         sequence = [begin, *words, end] if self.with_boundaries else words
@@ -115,7 +115,7 @@ class ReferenceElmo:
 
 
 def name_of_two(name: str) -> str:
-    """The name that an array of a model of one direction would have in one of two."""
+    """The name that an array of a model of one direction would have in a model of two."""
     if not name.startswith("rnn/"):
         return name
     for old, new in (("rnn/", "RNN_0/RNN/"), ("projection/kernel", "W_P_0"), ("kernel", "W_0"), ("bias", "B")):

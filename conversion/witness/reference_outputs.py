@@ -1,7 +1,7 @@
 """Numbers that other people published for the official weights, to compare a converted folder with.
 
-Each `Stream` comes from a fresh AllenNLP embedder (0.8 or 0.9) that read one sentence a call, in the given order, words
-split on blanks; so the LSTM state passes from sentence to sentence.
+Each `Stream` comes from a fresh AllenNLP embedder (0.8 or 0.9) that read one sentence in each call, in the given order,
+split at blanks, so the LSTM state passes from sentence to sentence.
 
 Glossary: layers of a sentence are an array `(L+1, n, 2P)`: n words, without boundaries, layer 0 the token vector twice.
 """

@@ -29,7 +29,7 @@ def lstm_arrays(encoder: Arrays, num_layers: int) -> dict[str, np.ndarray]:
 
 
 def cnn_arrays(token: Arrays, convolution: str, highways: str, options: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Turns convolutions and highways; torch's gate opens for the old value, TensorFlow's for the new."""
+    """Turns convolutions and highways; torch's gate is on the old value, TensorFlow's on the new."""
     arrays = {}
     for index in range(len(options["filters"])):
         arrays[f"CNN/W_cnn_{index}"] = token[f"{convolution}{index}.weight"].transpose(2, 1, 0)[np.newaxis]

@@ -31,13 +31,13 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
 
     Args:
         sources: files that `read_sentences` reads, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or
-            names of Hub datasets. Of a dataset the split `train` is read; it has strings or lists of words in a column
-            `words`, `tokens`, `text` or `sentence`, the first of them that has a value.
+            names of Hub datasets. Of a dataset the split `train` is read, with strings or lists of words in a column
+            `words`, `tokens`, `text` or `sentence` (the first one that has a value).
         encoding: of the files.
 
     Raises:
-        ValueError: if a source is neither a file nor a dataset's name, which is found before anything is read; or if it
-            has none of these columns or cannot be read.
+        ValueError: before anything is read, if a source is neither a file nor a dataset's name; later, if a dataset has
+            none of these columns or a source cannot be read.
     """
     for source, files in [(source, _files(source)) for source in sources]:
         for file in files:
