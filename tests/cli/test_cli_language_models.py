@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from checkpoints import run_python
 from commands import assert_fails, read_hdf5, run
 from language_models import state_of
 from newcomer import pretrain
@@ -47,7 +46,6 @@ def test_vocab_writes_words_by_frequency_and_says_what_they_cover(tmp_path: Path
     result = run("vocab", tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "words", "--min-count", 2)
     assert result.exit_code == 0
     assert (tmp_path / "words").read_text() == "<S>\n</S>\n<UNK>\nb\na\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt", "words"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("alphabet", "code_points"), ("num_input_words", 5)])
@@ -71,15 +69,8 @@ def test_pretrain_writes_a_whole_folder(pretrained: tuple[Path, Result]) -> None
     assert len([name for name in names if name.startswith("checkpoint-")]) == 2
     assert [name for name in names if name.endswith((".bin", ".pt", ".pth", ".partial"))] == []
     assert any(path.stat().st_size > 0 for path in (folder / "runs").rglob("events.out.tfevents.*"))
-    assert (folder / "curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "20/20" in result.stderr
-    assert f"Wrote {folder}.\n" in result.stdout
-    assert re.search(r"^training text: 40 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", result.stdout, re.MULTILINE)
     assert re.search(r"^held-out text: 9 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", result.stdout, re.MULTILINE)
-
-
-def test_the_log_has_losses_and_perplexities_by_step(pretrained: tuple[Path, Result]) -> None:
-    log = json.loads((pretrained[0] / "log.json").read_text())
+    log = json.loads((folder / "log.json").read_text())
     assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
     assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]
 
@@ -88,7 +79,6 @@ def test_the_log_has_losses_and_perplexities_by_step(pretrained: tuple[Path, Res
     ("options", "kind", "rates"),
     [
         ((), "Adagrad", [0.2, 0.2, 0.2]),
-        (("--optimizer", "adamw"), "AdamW", [0.002, 0.002, 0.002]),
         (("--optimizer", "adamw", "--schedule", "linear"), "AdamW", [0.002, 0.002 * 2 / 3, 0.002 / 3]),
         (("--schedule", "linear", "--learning-rate", 0.6), "Adagrad", [0.6, 0.4, 0.2]),
         (("--schedule", "linear", "--warmup-steps", 2), "Adagrad", [0, 0.1, 0.2]),
@@ -121,42 +111,19 @@ def test_pretrain_ends_with_the_perplexities_of_the_model_that_it_wrote(
         assert perplexities(scored.stdout, state) == printed
 
 
-def test_a_pretrained_folder_loads_where_this_package_is_not_imported(
-    pretrained: tuple[Path, Result], tmp_path: Path
-) -> None:
-    code = """
-import sys
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
-inputs = tokenizer(["a bb ccc"], return_tensors="pt")
-biLM = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
-lm = AutoModelForPreTraining.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
-output = lm(**inputs, output_logits=True)
-print(tuple(biLM(**inputs).last_hidden_state.shape), tuple(output.backward_logits.shape), "elmo_hf" in sys.modules)
-"""
-    printed = run_python(code, tmp_path, pretrained[0])
-    assert printed == f"(1, 5, 14) (1, 5, {len(VOCABULARY)}) False\n"
-
-
-@pytest.mark.parametrize(
-    ("fields", "options"),
-    [
-        ({}, ("--samples", 5)),
-        ({"num_hidden_layers": 1, "use_skip_connections": False, "cell_size": 7}, ("--accumulate", 2)),
-        ({}, ("--bf16",)),
-        ({}, ("--reset-probability", 1)),
-    ],
-    ids=str,
-)
-def test_pretrain_makes_every_kind_of_model(
-    fields: dict[str, Any], options: tuple[object, ...], work: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(FIELDS | fields))
+def test_pretrain_does_what_its_options_say(work: Path, tmp_path: Path) -> None:
+    fields = {"num_hidden_layers": 1, "use_skip_connections": False, "cell_size": 7}
+    (tmp_path / "config.json").write_text(json.dumps(FIELDS | fields | {"softmax": "full"}))
     vocabulary = ("--vocabulary", work / "words.txt", "--config", tmp_path / "config.json")
+    options = ("--accumulate", 2, "--bf16", "--reset-probability", 0.75, "--frozen-steps", 1, "--samples", 5)
     result = pretrain(work, tmp_path / "lm", *vocabulary, *options)
     assert result.exit_code == 0, result.output
+    started = json.loads((tmp_path / "lm" / "run.json").read_text())
+    expected = {"per_device_train_batch_size": 3, "unroll_steps": 5, "seed": 4, "max_steps": 2, "bf16": True}
+    expected |= {"gradient_accumulation_steps": 2, "reset_probability": 0.75, "frozen_steps": 1}
+    expected |= {"config.softmax": "sampled", "config.num_softmax_samples": 5, "config.cell_size": 7}
+    assert {name: started[name] for name in expected} == {name: str(value) for name, value in expected.items()}
     scored = run("score", tmp_path / "lm", work / "held-out.txt")
-    assert scored.exit_code == 0, scored.output
     # Words drawn at random would have as many; a broken model has many more.
     assert 1 < perplexities(scored.stdout, "from zero state")[2] < 3 * len(VOCABULARY)
 
@@ -174,8 +141,10 @@ def test_pretrain_makes_a_word_model(is_shared: bool, work: Path, tmp_path: Path
     assert run("score", tmp_path / "lm", work / "held-out.txt").exit_code == 0
 
 
-@pytest.mark.parametrize(("words", "splitter"), [((), "whitespace"), (("--words", "ptb"), "ptb")])
-@pytest.mark.parametrize("token_encoder", ["char_cnn", "word_embedding"])
+@pytest.mark.parametrize(
+    ("words", "splitter", "token_encoder"),
+    [((), "whitespace", "word_embedding"), (("--words", "ptb"), "ptb", "char_cnn")],
+)
 def test_raw_text_is_split_as_in_training_ever_after(
     words: tuple[str, ...], splitter: str, token_encoder: str, tmp_path: Path
 ) -> None:
@@ -202,27 +171,29 @@ def test_raw_text_is_split_as_in_training_ever_after(
     assert f'(`word_splitter="{splitter}"`)' in (model / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("package", ["accelerate", "matplotlib", "tensorboard"])
 def test_a_missing_package_is_named_with_what_installs_it(
-    package: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    result = run("pretrain", work / "corpus.txt", "-o", tmp_path / "out", "--model", "tiny")
-    hint = f"pip install {package}, or in a clone of elmo-hf the whole extra: pip install '.[train]'"
-    assert_fails(result, 1, f"this needs {package}, not installed here: {hint}")
-    assert list(tmp_path.iterdir()) == []
+    for package in ("accelerate", "matplotlib", "tensorboard"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            result = run("pretrain", work / "corpus.txt", "-o", tmp_path / "out", "--model", "tiny")
+        hint = f"pip install {package}, or in a clone of elmo-hf the whole extra: pip install '.[train]'"
+        assert_fails(result, 1, f"this needs {package}, not installed here: {hint}")
 
 
 def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given(
     pretrained: tuple[Path, Result], work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("latin.txt").write_bytes("fine\nÜbung é\n".encode("latin-1") * 9)
+    Path("latin.txt").write_bytes("fine\nÜbung\n".encode("latin-1") * 9)
     message = "Error: latin.txt, line 2: not UTF-8 (byte 0xdc). Give the file's encoding, such as `--encoding latin-1`"
     options = (*files(work), "--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
     for command in (
         ("vocab", "latin.txt", "-o", "words"),
         ("score", pretrained[0], "latin.txt"),
+        ("embed", pretrained[0], "latin.txt", "-o", "v.npz"),
+        ("vectors", pretrained[0], "latin.txt", "-o", "v.txt"),
         ("pretrain", "latin.txt", "-o", "lm", *options),
         ("pretrain", work / "corpus.txt", "--held-out", "latin.txt", "-o", "lm2", *options),
     ):
@@ -231,7 +202,12 @@ def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given
         assert [*tmp_path.iterdir()] == before
         result = run(*command, "--encoding", "latin-1")
         assert result.exit_code == 0, result.output
-    assert Path("words").read_text(encoding="utf-8").split()[3:] == ["fine", "Übung", "é"]
+    assert Path("words").read_text(encoding="utf-8").split()[3:] == ["fine", "Übung"]
+    assert [line.split()[0] for line in Path("v.txt").read_text(encoding="utf-8").splitlines()] == [
+        "2",
+        "fine",
+        "Übung",
+    ]
 
 
 def as_conllu(text: Path, path: Path) -> Path:
@@ -256,8 +232,7 @@ def test_all_commands_read_conllu_as_the_text_that_it_is(
     assert scores[0] == scores[1]
 
 
-@pytest.mark.parametrize("carries_state", [False, True])
-@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+@pytest.mark.parametrize(("suffix", "carries_state"), [(".tsv", False), (".parquet", True)])
 def test_score_writes_the_surprisal_of_each_word(
     suffix: str, carries_state: bool, pretrained: tuple[Path, Result], work: Path, tmp_path: Path
 ) -> None:
@@ -290,11 +265,8 @@ def test_score_writes_the_surprisal_of_each_word(
             assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
 
 
-@pytest.mark.parametrize("options", [("--rows", 3), ("--rows", 1000), ("--documents",)], ids=str)
-def test_the_bar_of_score_ends_where_it_should(
-    options: tuple[object, ...], pretrained: tuple[Path, Result], work: Path
-) -> None:
-    result = run("score", pretrained[0], work / "corpus.txt", *options)
+def test_the_bar_of_score_ends_where_it_should(pretrained: tuple[Path, Result], work: Path) -> None:
+    result = run("score", pretrained[0], work / "corpus.txt", "--rows", 3)
     count, total = re.findall(r"(\d+)/(\d+) \[", result.stderr)[-1]
     scored = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) of [\d,]+ predictions", result.stdout)]
     assert int(count) == int(total) == sum(scored)

@@ -5,13 +5,11 @@ from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import torch
 from commands import assert_fails, run
 from huggingface_hub import ModelCard
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer, tiny_model, tiny_tokenizer
-from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.share import model_info
@@ -37,19 +35,13 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
     assert rows("info", tmp_path)["can"].endswith("; label words (O, B-PER)")
 
 
-def test_info_names_what_it_cannot_read(tiny_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes((tiny_folder / "config.json").read_bytes())
-    assert_fails(run("info", tmp_path), 1, f"{tmp_path} must have model.safetensors")
-    (tmp_path / "model.safetensors").write_bytes(b"damaged")
-    assert_fails(run("info", tmp_path), 1, f"{tmp_path / 'model.safetensors'} is damaged")
-
-
-@pytest.mark.parametrize("suffix", ["weights.th", "encoder.pkl", "model.ckpt-1.index", "model.tar.gz", "elmo.h5"])
-def test_files_of_every_format_are_said_to_need_conversion(suffix: str, tmp_path: Path) -> None:
-    (tmp_path / suffix).touch()
+def test_files_that_are_not_converted_are_said_to_need_it(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"dataset_reader": {}}')  # what AllenNLP calls a config
-    with pytest.raises(ValueError, match=f"is not converted yet: it holds {suffix}"):
-        load_complete(tmp_path)
+    assert_fails(run("info", tmp_path), 1, f"{tmp_path} must have model.safetensors")
+    for name in ("weights.th", "encoder.pkl", "model.ckpt-1.index", "model.tar.gz", "elmo.h5"):
+        (tmp_path / name).touch()
+        assert_fails(run("info", tmp_path), 1, f"is not converted yet: it holds {name}")
+        (tmp_path / name).unlink()
 
 
 def test_score_says_how_to_get_a_softmax_and_its_words(tiny_folder: Path, tmp_path: Path) -> None:
@@ -77,35 +69,21 @@ def test_card_writes_the_card_of_a_folder_that_python_saved(tmp_path: Path) -> N
     }
     assert {"# mine", "| parameters | 7,608,388 |"} <= {*card.text.splitlines()}
     assert 'AutoModelForPreTraining.from_pretrained("mine", trust_remote_code=True)' in card.text
-    assert "Where it comes from" not in card.text
-    assert "Not given: language, source. Fill them in before you share this folder:" in card.text
 
 
 def test_card_changes_what_the_options_say_and_keeps_the_rest(tiny_folder: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_folder, tmp_path / "mine")
     before = ModelCard.load(folder / "README.md").text
-    assert "Not given: licence, language, source. Fill them in before you share this folder:" in before
     options = ("--license", "mit", "--language", "eu", "--language", "es", "--source", "https://a.b/c")
     assert run("card", folder, *options).stdout == f"Wrote {folder / 'README.md'}.\n"
     card = ModelCard.load(folder / "README.md")
     labels = (card.data.license, card.data.language, card.data.to_dict()["source"])
     assert labels == ("mit", ["eu", "es"], "https://a.b/c")
     pairs = zip(card.text.split("\n## "), before.split("\n## "), strict=True)
-    assert [part.strip().splitlines() for part, old in pairs if part.strip() != old.strip()] == [
-        [
-            "Licence, language, source",
-            "",
-            *("| | |", "|---|---|", "| licence | mit |", "| language | eu, es |", "| source | <https://a.b/c> |"),
-        ]
-    ]
+    (section,) = [part for part, old in pairs if part.strip() != old.strip()]
+    rows_of_section = ["| licence | mit |", "| language | eu, es |", "| source | <https://a.b/c> |"]
+    assert section.strip().splitlines()[-3:] == rows_of_section
     assert rows("info", folder)["source"] == "https://a.b/c"
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    assert run("card", folder).exit_code == 0
-    assert (folder / "README.md").read_text(encoding="utf-8") == text
-
-
-def test_card_gives_metadata_to_a_card_of_another_hand(tiny_folder: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(tiny_folder, tmp_path / "mine")
     (folder / "README.md").write_text("# Ours\n\nAll our own words.\n", encoding="utf-8")
     assert run("card", folder, "--source", "org/base").exit_code == 0
     card = ModelCard.load(folder / "README.md")
@@ -113,10 +91,10 @@ def test_card_gives_metadata_to_a_card_of_another_hand(tiny_folder: Path, tmp_pa
     assert (card.data.base_model, card.data.library_name) == ("org/base", "transformers")
 
 
-@pytest.mark.parametrize("name", ["my*.model", "my__elmo"])
-def test_the_source_of_a_card_is_told_without_its_escapes(name: str) -> None:
-    card = ModelCard(f"---\n{{}}\n---\nconverted from {markdown(name)} by `elmo-hf` 0.1")
-    assert model_info._source(SimpleNamespace(card=card)) == name
+def test_the_source_of_a_card_is_told_without_its_escapes() -> None:
+    for name in ("my*.model", "my__elmo"):
+        card = ModelCard(f"---\n{{}}\n---\nconverted from {markdown(name)} by `elmo-hf` 0.1")
+        assert model_info._source(SimpleNamespace(card=card)) == name
 
 
 def test_env_says_facts_of_the_machine(tmp_path: Path) -> None:
@@ -126,6 +104,5 @@ def test_env_says_facts_of_the_machine(tmp_path: Path) -> None:
     facts = tmp_path / "cpuinfo"
     facts.write_text("vendor_id : Somebody\nmodel name\t: Fast: 3 GHz\nmodel name : Slow\n", encoding="utf-8")
     assert dict(describe(cpu_facts=facts))["processor"] == f"Fast: 3 GHz, {torch.backends.cpu.get_cpu_capability()}"
-    assert not dict(describe(cpu_facts=tmp_path / "none"))["processor"].startswith("Fast")
     for multiplies, said in ((True, "fast"), (False, "many times slower than float32")):
         assert dict(describe(ProcessorKernels(multiplies_bfloat16=multiplies)))["bfloat16"] == said

@@ -11,7 +11,6 @@ from newcomer import SMALL
 from typer.testing import Result
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
-from elmo_hf.cli.split_notes import say_split
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
 from elmo_hf.text.sentences import looks_split
@@ -20,6 +19,7 @@ from elmo_hf.text.sentences import looks_split
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
 RAW = "The ferry left, and nobody knew. It was late.\n"
 PTB_NOTE = "it was split by Penn Treebank rules. --words whitespace splits it at blanks."
+EMBED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
 BLANKS_NOTE = "it was split at blanks. --words ptb splits it by Penn Treebank rules."
 
 
@@ -44,14 +44,12 @@ def split_text(tmp_path: Path) -> Path:
         (["Homarus gammarus , known as <unk> , is 0 @.@ 7 – 2 @.@ 2 kg .", "H. americanus ."], True),
         (["mr. <unk> is chairman of <unk> the dutch group 's board", "", "he is n't late"], True),
         (["“ Is it late ? ” he asked ."], True),
-        (["The bank of the river.", "He didn't say yes, and Mr. Smith's aunt knew."], False),
         (['"Is it late?" he asked (twice). "No!"', "Well ... it is - as they say - late."], False),
+        (["The bank of the river.", "He didn't say yes, and Mr. Smith's aunt knew."], False),
         (["In the text each <unk> stands for a word, and in WikiText @-@ for a hyphen, as the page says."], False),
         (["Il dit : « Est-ce vrai ? » Puis il partit, sans se retourner, vers la gare."], False),
         (["i do not know what to say to you", "Sense & Sensibility", "1 - 2 + 3"], False),
         (["我们坐在河岸上，看着渡船离开。", "很晚了！"], False),
-        (["フェリーは正午に出発した。"], False),
-        (["", "  "], False),
         ([], False),
     ],
 )
@@ -59,48 +57,9 @@ def test_a_text_looks_split_where_its_marks_stand_alone(texts: list[str], expect
     assert looks_split(texts) is expected
 
 
-EMBED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
-
-
-@pytest.mark.parametrize(
-    ("texts", "splitter", "unknown", "options", "expected"),
-    [
-        (["Yes ."], "ptb", 0.1, {}, f"Note: the text looks split into words already; {PTB_NOTE}\n"),
-        (["Yes ."], "whitespace", 0.0, {}, f"Note: the text looks split into words already; {BLANKS_NOTE}\n"),
-        (["Yes."], "whitespace", 0.126, {}, f"Note: the text has 13% unknown words; {BLANKS_NOTE}\n"),
-        (["Yes."], "ptb", 0.1, {}, ""),
-        ([], "ptb", 0.9, {}, ""),
-        (["Yes ."], "whitespace", 0.0, {"options": {"whitespace": "--split-into-words"}}, ""),
-        (
-            ["Yes ."],
-            "ptb",
-            0.0,
-            {"options": {"whitespace": "--split-into-words"}},
-            f"Note: the text looks split into words already; {EMBED}\n",
-        ),
-    ],
-)
-def test_the_note_names_the_split_that_was_used_and_the_option_for_the_other(
-    texts: list[str],
-    splitter: str,
-    unknown: float,
-    options: dict[str, dict[str, str]],
-    expected: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    say_split("the text", texts, splitter, unknown, **options)
-    assert capsys.readouterr() == ("", expected)
-
-
 def test_score_reads_text_at_blanks_with_a_model_from_bilm_tf(tiny_lm_folder: Path, split_text: Path) -> None:
-    results = {
-        name: run("score", tiny_lm_folder, split_text, *options)
-        for name, options in {
-            "default": (),
-            "whitespace": ("--words", "whitespace"),
-            "ptb": ("--words", "ptb"),
-        }.items()
-    }
+    every = {"default": (), "whitespace": ("--words", "whitespace"), "ptb": ("--words", "ptb")}
+    results = {name: run("score", tiny_lm_folder, split_text, *options) for name, options in every.items()}
     assert results["default"].stdout == results["whitespace"].stdout
     assert results["default"].stdout.startswith("2 sentences, 12 words, 16.67% unknown.\n")
     assert results["ptb"].stdout.startswith("2 sentences, 16 words, 37.50% unknown.\n")
@@ -124,10 +83,6 @@ def test_other_models_score_text_as_their_tokenizer_splits_it(split_text: Path, 
     assert notes(run("score", "tiny", tmp_path / "words.jsonl", "--words", "whitespace")) == []
 
 
-def saves(config: ElmoConfig) -> bool:
-    return getattr(config, "task_specific_params", None) == BILM_TF_SCORING
-
-
 def test_a_folder_tells_that_its_model_and_vocabulary_are_bilm_tfs(tmp_path: Path) -> None:
     tensorflow, (hdf5, *_) = tiny_files(), random_language_model(3, tmp_path / "files")
     without_words = AllenNlpFiles(tensorflow.options, tensorflow.weights)
@@ -141,18 +96,15 @@ def test_a_folder_tells_that_its_model_and_vocabulary_are_bilm_tfs(tmp_path: Pat
     ):
         allennlp_to_folder(files, tmp_path / name, source_name=name, dtype=dtype)
         config, tokenizer = ElmoConfig.from_pretrained(tmp_path / name), ElmoTokenizer.from_pretrained(tmp_path / name)
-        assert (saves(config), tokenizer.word_splitter) == (is_bilm_tfs, "ptb"), name
+        saved = getattr(config, "task_specific_params", None) == BILM_TF_SCORING
+        assert (saved, tokenizer.word_splitter) == (is_bilm_tfs, "ptb"), name
         assert scoring_splitter(config, tokenizer) == ("whitespace" if is_bilm_tfs else "ptb"), name
 
 
-@pytest.mark.parametrize("has_new_words", [False, True])
-def test_after_further_training_the_tokenizers_split_counts(
-    has_new_words: bool, tiny_lm_folder: Path, tmp_path: Path
-) -> None:
-    vocabulary = words_file(tmp_path, WORDS) if has_new_words else None
-    model, tokenizer = load_for_pretraining(tiny_lm_folder, vocabulary)
-    assert not saves(model.config)
-    assert scoring_splitter(model.config, tokenizer) == "ptb"
+def test_after_further_training_the_tokenizers_split_counts(tiny_lm_folder: Path, tmp_path: Path) -> None:
+    for vocabulary in (None, words_file(tmp_path, WORDS)):
+        model, tokenizer = load_for_pretraining(tiny_lm_folder, vocabulary)
+        assert scoring_splitter(model.config, tokenizer) == "ptb"
 
 
 def test_pretrain_and_vocab_print_the_note(tiny_lm_folder: Path, split_text: Path, tmp_path: Path) -> None:

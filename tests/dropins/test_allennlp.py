@@ -116,8 +116,9 @@ def test_stateful_can_be_switched_off_where_it_always_was(base: Golden) -> None:
     assert (first - second).abs().max() > 1e-2
     elmo._elmo_lstm._elmo_lstm.reset_states()
     torch.testing.assert_close(elmo(ids)["elmo_representations"][0], first, rtol=0, atol=0)
-    elmo._elmo_lstm._elmo_lstm.stateful = False
-    torch.testing.assert_close(elmo(ids)["elmo_representations"][0], first, rtol=0, atol=0)
+    for stateful, expected in ((False, first), (True, second)):  # the state stays what it was
+        elmo._elmo_lstm._elmo_lstm.stateful = stateful
+        torch.testing.assert_close(elmo(ids)["elmo_representations"][0], expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["all words cached", "one word unknown"])
@@ -140,9 +141,9 @@ def test_a_cached_vocabulary_gives_the_same_vectors(unknown: bool, base: Golden)
 
 def test_a_model_of_ours_takes_the_place_of_the_files_and_more_axes_are_folded(base: Golden, tiny_folder: Path) -> None:
     elmo = Elmo(None, None, 1, dropout=0, module=ElmoModel.from_pretrained(tiny_folder))
-    output = elmo(batch_to_ids(base.sentences["call1"]).unflatten(0, (2, 2)))
-    np.testing.assert_array_equal(output["mask"].flatten(0, 1), base.expected["mask"])
-    assert_close(output["elmo_representations"][0].flatten(0, 1), base.expected["mix"][0])
+    output = elmo(batch_to_ids(base.sentences["call1"]).unflatten(0, (2, 1, 2)))
+    np.testing.assert_array_equal(output["mask"].flatten(0, 2), base.expected["mask"])
+    assert_close(output["elmo_representations"][0].flatten(0, 2), base.expected["mix"][0])
 
 
 def test_a_module_with_allennlps_interface_takes_the_place_of_the_files() -> None:

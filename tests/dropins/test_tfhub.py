@@ -121,13 +121,14 @@ def test_a_layer_of_keras_is_one_of_torch_and_learns_the_mix_if_asked(tiny_folde
     layer = hub.KerasLayer(hub.load(tiny_folder), trainable=True)
     assert_close(layer(texts), MEAN)
     layer.module.elmo.stateful = False
-    for inputs in (texts[:, None], texts.astype(object), [text.encode() for text in SENTENCES]):
-        torch.testing.assert_close(layer(inputs), frozen.module(SENTENCES), rtol=0, atol=0)
-        frozen.module.elmo.reset_states()
+    frozen.module.elmo.stateful = False
+    texts = np.array([*SENTENCES, "naïve Größe 日本"])
+    for inputs in (texts[:, None], texts.astype(object), [text.encode() for text in texts]):
+        torch.testing.assert_close(layer(inputs), frozen.module(texts.tolist()), rtol=0, atol=0)
     layer(["Yes ."]).sum().backward()
     learning = [parameter for parameter in layer.parameters() if parameter.grad is not None]
     assert sum(parameter.numel() for parameter in learning) == 4
-    assert_outputs(hub.KerasLayer(tiny_folder, signature="default", signature_outputs_as_dict=True)(texts), "call1")
+    assert_outputs(hub.KerasLayer(tiny_folder, signature="default", signature_outputs_as_dict=True)(SENTENCES), "call1")
     words = hub.KerasLayer(tiny_folder, signature="tokens", output_key="elmo")
     vectors = words({"tokens": [["Yes", "."], ["No", ""]], "sequence_len": np.array([2, 1])})
     assert vectors.shape == (2, 2, 2 * P)
