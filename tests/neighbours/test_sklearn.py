@@ -50,16 +50,6 @@ def test_scikit_learns_checks_of_an_estimator_pass(folder: Path) -> None:
     assert {each["check_name"] for each in results if each["status"] != "passed"} <= {"check_array_api_input"}
 
 
-def test_the_checks_that_need_no_data_pass_on_the_class_itself() -> None:
-    names = """
-        do_not_raise_errors_in_init_or_set_params estimator_cloneable estimator_repr estimator_tags_renamed
-        get_params_invariance mixin_order no_attributes_set_in_init parameters_default_constructible set_params
-        valid_tag_types
-    """
-    for name in names.split():
-        getattr(estimator_checks, f"check_{name}")("ElmoVectorizer", ElmoVectorizer())
-
-
 def test_rows_are_the_pooler_output_in_the_order_of_the_texts_without_fitting(each_folder: Path) -> None:
     found = ElmoVectorizer(each_folder, batch_words=30).transform(iter(TEXTS))
     assert found.dtype == np.float32
