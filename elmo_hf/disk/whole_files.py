@@ -10,16 +10,20 @@ the next process that writes or finds NAME removes it.
 """
 
 import errno
+import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+logger = logging.getLogger(__name__)
 # The system's errors for no room: on the disk, in the user's share of it, in one file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# The same in messages of safetensors and torch; torch gives no reason why it could not write.
-NO_ROOM_TEXTS = (*(f"(os error {number})" for number in NO_ROOM), "PytorchStreamWriter failed", ". unexpected pos ")
+# The system's errors in messages of safetensors and torch; torch gives no reason why it could not write.
+NUMBER = re.compile(r"\(os error (\d+)\)|errno (\d+) ")
+NO_REASON = ("PytorchStreamWriter failed", ". unexpected pos ")
 # The user's umask, which can only be read by setting it.
 MASK = os.umask(0o077)
 os.umask(MASK)
@@ -110,25 +114,29 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
         _remove(partial)
         yield partial
     finally:
-        _remove(partial)
+        remove_leftover(partial)
         # Removes the name first: a process that opened the file in the meantime sees that, and opens it again.
-        lock_file.unlink(missing_ok=True)
+        remove_leftover(lock_file)
         lock.release()
 
 
 @contextmanager
 def named_if_full(path: Path) -> Iterator[None]:
-    """Replaces the errors of libraries on a full disk by an OSError that names `path`."""
+    """Replaces the errors of libraries on a disk that is full or fails by an OSError that names `path`."""
     try:
         yield
-    # safetensors raises an error of its own, which is a plain Exception.
+    # safetensors raises an error of its own, which is a plain Exception, and torch a RuntimeError.
     except Exception as error:
-        if getattr(error, "errno", None) not in NO_ROOM and not any(text in str(error) for text in NO_ROOM_TEXTS):
-            raise
-        raise OSError(
-            f"there is no room to write {path}; make room and give the same command again. Nothing incomplete has "
-            "that name."
-        ) from error
+        named = NUMBER.search(str(error))
+        number = int(named[1] or named[2]) if named else getattr(error, "errno", None)
+        if number in NO_ROOM or any(text in str(error) for text in NO_REASON):
+            raise OSError(
+                f"there is no room to write {path}; make room and give the same command again. Nothing incomplete has "
+                "that name."
+            ) from error
+        if named:
+            raise OSError(f"{path} cannot be written: {error}") from error
+        raise
 
 
 def publish(written: Path, path: Path) -> None:
@@ -159,6 +167,14 @@ def _sync_folder(path: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def remove_leftover(path: Path) -> None:
+    """Removes what has become useless; a failure is a warning, since what counts is complete or has failed before."""
+    try:
+        _remove(path)
+    except OSError as error:
+        logger.warning("%s is left and useless: %s", path, error)
 
 
 def _remove(path: Path) -> None:

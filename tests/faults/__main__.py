@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from .jobs import JOBS, Job, prepare
-from .runs import Outcome, Run, run
+from .jobs import JOBS, prepare
+from .runs import Run, run
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -32,12 +32,17 @@ def main() -> int:
         jobs = {name: prepare(Path(root), name) for name in JOBS}
         for number in range(given.kills + given.races * len(JOBS)):
             name, folder = list(JOBS)[number % len(JOBS)], Path(root, str(number))
+            job = jobs[name]
             folder.mkdir()
-            verdict, outcomes = (
-                kill(jobs[name], folder, generator) if number < given.kills else race(jobs[name], folder)
-            )
-            is_right = all(outcome.code == 0 or outcome.is_refused for outcome in outcomes)
-            if not (is_right and jobs[name].is_whole(folder)):
+            if number < given.kills:
+                killed = Run(job.command, folder).finish(generator.uniform(0, job.seconds), generator.choice(SIGNALS))
+                verdict = "had ended before the kill" if killed.code == 0 else "killed, then right"
+                outcomes = [run(job.command, folder)]
+            else:
+                both = [Run(job.command, folder) for _ in range(2)]
+                outcomes = [each.finish() for each in both]
+                verdict = "race: both right" if all(each.code == 0 for each in outcomes) else "race: one refused"
+            if not (all(each.code == 0 or each.is_refused for each in outcomes) and job.is_whole(folder)):
                 left = sorted(path.name for path in folder.iterdir())
                 print(f"{name}: left {left}", *(each.output for each in outcomes), sep="\n")  # noqa: T201
                 verdict = f"WRONG ({verdict})"
@@ -45,20 +50,6 @@ def main() -> int:
     for name, count in counts.items():
         print(f"{name:18}", "  ".join(f"{verdict}: {times}" for verdict, times in sorted(count.items())))  # noqa: T201
     return int(any(verdict.startswith("WRONG") for count in counts.values() for verdict in count))
-
-
-def kill(job: Job, folder: Path, generator: random.Random) -> tuple[str, list[Outcome]]:
-    """Ends a command at a random moment and gives it again; returns what came of it."""
-    what = generator.choice(SIGNALS)
-    killed = Run(job.command, folder).finish(generator.uniform(0, job.seconds), what)
-    return "had ended before the kill" if killed.code == 0 else "killed, then right", [run(job.command, folder)]
-
-
-def race(job: Job, folder: Path) -> tuple[str, list[Outcome]]:
-    """Runs a command twice at once; returns what came of it."""
-    runs = [Run(job.command, folder) for _ in range(2)]
-    outcomes = [each.finish() for each in runs]
-    return "race: both right" if all(outcome.code == 0 for outcome in outcomes) else "race: one refused", outcomes
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 import hashlib
 import json
 import time
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
+from archives import write_zip
 from checkpoints import BASE, allennlp_to_folder
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 
@@ -56,45 +56,34 @@ class Job(NamedTuple):
 
     def is_whole(self, folder: Path) -> bool:
         """Whether a folder holds the result and nothing else."""
-        return [path.name for path in folder.iterdir()] == [self.result] and content(
-            folder / self.result
-        ) == self.content
+        names = [path.name for path in folder.iterdir()]
+        return names == [self.result] and content(folder / self.result) == self.content
 
 
 def prepare(root: Path, name: str) -> Job:
     """Makes the inputs, unless they are there, and runs a command undisturbed."""
-    inputs, folder = root / "inputs", root / f"undisturbed {name}"
+    inputs, folder, changes = root / "inputs", root / f"undisturbed {name}", root / f"{name} count"
     if not inputs.exists():
-        make_inputs(inputs)
+        inputs.mkdir()
+        allennlp_to_folder(BASE, inputs / "model", source_name="tiny")
+        write_text(inputs / "corpus.txt", make_sentences(12))
+        write_zip(inputs / "source.zip", {path.name: path.read_bytes() for path in sorted(BASE.iterdir())})
+        (inputs / "words.txt").write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
+        (inputs / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
     folder.mkdir()
-    count = root / f"{name} count"
     result, command = JOBS[name][0], JOBS[name][1].replace("@", str(inputs)).split()
     begin = time.monotonic()
-    outcome = run(command, folder, count_changes_into(count))
+    outcome = run(command, folder, count_changes_into(changes))
     seconds = time.monotonic() - begin
     assert outcome.code == 0, outcome.output[-3000:]
-    assert [path.name for path in folder.iterdir()] == [result]
     largest = max(path.stat().st_size for path in folder.rglob("*"))
-    return Job(result, command, content(folder / result), count.stat().st_size, largest, seconds)
-
-
-def make_inputs(folder: Path) -> None:
-    """Writes what the commands read."""
-    folder.mkdir()
-    allennlp_to_folder(BASE, folder / "model", source_name="tiny")
-    write_text(folder / "corpus.txt", make_sentences(12))
-    with zipfile.ZipFile(folder / "source.zip", "w") as archive:
-        for path in sorted(BASE.iterdir()):
-            archive.write(path, path.name)
-    (folder / "words.txt").write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
-    (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
+    job = Job(result, command, content(folder / result), changes.stat().st_size, largest, seconds)
+    assert job.is_whole(folder)
+    return job
 
 
 def content(path: Path) -> dict[str, str]:
     """The digest of each file of a result by its name, without files that differ from run to run."""
-    files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
-    return {
-        name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for name, file in (files or {path.name: path}).items()
-        if not name.startswith(PASSING) and file.is_file()
-    }
+    files = [file for file in (path, *sorted(path.rglob("*"))) if file.is_file()]
+    digests = {file.relative_to(path).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return {name: digest for name, digest in digests.items() if not name.startswith(PASSING)}

@@ -1,23 +1,23 @@
 """Runs a command in a forked process in which something goes wrong.
 
-A process dies at the n-th time that it opens a file for writing in its folder, or renames or removes one there: that is
-when what is on the disk changes, so these are the moments that matter. `python -m tests.faults` kills at any time.
+What is on the disk changes when a process opens a file for writing, or renames or removes one: these are the moments at
+which it dies or meets an error. `python -m tests.faults` kills at any time.
 """
 
-import contextlib
 import errno
+import fcntl
+import multiprocessing
 import os
 import resource
 import signal
 import sys
 import tempfile
 import threading
-import time
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # What a command imports while it runs is imported here, once for all forked processes.
 import matplotlib.figure  # noqa: F401
@@ -39,10 +39,10 @@ TIME_LIMIT = 120
 CHANGES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 # Characters of a window of `embed`: a few sentences, so that there are several shards.
 WINDOW_CHARACTERS = 40
+PIPE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a command ended: its exit code, or minus the signal that ended it; and what it printed."""
 
     code: int
@@ -55,45 +55,43 @@ class Outcome:
         return self.code == 1 and len(errors) == 1 and "Traceback" not in self.output
 
 
-def at_change(action: Callable[[str], None]) -> None:
-    """Calls a function, with the path, before every change of this process to its folder."""
-    folder = os.getcwd()
+def at_change(act: Callable[[int], object]) -> Callable[[], None]:
+    """The process calls a function before each of its changes to its folder, with their number from 1."""
 
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        path, _, flags = (*arguments, None, None)[:3] if event in CHANGES else (None, None, None)
-        if event == "open" and not (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            return
-        if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder + os.sep):
-            action(os.fspath(path))
+    def arrange() -> None:
+        folder, numbers = os.getcwd(), count(1)
 
-    sys.addaudithook(watch)
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            path, _, flags = (*arguments, None, None)[:3] if event in CHANGES else (None, None, None)
+            if event == "open" and not (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                return
+            if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder + os.sep):
+                act(next(numbers))
 
+        sys.addaudithook(watch)
 
-def die_at_change(number: int) -> Callable[[], None]:
-    """The process is killed before its change of this number, counted from 1."""
-    left = [number]
-
-    def die(path: str) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return lambda: at_change(die)
+    return arrange
 
 
 def count_changes_into(file: Path) -> Callable[[], None]:
     """The process adds a byte to a file for each of its changes."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    return lambda: at_change(lambda path: os.write(descriptor, b".") and None)
+    return at_change(lambda number: os.write(descriptor, b"."))
 
 
-def deny_changes() -> None:
-    """The process may not write in its folder."""
+def die_at_change(wanted: int) -> Callable[[], None]:
+    """The process is killed before a change."""
+    return at_change(lambda number: number == wanted and os.kill(os.getpid(), signal.SIGKILL))
 
-    def deny(path: str) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    at_change(deny)
+def fail_at_change(wanted: int | None, code: int = errno.EIO) -> Callable[[], None]:
+    """The process gets an error of the system instead of a change, or of all if None."""
+
+    def fail(number: int) -> None:
+        if wanted in (number, None):
+            raise OSError(code, os.strerror(code))
+
+    return at_change(fail)
 
 
 def limit_files(size: int) -> Callable[[], None]:
@@ -108,30 +106,26 @@ class Run:
         """`arrange` is called in the new process before the command."""
         # A pipe has no size that a limit of files could forbid.
         self._output, end = os.pipe()
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         os.set_blocking(self._output, False)
-        self._process = os.fork()
-        if self._process == 0:
-            try:
-                _become(arguments, folder, arrange, end)
-            finally:
-                os._exit(71)  # whatever happens: the process never goes on as a second test run
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=_become, args=(arguments, folder, arrange, end))
+        self._process.start()
         os.close(end)
 
     def finish(self, kill_after: float = TIME_LIMIT, what: int = signal.SIGKILL) -> Outcome:
         """Waits for the end; after so many seconds the process gets a signal."""
-        begin, printed = time.monotonic(), b""
-        while True:
-            ended, status = os.waitpid(self._process, os.WNOHANG)
-            with contextlib.suppress(BlockingIOError):
-                while block := os.read(self._output, 1 << 16):
-                    printed += block
-            if ended:
-                os.close(self._output)
-                return Outcome(os.waitstatus_to_exitcode(status), printed.decode(errors="replace"))
-            if time.monotonic() - begin > kill_after:
-                os.kill(self._process, what)
-                kill_after, what = TIME_LIMIT, signal.SIGKILL
-            time.sleep(0.002)
+        self._process.join(kill_after)
+        if self._process.is_alive():
+            os.kill(self._process.pid or 0, what)
+            self._process.join(TIME_LIMIT)
+            self._process.kill()
+            self._process.join()
+        printed = b""
+        with suppress(BlockingIOError):  # a process that it left holds the other end
+            printed = os.read(self._output, PIPE_BYTES)
+        os.close(self._output)
+        return Outcome(self._process.exitcode or 0, printed.decode(errors="replace"))
 
 
 def run(arguments: list[str], folder: Path, arrange: Callable[[], object] = lambda: None) -> Outcome:
@@ -141,23 +135,14 @@ def run(arguments: list[str], folder: Path, arrange: Callable[[], object] = lamb
 
 def _become(arguments: list[str], folder: Path, arrange: Callable[[], object], output: int) -> None:
     """What a forked process does: it becomes one that runs the command alone."""
-    code = 70
-    try:
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
-        os.chdir(folder)
-        # Torch replaces its pool of threads after a fork; if two threads ask for it at once, one may find none.
-        torch.set_num_threads(torch.get_num_threads())
-        tempfile.tempdir = str(folder.parent)  # what a killed process left there is the system's to remove
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
-        arrange()
-        app(arguments)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+    os.chdir(folder)
+    # Torch replaces its pool of threads after a fork; if two threads ask for it at once, one may find none.
+    torch.set_num_threads(torch.get_num_threads())
+    tempfile.tempdir = str(folder.parent)  # what a killed process left there is the system's to remove
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    shards.CHUNK_CHARACTERS = shards.SHARD_CHARACTERS = WINDOW_CHARACTERS
+    arrange()
+    app(arguments)

@@ -3,7 +3,6 @@
 import argparse
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,9 +11,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
+from archives import write_files
 from transformers.utils.logging import disable_progress_bar
 
-from .inputs import DEFECT, EXACT, INPUT, REFUSED, Outcome, Target, changed_input, run_all, run_input, write_files
+from .inputs import DEFECT, EXACT, INPUT, REFUSED, Outcome, Target, changed_input, run_all, run_input
 from .targets import TARGETS
 
 
@@ -39,18 +39,19 @@ def main() -> int:
             folder = Path(tempfile.mkdtemp(prefix="elmo-fuzz-"), "work")
             notes = changed_input(targets[only], only, given.seed, int(number))[1].notes
             print(f"{folder}: {', '.join(notes)}", flush=True)  # noqa: T201  what follows may end this process
-            outcome = run_input(targets[only], only, given.seed, int(number), folder, whole=True)
-            print(f"{outcome.kind} {outcome.where}\n{outcome.detail}")  # noqa: T201
-            return int(outcome.kind == DEFECT)
-        inputs, outcomes, began = deal(names, given.count), list[Outcome](), time.monotonic()
-        with suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
-            for outcome in run_all(targets, inputs, given.seed, given.jobs):
-                outcomes.append(outcome)
-                if outcome.kind == DEFECT or len(outcomes) % 100 == 0:
-                    sys.stderr.write(f"{len(outcomes):,} of {len(inputs):,}; {outcome.target} {outcome.where}\n")
-    minutes = (time.monotonic() - began) / 60
-    print(*defects(outcomes, given.seed), "", *table(outcomes), sep="\n")  # noqa: T201
-    print(f"{len(outcomes):,} inputs, {len(outcomes) / minutes:,.0f} a minute; seed {given.seed}")  # noqa: T201
+            outcomes = [run_input(targets[only], only, given.seed, int(number), folder, whole=True)]
+        else:
+            inputs, outcomes = deal(names, given.count), []
+            with suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
+                for outcome in run_all(targets, inputs, given.seed, given.jobs):
+                    outcomes.append(outcome)
+                    if outcome.kind == DEFECT or len(outcomes) % 100 == 0:
+                        sys.stderr.write(f"{len(outcomes):,} of {len(inputs):,}; {outcome.target} {outcome.where}\n")
+    counts = Counter((outcome.target, outcome.kind) for outcome in outcomes)
+    for name in names:
+        line = "".join(f"{kind:>9} {counts[name, kind]:6}" for kind in (REFUSED, EXACT, DEFECT))
+        print(f"{name:15}{line}")  # noqa: T201
+    print(*defects(outcomes, given.seed), f"{len(outcomes):,} inputs; seed {given.seed}", sep="\n")  # noqa: T201
     return int(any(outcome.kind == DEFECT for outcome in outcomes))
 
 
@@ -85,21 +86,6 @@ def defects(outcomes: Sequence[Outcome], seed: str) -> list[str]:
         f"    {found[0].notes}\n    python -m tests.fuzz --seed {seed} --only {found[0].target}:{found[0].index}"
         for where, found in sorted(classes.items(), key=lambda item: -len(item[1]))
     ]
-
-
-def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """Targets by outcomes, and the most that an input of each took."""
-    kinds = (REFUSED, EXACT, DEFECT)
-    lines = [
-        f"{'target':20}" + "".join(f"{kind:>9}" for kind in kinds) + f"{'ms each':>9}{'most s':>9}{'most MiB':>10}"
-    ]
-    for name in [*sorted({outcome.target for outcome in outcomes}), "all"]:
-        members = [outcome for outcome in outcomes if name in (outcome.target, "all")]
-        counts, seconds = Counter(each.kind for each in members), [each.seconds for each in members]
-        line = f"{name:20}" + "".join(f"{counts[kind]:9}" for kind in kinds)
-        line += f"{1000 * sum(seconds) / len(members):9.0f}{max(seconds):9.1f}"
-        lines.append(line + f"{max(each.bytes for each in members) >> 20:10}")
-    return lines
 
 
 if __name__ == "__main__":

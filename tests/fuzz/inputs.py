@@ -7,8 +7,8 @@ tensor; it is one line, except that a list of faults may follow, indented; a ter
 
 import faulthandler
 import gc
-import json
 import os
+import pickle
 import re
 import resource
 import shutil
@@ -17,14 +17,15 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
+
+from archives import write_files
 
 from elmo_hf.conversion.refusals import ConversionError
 
-from .containers import Files, mutate
-from .values import Dice
+from .changes import Dice, Files, mutate
 
 REFUSED, EXACT, DEFECT = "refused", "exact", "defect"
 CLEAR = (
@@ -56,8 +57,7 @@ class Wrong(Exception):
     """The input was read, and the result is not what its files say."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """One way to open one kind of input.
 
     Attributes:
@@ -72,13 +72,10 @@ class Target:
     rewrite: Callable[[Files, Dice], Files] | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What happened to one input.
+class Outcome(NamedTuple):
+    """What happened to the input `index` of a target.
 
     Attributes:
-        target: the target's name.
-        index: the input's number.
         kind: REFUSED, EXACT or DEFECT.
         where: for defects, what kind of defect and where it arose: a class of equal ones.
         detail: the error's text.
@@ -99,23 +96,28 @@ class Outcome:
 
 def run_all(targets: dict[str, Target], inputs: Iterable[tuple[str, int]], seed: str, jobs: int) -> Iterator[Outcome]:
     """Runs inputs, each the name of a target and a number, in `jobs` processes at once; gives outcomes as they come."""
-    inputs, running = iter(inputs), dict[int, tuple[str, int]]()
+    inputs, running = iter(inputs), dict[int, tuple[str, int, Path]]()
     gc.collect()
     gc.freeze()  # No garbage collection of a child visits, and so copies, what it shares.
     with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as root:
         try:
             while True:
                 for name, index in islice(inputs, jobs - len(running)):
+                    folder = Path(root, f"{name}-{index}")
                     pid = os.fork()
                     if pid == 0:
-                        become(targets[name], name, seed, index, Path(root, f"{name}-{index}"))
-                    running[pid] = name, index
+                        become(targets[name], name, seed, index, folder)
+                    running[pid] = name, index, folder
                 if not running:
                     break
                 pid, status = os.wait()
                 if pid in running:
-                    name, index = running.pop(pid)
-                    yield told(Path(root, f"{name}-{index}"), name, index, os.waitstatus_to_exitcode(status))
+                    name, index, folder = running.pop(pid)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if status == 0:
+                        yield pickle.loads(folder.with_suffix(".outcome").read_bytes())
+                    else:
+                        yield Outcome(name, index, DEFECT, f"crash: ended with {os.waitstatus_to_exitcode(status)}")
         finally:
             for pid in running:
                 os.kill(pid, signal.SIGKILL)
@@ -125,36 +127,28 @@ def run_all(targets: dict[str, Target], inputs: Iterable[tuple[str, int]], seed:
 
 def become(target: Target, name: str, seed: str, index: int, folder: Path) -> None:
     """Runs one input in this process, which ends; what it prints goes nowhere."""
-    code = 99
     try:
         faulthandler.disable()
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        addresses, before = memory()
+        pages = [int(number) for number in Path("/proc/self/statm").read_text(encoding="ascii").split()]
+        addresses, before = (number * resource.getpagesize() for number in pages[:2])
         resource.setrlimit(resource.RLIMIT_AS, (addresses + ADDRESSES, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS + 5, SECONDS + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(PATIENCE)
         outcome = run_input(target, name, seed, index, folder)
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        outcome = replace(outcome, seconds=time.process_time(), bytes=max(0, (used.ru_maxrss << 10) - before))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        outcome = outcome._replace(seconds=time.process_time(), bytes=max(0, peak - before))
         where = "time" if outcome.seconds > SECONDS else "memory" if outcome.bytes > BYTES else ""
         if where and outcome.kind != DEFECT:
-            outcome = replace(outcome, kind=DEFECT, where=where)
-        folder.with_suffix(".outcome").write_text(json.dumps(asdict(outcome)))
-        code = 0
+            outcome = outcome._replace(kind=DEFECT, where=where)
+        folder.with_suffix(".outcome").write_bytes(pickle.dumps(outcome))
+        os._exit(0)
     finally:
-        os._exit(code)
-
-
-def told(folder: Path, name: str, index: int, code: int) -> Outcome:
-    """The outcome that a process left, or how it ended without one."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if code == 0:
-        return Outcome(**json.loads(folder.with_suffix(".outcome").read_text()))
-    return Outcome(name, index, DEFECT, f"crash: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}")
+        os._exit(99)
 
 
 def changed_input(target: Target, name: str, seed: str, index: int) -> tuple[Files, Dice]:
@@ -221,33 +215,11 @@ def left_over(folder: Path, files: Files, kind: str) -> str:
     left = sorted({path.name for path in folder.iterdir()} - {INPUT, "tmp"} - out) + os.listdir(folder / "tmp")
     if left:
         return f"left behind after {kind}: {', '.join(left)[:300]}"
-    is_changed = read_files(folder / INPUT) != {name: files[name] for name in files if name}
-    return f"input changed after {kind}" if is_changed else ""
-
-
-def write_files(folder: Path, files: Files) -> Path:
-    """Writes an input; returns its folder."""
-    folder.mkdir(parents=True)
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            path.mkdir()
-        else:
-            path.write_bytes(content)
-    return folder
+    return f"input changed after {kind}" if read_files(folder / INPUT) != files else ""
 
 
 def read_files(folder: Path) -> Files:
     """Reads an input, files in folders included."""
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() or not any(path.iterdir())
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }
-
-
-def memory() -> tuple[int, int]:
-    """This process's bytes of address space, and in memory."""
-    numbers = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    return int(numbers[0]) * resource.getpagesize(), int(numbers[1]) * resource.getpagesize()

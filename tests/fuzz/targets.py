@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -21,11 +22,13 @@ import h5py
 import numpy as np
 import safetensors.torch
 import torch
-from checkpoints import Arrays, random_checkpoint, write_datasets
+from checkpoints import Arrays, random_checkpoint, random_options, write_datasets
 from commands import run as command
+from hostile_folders import INDEX, OUTSIDE, WEIGHTS
 from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
 from task_models import LSTM, make_task_model
-from tensor_bundles import DTYPE_NUMBERS, header_message, index_file, masked_crc, tensor_message, write_bundle
+from tensor_bundles import header_message, index_file, masked_crc, tensor_message, write_bundle
+from tiny_lm import SENTENCES as READ
 from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
 
 from elmo_hf import (
@@ -40,9 +43,8 @@ from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-from .containers import Evil, Files, change_array, mutate, saved
-from .inputs import INPUT, Refusal, Target, Wrong, read_files
-from .plainly import (
+from .changes import TEXTS, Dice, Evil, Files, mutate, saved
+from .expected import (
     Places,
     Reader,
     compare_fields,
@@ -54,54 +56,36 @@ from .plainly import (
     sentences_of,
     unpacked,
 )
-from .values import Dice
+from .inputs import INPUT, Refusal, Target, Wrong, read_files
 
 # --- convert ---------------------------------------------------------------------------------------------------------
 
-OPTIONS: dict[str, Any] = {
-    "lstm": {
-        "projection_dim": 5,
-        "dim": 7,
-        "n_layers": 2,
-        "cell_clip": 3,
-        "proj_clip": 2.5,
-        "use_skip_connections": True,
-    },
-    "char_cnn": {
-        "embedding": {"dim": 3},
-        "filters": [[1, 2], [3, 4]],
-        "n_highway": 1,
-        "activation": "relu",
-        "max_characters_per_token": 13,
-        "n_characters": 262,
-    },
-}
+# All sizes and both clips differ.
+OPTIONS, _, _ = random_options(4)
+OPTIONS["lstm"] |= {"proj_clip": 2.5}
 SIZE = OPTIONS["lstm"]["projection_dim"]
+# Where options have what a field of the config must be.
+LSTM_FIELDS = {
+    "projection_size": "lstm.projection_dim",
+    "cell_size": "lstm.dim",
+    "num_hidden_layers": "lstm.n_layers",
+    "cell_clip": "lstm.cell_clip",
+    "projection_clip": "lstm.proj_clip",
+    "use_skip_connections": "lstm.use_skip_connections",
+    "char_embedding_size": "char_cnn.embedding.dim",
+    "char_filters": "char_cnn.filters",
+    "num_highway_layers": "char_cnn.n_highway",
+    "char_activation": "char_cnn.activation",
+    "max_word_length": "char_cnn.max_characters_per_token",
+}
+MANYLANGS_FIELDS = {
+    field: path.replace("lstm", "encoder").replace("char_cnn", "token_embedder")
+    for field, path in LSTM_FIELDS.items()
+    if field not in ("use_skip_connections", "char_embedding_size")
+}
 
 
-def fields_in(lstm: str, characters: str, **more: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Where options of two sections say what a field of the config must be."""
-    names = {"projection_size": "projection_dim", "cell_size": "dim", "num_hidden_layers": "n_layers"}
-    names |= {"cell_clip": "cell_clip", "projection_clip": "proj_clip"}
-    read = {"char_filters": "filters", "num_highway_layers": "n_highway", "char_activation": "activation"}
-    read |= {"max_word_length": "max_characters_per_token"}
-    return (
-        {field: (lstm, key) for field, key in names.items()}
-        | {field: (characters, key) for field, key in read.items()}
-        | more
-    )
-
-
-LSTM_FIELDS = fields_in(
-    "lstm",
-    "char_cnn",
-    use_skip_connections=("lstm", "use_skip_connections"),
-    char_embedding_size=("char_cnn", "embedding", "dim"),
-)
-MANYLANGS_FIELDS = fields_in("encoder", "token_embedder")
-
-
-def conversion(files: Files, read: Reader, fields: dict[str, tuple[str, ...]] = LSTM_FIELDS, **options: Any) -> Target:
+def conversion(files: Files, read: Reader, fields: dict[str, str] = LSTM_FIELDS, **options: Any) -> Target:
     """A target that converts its input: the folder, or the file `alone`, with other files `given` by name."""
     alone, given, rewrite = options.get("alone", ""), options.get("given", {}), options.get("rewrite")
     learned: list[Places] = []
@@ -127,7 +111,7 @@ def conversion(files: Files, read: Reader, fields: dict[str, tuple[str, ...]] = 
 
 def character_arrays() -> Arrays:
     """A small biLM that reads characters."""
-    return distinct(random_checkpoint(OPTIONS, 1, cell_projection=True, char_projection=True))
+    return distinct(random_checkpoint(OPTIONS, 4, cell_projection=True, char_projection=True))
 
 
 def softmax_arrays() -> Arrays:
@@ -166,8 +150,11 @@ def dump(work: Path) -> Target:
     files = {"options.json": OPTIONS_FILE, "words.txt": LANGUAGE_MODEL_FILES["vocab.txt"]}
     files |= {"weights.hdf5": hdf5_bytes(work, character_arrays())}
     files |= {"tokens.dump": hdf5_bytes(work, distinct({"embedding": (len(WORDS), SIZE)}, seed=4))}
-    fields = {field: path for field, path in LSTM_FIELDS.items() if path[0] == "lstm"}
+    fields = {field: path for field, path in LSTM_FIELDS.items() if path.startswith("lstm")}
     return conversion(files, read_hdf5, fields, given={"token_embeddings": "tokens.dump", "vocabulary": "words.txt"})
+
+
+PREFIX = "model.ckpt-7"
 
 
 def bundle(work: Path) -> Target:
@@ -181,7 +168,7 @@ def bundle(work: Path) -> Target:
             name = f"{name[:5]}/rnn/multi_rnn_cell/cell_{layer}/lstm_cell/{cells[last]}"
         arrays[f"lm/{name}"] = array
     (work / "bundle").mkdir()
-    write_bundle(work / "bundle" / "model.ckpt-7", arrays)
+    write_bundle(work / "bundle" / PREFIX, arrays)
     files = LANGUAGE_MODEL_FILES | read_files(work / "bundle")
     files |= {"checkpoint": b'model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: "model.ckpt-7"\n'}
     return conversion(files, lambda files: arrays, rewrite=partial(rewrite_bundle, arrays=arrays))
@@ -189,31 +176,27 @@ def bundle(work: Path) -> Target:
 
 def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
     """Writes the checkpoint anew with one entry changed and every checksum right."""
-    changed, odd = dict(arrays), dice.choice(list(arrays))
-    kind = dice.choose("array", "missing", "renamed", "extra", "entry", "entry", "header")
+    changed, name = dict(arrays), dice.choice(list(arrays))
+    array = changed.pop(name)
+    kind = dice.choose("array", "missing", "renamed", "entry", "entry", "entry", "header")
     if kind == "array":
-        array = change_array(arrays[odd], dice)
-        # With a row more it is the table of another whole model.
-        is_whole = odd == "lm/char_embed" and array.shape == (len(arrays[odd]) + 1, *arrays[odd].shape[1:])
-        is_other = array.shape != arrays[odd].shape and array.dtype.name in DTYPE_NUMBERS and not is_whole
-        changed[odd] = array if is_other else arrays[odd].astype(np.float64)
-    elif kind == "missing":
-        del changed[odd]
-    elif kind in ("renamed", "extra"):
-        array = changed.pop(odd) if kind == "renamed" else arrays[odd]
-        changed[dice.choose("lm/unknown", "", "x" * 1000, "lm/é", "global_step", f"{odd}/Adagrad", odd[3:])] = array
-    header = dice.choice([(1, 0), (2, 0), (0, 0), (1, 1), (10**6, 0)]) if kind == "header" else ()
-    data, messages = b"", {"": header_message(*header)}
-    for name, array in changed.items():
-        facts: dict[str, Any] = {"dtype": DTYPE_NUMBERS[str(array.dtype)], "shape": array.shape, "offset": len(data)}
-        facts |= {"size": array.nbytes, "checksum": masked_crc(array.tobytes())}
-        if kind == "entry" and name == odd:
-            field = dice.choose(*facts, "shard")
-            number = dice.choice([0, 1, 2**31] if field == "checksum" else [0, 1, 2**31, 2**62])
-            facts[field] = dice.choice([(), (0,), (2**40,), (1, 1, 1)]) if field == "shape" else number
+        changed[name] = dice.choice([array[None], array.astype(np.float64), array.astype(np.int32), array[:0]])
+    elif kind != "missing":
+        changed[dice.choose(*TEXTS, "global_step", f"{name}/Adagrad", name[3:]) if kind == "renamed" else name] = array
+    with tempfile.TemporaryDirectory() as folder:
+        messages = write_bundle(Path(folder, PREFIX), changed)
+        files |= read_files(Path(folder))
+    if kind == "header":
+        messages[""] = header_message(*dice.choice([(1, 0), (2, 0), (0, 0), (1, 1), (10**6, 0)]))
+    elif kind == "entry":  # of the last array
+        offset = sum(each.nbytes for each in changed.values()) - array.nbytes
+        facts = {"dtype": 1, "shape": array.shape, "offset": offset, "size": array.nbytes, "shard": 0}
+        facts["checksum"] = masked_crc(array.tobytes())
+        field = dice.choose(*facts)
+        numbers = [0, 1, 2**31] if field == "checksum" else [0, 1, 2**31, 2**62]
+        facts[field] = dice.choice([(), (0,), (2**40,), (1, 1, 1)] if field == "shape" else numbers)
         messages[name] = tensor_message(**facts)
-        data += array.tobytes()
-    return files | {"model.ckpt-7.data-00000-of-00001": data, "model.ckpt-7.index": index_file(messages)}
+    return files | {f"{PREFIX}.index": index_file(messages)}
 
 
 def trained_files() -> dict[str, bytes]:
@@ -261,7 +244,6 @@ def tarred(name: str, make_files: Callable[[], dict[str, bytes]], fields: Any, w
 
 SENTENCES = ["the ferry left", "naïve 日本語 extraordinarily unseen"]
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "words.txt")
-INDEX = "model.safetensors.index.json"
 # Fields of the config that loading resolves: they may differ from what the file says.
 RESOLVED = {"scalar_mix_weights", "hidden_size", "char_projection", "cell_projection", "bos_token_id", "eos_token_id"}
 
@@ -291,7 +273,7 @@ def opening(make: Callable[[], ElmoPreTrainedModel], model_class: type[ElmoPreTr
             raise Wrong("other ids although the tokenizer's files are the same")
         model = load_complete(folder / INPUT, model_class)
         compare_tensors(model, changed)
-        said = {key: each for key, each in json.loads(changed["config.json"] or b"").items() if key not in RESOLVED}
+        said = {key: each for key, each in json.loads(changed["config.json"]).items() if key not in RESOLVED}
         compare_fields({key: said[key] for key in said.keys() & ElmoConfig.__annotations__.keys()}, model.config)
         with torch.no_grad():
             result = model(**inputs, **({"output_logits": True} if model_class is ElmoForPreTraining else {}))
@@ -305,75 +287,65 @@ def opening(make: Callable[[], ElmoPreTrainedModel], model_class: type[ElmoPreTr
 
 def compare_tensors(model: ElmoPreTrainedModel, files: Files) -> None:
     """Raises `Wrong` if a tensor is not, bit by bit, what the folder's files hold under its name."""
-    if "model.safetensors" not in files and files.get(INDEX):
-        for name in json.loads(files[INDEX] or b"")["weight_map"].values():
-            if not re.fullmatch(r"[^/\\]+\.safetensors", name):
-                raise Wrong(f"loaded weights from {name!r}, which is no name of a safetensors file")
-    candidates: dict[str, list[torch.Tensor]] = {}
-    for name, content in files.items():
-        if name.endswith(".safetensors") and content is not None:
-            try:
-                tensors = safetensors.torch.load(content)
-            except safetensors.SafetensorError:
-                continue  # a shard that the index does not name
-            for key, tensor in tensors.items():
-                candidates.setdefault(key.removeprefix("elmo."), []).append(tensor)
+    names = {WEIGHTS} if WEIGHTS in files else {*json.loads(files[INDEX])["weight_map"].values()}
+    odd = [name for name in names if not re.fullmatch(r"[^/\\]+\.safetensors", name)]
+    if odd:
+        raise Wrong(f"loaded weights from {odd[0]!r}, which is no name of a safetensors file")
+    held = {
+        key.removeprefix("elmo."): tensor
+        for name in names
+        for key, tensor in safetensors.torch.load(files[name]).items()
+    }
     for name, tensor in model.state_dict().items():
-        found = candidates.get(name.removeprefix("elmo."), [])
-        same = (each.shape == tensor.shape and bits(each.to(tensor.dtype)).equal(bits(tensor)) for each in found)
-        if not any(same) and (found or "scalar_mixes." not in name):
+        found = held.get(name.removeprefix("elmo."))
+        is_new = found is None and "scalar_mixes." in name  # a mix that is not there starts anew
+        if not is_new and (found is None or not bits(found.to(tensor.dtype)).equal(bits(tensor))):
             raise Wrong(f"tensor {name} is not what the folder's files hold")
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's bytes."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    """A tensor's bytes, and its shape."""
+    return tensor.contiguous()[..., None].view(torch.uint8)
 
 
 def rewrite_weights(files: Files, dice: Dice) -> Files:
     """Puts weights where they should not be: pickles, names that lead outside, an index that lies."""
     weights = sorted(name for name in files if name.endswith(".safetensors"))
+    tensors = {key: each for name in weights for key, each in safetensors.torch.load(files[name]).items()}
     kind = dice.choose("pickle", "evil pickle", "pickle beside", "pickle shard", "outside", "index of one")
-    tensors = {key: each for name in weights for key, each in safetensors.torch.load(files[name] or b"").items()}
-    if kind in ("pickle", "evil pickle", "pickle beside"):
-        for name in [*weights, INDEX] if kind != "pickle beside" else []:
-            files.pop(name, None)
-        content = saved(tensors | ({"evil": Evil()} if kind == "evil pickle" else {}), dice)
-        files[dice.choose("pytorch_model.bin", "model.pt", "tf_model.h5", "flax_model.msgpack")] = content
-        return mutate(files, dice) if kind == "pickle beside" else files
-    shard = dice.choose("part.bin", "part.pt", "part.safetensors.bin") if kind == "pickle shard" else weights[0]
-    if kind == "outside":
-        shard = dice.choose(
-            "../input/x.safetensors", "/etc/passwd", "./x.safetensors", "a/x.safetensors", "..", "", "\0"
-        )
-        files["x.safetensors"] = files["a/x.safetensors"] = files[weights[0]]
-    elif kind == "pickle shard":
-        files[shard] = saved(tensors, dice)
+    first, state = files[weights[0]], tensors | ({"evil": Evil()} if kind == "evil pickle" else {})
+    if kind in ("pickle", "evil pickle"):
+        files = {name: content for name, content in files.items() if name not in (*weights, INDEX)}
+    if "shard" not in kind and "pickle" in kind:
+        files[dice.choose("pytorch_model.bin", "model.pt", "tf_model.h5", "flax_model.msgpack")] = saved(state, dice)
+        return mutate(files, dice)
+    shard = {"outside": dice.choose(*OUTSIDE), "pickle shard": dice.choose("part.bin", "x.pt")}.get(kind, weights[0])
     if kind != "index of one":
         del files[weights[0]]
+        files |= (
+            {"x.safetensors": first, "a/x.safetensors": first} if kind == "outside" else {shard: saved(state, dice)}
+        )
     index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(tensors, shard)}
     return files | {INDEX: json.dumps(index).encode()}
 
 
 # --- read ------------------------------------------------------------------------------------------------------------
 
-TEXT = """the ferry left at dawn .
-
-Yes
-ten naïve unseen 日本語 Übung , late extraordinarily
-the harbour .
-"""
-JSONL = """{"text": "the ferry left at dawn ."}
-{"text": ""}
-{"words": ["Yes", ",", "ten"]}
-{"words": ["naïve", "日本語"]}
-"""
-CONLLU = "# sent_id = 1\n" + "".join(
-    f"{number}\t{word}" + "\t_" * 8 + "\n"
-    for number, word in (("1-2", "dámelo"), (1, "the"), (2, "ferry"), (3, "left"))
-)
-CONLLU += "\n" + "1\tnaïve" + "\t_" * 8 + "\n1.1\tgone" + "\t_" * 8 + "\n2\t日本語" + "\t_" * 8 + "\n\n"
-CONTENTS = {"txt": TEXT, "jsonl": JSONL, "conllu": CONLLU}
+EMPTY = "\t_" * 8 + "\n"  # the other columns of a word
+CONTENTS = {
+    "txt": "".join(f"{' '.join(words)}\n" for words in READ),
+    "jsonl": "".join(
+        json.dumps({"words": words} if len(words) > 3 else {"text": " ".join(words)}) + "\n" for words in READ
+    ),
+    "conllu": "".join(
+        "# sent_id = 1\n1-2\tdámelo"
+        + EMPTY
+        + "".join(f"{number}\t{word}" + EMPTY for number, word in enumerate(words, 1))
+        + f"1.1\tgone{EMPTY}\n"
+        for words in READ
+        if words
+    ),
+}
 
 
 def call(*arguments: object) -> None:
@@ -397,7 +369,7 @@ def reading(kind: str, work: Path) -> Target:
     def run(folder: Path, changed: Files) -> None:
         out, text = folder / "out.hdf5", folder / INPUT / file
         call("embed", work / "saved", text, "-o", out, "--split-into-words", "--layers", "average")
-        sentences, is_first = sentences_of(kind, changed[file] or b""), not known
+        sentences, is_first = sentences_of(kind, changed[file]), not known
         lists = [each.split() if isinstance(each, str) else each for each in sentences]
         with h5py.File(out) as found:
             if len(found) - 1 != len(lists):

@@ -1,9 +1,8 @@
-"""What a file holds, read with h5py, torch and Python's own modules, and whether a converted model holds the same.
+"""What a changed input must become: its files read with h5py, torch and Python's own modules, and the comparisons.
 
 Every number of a converted model is one number of the checkpoint or its negative, or the zero of a padding vector. All
 numbers of a valid input differ, so its conversion shows where each one goes (`Places`). A changed input of the same
-arrays must send its numbers to the same places; one of other arrays must keep the same numbers. The options' values
-must be the config's.
+arrays must send its numbers to the same places; one of other arrays must keep the same numbers.
 """
 
 import gzip
@@ -15,41 +14,36 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import h5py
 import numpy as np
 import safetensors.numpy
 import torch
-from checkpoints import Arrays
+from checkpoints import Arrays, read_datasets
 
 from elmo_hf import ElmoConfig
 
-from .containers import Files
+from .changes import Files
 from .inputs import Wrong
 
 Reader = Callable[[Files], Arrays]
+Sentence = str | list[str]
 # Names that lead outside an archive, on some system.
 HOSTILE = re.compile(r"^/|(^|/)\.\.(/|$)|\\|\0|^[A-Za-z]:")
 
 
 def read_hdf5(files: Files) -> Arrays:
-    """Every dataset of every hdf5 file."""
+    """Every dataset of numbers of every hdf5 file."""
     arrays: Arrays = {}
-
-    def keep(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu":
-            arrays[name] = item[()]
-
-    for content in ending(files, ".hdf5", ".dump").values():
-        with h5py.File(io.BytesIO(content)) as file:
-            file.visititems(keep)
-    return arrays
+    for content in ending(files, ".hdf5", ".dump"):
+        arrays |= read_datasets(io.BytesIO(content))
+    return {name: array for name, array in arrays.items() if array.dtype.kind in "fiu"}
 
 
 def read_torch(files: Files) -> Arrays:
     """Every tensor of every state dict; names begin with the file's."""
     return {
         f"{name}:{key}": value.float().numpy(force=True)
-        for name, content in sorted(ending(files, ".th", ".pkl").items())
+        for name, content in sorted(files.items())
+        if name.endswith((".th", ".pkl"))
         for key, value in torch.load(io.BytesIO(content), weights_only=True).items()
         if isinstance(value, torch.Tensor)
     }
@@ -57,28 +51,26 @@ def read_torch(files: Files) -> Arrays:
 
 def read_safetensors(files: Files) -> Arrays:
     """Every tensor of every safetensors file."""
-    contents = ending(files, ".safetensors").values()
+    contents = ending(files, ".safetensors")
     return {name: array for content in contents for name, array in safetensors.numpy.load(content).items()}
 
 
-def ending(files: Files, *ends: str) -> dict[str, bytes]:
-    """The files whose names end so."""
-    return {name: content for name, content in files.items() if name.endswith(ends) and content is not None}
+def ending(files: Files, *ends: str) -> list[bytes]:
+    """The contents of the files whose names end so."""
+    return [content for name, content in files.items() if name.endswith(ends)]
 
 
 def unpacked(read: Reader, name: str) -> Reader:
     """Reads the files in the archive `name`, by the last parts of their names."""
 
     def read_members(files: Files) -> Arrays:
-        content, inside = files[name] or b"", dict[str, bytes | None]()
-        if content.startswith(b"PK"):
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        content, inside = io.BytesIO(files[name]), dict[str, bytes]()
+        if files[name].startswith(b"PK"):
+            with zipfile.ZipFile(content) as archive:
                 inside |= {member: archive.read(member) for member in archive.namelist()}
         else:
-            with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-                for member in tar:
-                    file = tar.extractfile(member)
-                    inside[member.name] = file.read() if file else None
+            with tarfile.open(fileobj=content) as tar:
+                inside |= {member.name: file.read() if (file := tar.extractfile(member)) else b"" for member in tar}
         hostile = [member for member in inside if HOSTILE.search(member)]
         if hostile:
             raise ValueError(f"{hostile[0]!r} is no name of a file inside")
@@ -92,39 +84,42 @@ class Places:
 
     def __init__(self, source: Arrays, tensors: Arrays) -> None:
         """Takes what a plain reader finds in the checkpoint, and the converted tensors."""
-        self.shapes = {name: array.shape for name, array in source.items()}
-        numbers = _joined(source)
-        order = np.argsort(np.abs(numbers), kind="stable")
-        ranked = np.abs(numbers)[order]
-        self.by_name: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        carried = np.zeros(len(numbers), dtype=bool)
-        has_twin = np.append(ranked[1:] == ranked[:-1], False)
-        for name, tensor in tensors.items():
-            flat = tensor.reshape(-1).astype(np.float32)
-            rank = np.minimum(np.searchsorted(ranked, np.abs(flat)), len(ranked) - 1)
-            place = np.where(ranked[rank] == np.abs(flat), order[rank], -1)
-            is_known = (place >= 0) & ~has_twin[rank]
-            assert (is_known | (flat == 0)).all(), f"{name} holds numbers that are not once in the checkpoint"
-            self.by_name[name] = place, np.where(place < 0, 0, np.sign(flat) * np.sign(numbers[place]))
-            carried[place[place >= 0]] = True
-        starts = np.cumsum([0, *(array.size for array in source.values())])
-        pairs = zip(source, np.split(carried, starts[1:-1]), strict=True)
-        self.carried = {name for name, each in pairs if each.any()}
+        known = {
+            abs(number): (name, place, number)
+            for name, array in source.items()
+            for place, number in enumerate(numbers_of(array))
+        }
+        # For each number of a tensor its place in the checkpoint; a zero has none.
+        self.places = {
+            name: [(number, known[abs(number)] if number else None) for number in numbers_of(tensor)]
+            for name, tensor in tensors.items()
+        }
+        carried = {place[0] for places in self.places.values() for _, place in places if place}
+        self.shapes = {name: source[name].shape for name in carried}
 
     def compare(self, source: Arrays, tensors: Arrays) -> None:
         """Raises `Wrong` if tensors are not what the arrays say."""
-        if all(name in source and source[name].shape == self.shapes[name] for name in self.carried):
-            # Arrays that are not carried may have changed; they keep the others in their places.
-            kept = {name: source[name] if name in self.carried else np.zeros(self.shapes[name]) for name in self.shapes}
-            numbers = np.append(_joined(kept), 0)
-            for name, (place, sign) in self.by_name.items():
-                expected = numbers[place] * sign.astype(np.float32)
-                if name not in tensors or not np.array_equal(tensors[name].reshape(-1), expected, equal_nan=True):
+        if all(name in source and source[name].shape == shape for name, shape in self.shapes.items()):
+            held = {name: numbers_of(source[name]) for name in self.shapes}
+            for name, places in self.places.items():
+                expected = [
+                    held[place[0]][place[1]] * (1 if place[2] == number else -1) if place else 0
+                    for number, place in places
+                ]
+                if name not in tensors or not np.array_equal(numbers_of(tensors[name]), expected, equal_nan=True):
                     raise Wrong(f"tensor {name} is not what the checkpoint holds")
             return
-        found, expected = (np.abs(_joined(arrays)) for arrays in (tensors, source))
-        if not np.isin(found[found > 0], expected).all():
+        found, held_numbers = (
+            {abs(number) for array in arrays.values() for number in numbers_of(array)} for arrays in (tensors, source)
+        )
+        if not {number for number in found if number > 0} <= held_numbers:
             raise Wrong("tensors hold numbers that the checkpoint lacks")
+
+
+def numbers_of(array: np.ndarray) -> list[float]:
+    """All numbers of an array, as float32 rounds them."""
+    with np.errstate(all="ignore"):
+        return array.reshape(-1).astype(np.float32).tolist()
 
 
 def distinct(arrays: Mapping[str, np.ndarray | tuple[int, ...]], seed: int = 1) -> Arrays:
@@ -138,23 +133,22 @@ def distinct(arrays: Mapping[str, np.ndarray | tuple[int, ...]], seed: int = 1) 
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
-def options_of(files: Files, fields: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def options_of(files: Files, fields: Mapping[str, str]) -> dict[str, Any]:
     """What the options say of fields that are not at their defaults, if they are in a file outside archives."""
-    sections = {path[0] for path in fields.values()}
     for content in files.values():
         try:
-            options = json.loads(content or b"")
+            options = json.loads(content)
         except (ValueError, RecursionError):
             continue
-        if isinstance(options, dict) and sections & options.keys():
+        if isinstance(options, dict) and {path.partition(".")[0] for path in fields.values()} & options.keys():
             found = {field: _dig(options, path) for field, path in fields.items()}
             # A clip is switched off by any falsy value.
             return {key: each for key, each in found.items() if each is not None and (each or "clip" not in key)}
     return {}
 
 
-def _dig(options: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
+def _dig(options: Any, path: str) -> Any:
+    for key in path.split("."):
         options = options.get(key) if isinstance(options, dict) else None
     return options
 
@@ -168,21 +162,11 @@ def compare_fields(expected: dict[str, Any], config: Any) -> None:
             raise Wrong(f"{field} became another value: {value!r:.80} became {found!r:.80}")
 
 
-def _joined(arrays: Arrays) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        parts = [np.asarray(array).reshape(-1).astype(np.float32) for array in arrays.values()]
-    return np.concatenate([*parts, np.zeros(0, np.float32)])
-
-
-Sentence = str | list[str]
-
-
 def sentences_of(kind: str, content: bytes) -> list[Sentence]:
     """The sentences of a text whose name ends with `kind`; raises `Wrong` if it is no such text."""
     try:
         text = (gzip.decompress(content) if kind.endswith(".gz") else content).decode("utf-8-sig")
-        lines = text.split("\n")
-        lines = lines[:-1] if lines[-1] == "" else lines
+        lines = text.removesuffix("\n").split("\n") if text else []
         if kind.startswith("txt"):
             return [line.rstrip("\r") for line in lines]
         return list(_json_lines(lines) if kind.startswith("jsonl") else _conllu(lines))

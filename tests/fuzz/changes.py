@@ -1,0 +1,469 @@
+"""How a valid input is changed: bytes, JSON, lines, arrays, and the containers of arrays and of files.
+
+All decisions are those of one input's dice. A change of one format is a function of the content and the dice, chosen
+by the end of the file's name; where it cannot read the content, because a change before damaged it, bytes are changed.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import h5py
+import numpy as np
+import torch
+from hostile_checkpoints import (
+    chunk_longer_than_said,
+    many_chunks,
+    nested_groups,
+    never_written,
+    one_large_chunk,
+    overflowing_shape,
+)
+
+Choice = TypeVar("Choice", bound=str)
+# The content of each file by its path in the input.
+Files = dict[str, bytes]
+
+
+class Dice(random.Random):
+    """Seeded by the run's seed, the target and the input's number.
+
+    Attributes:
+        notes: what was changed, for the report.
+    """
+
+    def __init__(self, seed: str) -> None:
+        """Takes any string."""
+        super().__init__(seed)
+        self.notes: list[str] = []
+
+    def choose(self, *names: Choice) -> Choice:
+        """Chooses one of some names, and notes it."""
+        name = self.choice(names)
+        self.notes.append(repr(name)[1:60].rstrip("'"))
+        return name
+
+
+# --- values: one table for strings of JSON and names of arrays, tensors and members -----------------------------------
+
+# Numbers that sizes and offsets are compared with.
+EXTREMES = (0, 1, -1, 127, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -(2**31), -(2**63))
+TEXTS = (
+    *("", " ", "unknown", "1", "true", "<S>", "é日本", "a\0b", "a\nb", "\x1b[31mred", "x" * 300, "x" * 100_000),
+    *("../x", "/etc/passwd", "a/../../evil", "..", ".", "./config.json", "config.json/", "a/b/c", "a//b", "~/evil"),
+    *("C:\\x", "C:evil", "a\\b", "\\\\host\\evil", "a:b", "NUL", "a/" * 200 + "b"),
+)
+ANYTHING: tuple[Any, ...] = (None, True, False, 0, 1, -1, 1.5, [], {}, [None], {"": None}, [[]], *TEXTS)
+# What JSON can say and a Python value cannot, or only slowly.
+LITERALS = {
+    **{text: text for text in ("1e400", "-1e400", "NaN", "-Infinity", "1e-400", "/* */ 1", "None", '"\\ud800"')},
+    "10^30": "1" + "0" * 30,
+    "5000 digits": "9" * 5000,
+    "deep list": "[" * 100_000 + "]" * 100_000,
+    "deep object": '{"a":' * 50_000 + "1" + "}" * 50_000,
+    "200 deep": "[" * 200 + "]" * 200,
+}
+MARK = "\x01literal"
+ODD_LINES = (
+    *(b"", b"\0", b"a\0b c", b"\xff\xfe", b"caf\xe9", b"\xed\xa0\x80", b"\t" * 9, b"\t" * 10, "\xa0 \u3000".encode()),
+    *("\ufeffx \u2028 y \x85 z \x1c w".encode(), b"<S>", b"</S>", b"<UNK>", b"<pad>", b"!!!MAXTERMID", b"\x1b[2J"),
+    *(b"x" * 70_000, b"word " * 3_000, "\U0010ffff\U0001f600 \u202e".encode(), b"1\t2\t3", b"-1", b"#", b'"'),
+)
+
+
+def change_bytes(content: bytes, dice: Dice) -> bytes:
+    """What a bad disk, a broken download or a careless editor does."""
+    start = dice.randrange(len(content) + 1)
+    end = min(len(content), start + int(2 ** dice.uniform(0, 12)))
+    before, middle, after = content[:start], content[start:end], content[end:]
+    size = dice.choice([2, 4, 8])
+    number = (dice.choice(EXTREMES) % 256**size).to_bytes(size, dice.choice(["little", "little", "big"]))
+    flipped = bytearray(content)
+    for _ in range(dice.choice([1, 1, 2, 8]) if content else 0):
+        flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+    changed = {
+        "flipped": bytes(flipped),
+        "flipped again": bytes(flipped),
+        "truncated": dice.choice([before, content[: -dice.randrange(1, 65)], b""]),
+        "cut": before + after,
+        "twice": before + middle + middle + after,
+        "moved": middle + before + after,
+        "zeros": before + bytes(len(middle)) + after,
+        "inserted": before + dice.randbytes(dice.randrange(1, 100)) + middle + after,
+        "a number": before + number + content[start + size :],
+        "longer": content + dice.choice([b"\0" * 512, content[:100], dice.randbytes(50), b"\n"]),
+    }
+    return changed[dice.choose(*changed)]
+
+
+def change_json(content: bytes, dice: Dice) -> bytes:
+    """Changes JSON at one place: another value, a key missing, unknown or twice; the rest stays valid."""
+    root = json.loads(content)
+    parent, key = dice.choice([*members(root)])
+    dice.notes.append(str(key))
+    kind = dice.choose("value", "value", "value", "literal", "missing", "another's value", "new key", "twice")
+    value, literal, copy = parent[key], "", ""
+    if kind == "literal":
+        literal, parent[key] = LITERALS[dice.choose(*LITERALS)], MARK
+    elif kind == "missing":
+        del parent[key]
+    elif kind == "another's value":
+        other, its_key = dice.choice([*members(root)])
+        parent[key] = json.loads(json.dumps(other[its_key]))  # a copy, so that nothing holds itself
+    elif kind in ("new key", "twice") and isinstance(parent, list):
+        parent *= 2
+    elif kind == "new key":
+        parent[dice.choose(*TEXTS, str(key).upper(), f"{key}s")] = parent.pop(key)
+    elif kind == "twice":
+        copy = f"{json.dumps(key)}: {json.dumps(replacement(value, dice))}, "
+    else:
+        parent[key] = replacement(value, dice)
+        dice.notes.append(repr(parent[key])[:60])
+    text = json.dumps(root, indent=2).replace(json.dumps(MARK), literal)
+    return text.replace(f"{json.dumps(key)}: ", f"{copy}{json.dumps(key)}: ", 1).encode()
+
+
+def members(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every value inside a value, as what holds it and its key there."""
+    for key, inner in [*(value.items() if isinstance(value, dict) else enumerate(value))]:
+        yield value, key
+        if isinstance(inner, (dict, list)):
+            yield from members(inner)
+
+
+def replacement(value: Any, dice: Dice) -> Any:
+    """Another value: sometimes of any type, mostly of the same and wrong but plausible."""
+    if value is None or dice.random() < 0.3:
+        return dice.choice(ANYTHING)
+    if isinstance(value, bool):
+        return dice.choice([not value, int(value), str(value), None])
+    if isinstance(value, (int, float)):
+        near = [value + 1, value - 1, -value, value * 2, value + 0.5, float(value), str(value), [value], {"a": value}]
+        return dice.choice([*near, 0, True, 10**4, 50_000_000, 10**9, 2**31, 2**63, 10**30, 1e300, 1e-40, None])
+    if isinstance(value, str):
+        return dice.choice([value.upper(), value[:-1], value + "x", value * 2, [value], *TEXTS])
+    if isinstance(value, list):
+        return dice.choice([[], value * 2, value[::-1], value * 1000, [value], value[1:], {"0": value}, None])
+    return dice.choice([{}, [], None, list(value.items()), {key: {} for key in value}])
+
+
+def change_text(content: bytes, dice: Dice) -> bytes:
+    """Changes one line, or how all lines end or are encoded."""
+    lines, odd = content.split(b"\n"), dice.choice(ODD_LINES)
+    place = dice.randrange(len(lines))
+    before, line, after = lines[:place], lines[place], lines[place + 1 :]
+    cut, text = dice.randrange(len(line) + 1), content.decode("utf-8", "replace")
+    encoding = dice.choice(["utf-16", "utf-8-sig", "utf-32", "utf-7"])
+    changed = {
+        "odd line": [*before, odd, line, *after],
+        "odd end": [*lines, odd],
+        "odd text within": [*before, line[:cut] + odd + line[cut:], *after],
+        "lost": before + after,
+        "twice": [*before, *[line] * dice.choice([2, 2, 501]), *after],
+        "moved": [*after, line, *before],
+        "joined": [*before, dice.choice([b"", b" ", b"\t"]).join([line, *after[:1]]), *after[1:]],
+        "ends": [dice.choice([b"\r\n", b"\r", b"\n\n", b"\x0c", b" \n"]).join(lines)],
+        encoding: [text.encode(encoding, "replace")],
+        "bytes": [change_bytes(content, dice)],
+    }
+    return b"\n".join(changed[dice.choose(*changed)])
+
+
+def change_json_lines(content: bytes, dice: Dice) -> bytes:
+    """Changes the JSON of one line, or the lines."""
+    if dice.random() < 0.3:
+        return change_text(content, dice)
+    lines = content.split(b"\n")
+    place = dice.randrange(len(lines))
+    lines[place] = change_json(lines[place], dice).replace(b"\n", b"")
+    return b"\n".join(lines)
+
+
+def change_array(array: np.ndarray, dice: Dice) -> np.ndarray:
+    """Another shape, dtype or content."""
+    odd = np.array(array)
+    number = dice.choice([np.nan, np.inf, -np.inf, 0, 1e38, -1e38, 1e-42, 3])
+    odd.reshape(-1)[: dice.choice([1, array.size])] = number
+    dtype = dice.choice(["float64", "float16", "int64", "uint8", "bool", "complex64", ">f4", "S4"])
+    changed = {
+        "longer": lambda: np.concatenate([array, array[:1]]) if array.ndim else np.stack([array, array]),
+        "shorter": lambda: array[:-1] if array.ndim else array,
+        "empty": lambda: array[:0] if array.ndim else array,
+        "transposed": lambda: array.T,
+        "an axis more": lambda: array[None],
+        "flat": lambda: array.reshape(-1),
+        "scalar": lambda: np.float32(1),
+        dtype: lambda: array.astype(dtype),
+        str(number): lambda: odd,
+    }
+    return np.asarray(changed[dice.choose(*changed)]())
+
+
+# --- containers of arrays ---------------------------------------------------------------------------------------------
+
+HOSTILE_DATASETS = {
+    make.__name__: make
+    for make in (one_large_chunk, chunk_longer_than_said, many_chunks, nested_groups, never_written, overflowing_shape)
+}
+
+
+def change_hdf5(content: bytes, dice: Dice) -> bytes:
+    """Changes one dataset, or what hdf5 can hold beside plain ones."""
+    file_bytes = io.BytesIO(content)
+    with h5py.File(file_bytes, "r+") as file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        name = dice.choice(names)
+        dice.notes.append(name)
+        array = file[name][()]
+        kinds = ("array", "array", "missing", "renamed", "stored", "text", "extra", "group", "attribute", "link")
+        kind = dice.choose(*kinds, "external", "virtual", "hostile", "hostile")
+        if kind in ("array", "missing", "renamed", "stored", "text", "external", "virtual"):
+            del file[name]
+        if kind == "array":
+            file[name] = change_array(array, dice)
+        elif kind in ("renamed", "extra"):
+            file[dice.choose("CNN/W_cnn_99", "softmax/W", "embedding", f"{name}0", name.upper(), *TEXTS[5:9])] = array
+        elif kind == "stored":
+            options: dict[str, Any] = dice.choice([{"compression": "gzip"}, {"shuffle": True}, {"fletcher32": True}])
+            file.create_dataset(name, data=array, chunks=True, **options)
+        elif kind == "text":
+            file.create_dataset(name, data=["a", b"b"], dtype=h5py.string_dtype())
+        elif kind == "group":
+            file.create_group(dice.choose("unknown", "CNN_high_7", "a/b/c"))
+        elif kind == "attribute":
+            file.attrs["x" * dice.choice([1, 1000])] = dice.choice([1, "text", np.arange(1000)])
+        elif kind == "link":
+            target = dice.choice(["/", "/nowhere", name, "/loop"])
+            file["loop"] = dice.choice([h5py.SoftLink(target), h5py.ExternalLink("/etc/passwd", target)])
+        elif kind == "external":
+            file.create_dataset(name, array.shape, array.dtype, external=[("/etc/passwd", 0, array.nbytes)])
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout(array.shape, array.dtype)
+            layout[...] = h5py.VirtualSource("outside.hdf5", name, array.shape)
+            file.create_virtual_dataset(name, layout)
+        elif kind == "hostile":
+            file.pop("char_embed", None)
+            HOSTILE_DATASETS[dice.choose(*HOSTILE_DATASETS)](file)
+    return file_bytes.getvalue()
+
+
+def change_safetensors(content: bytes, dice: Dice) -> bytes:
+    """Changes the header, its length, or the data."""
+    size = int.from_bytes(content[:8], "little")
+    header, data = content[8 : 8 + size], content[8 + size :]
+    kind = dice.choose("header", "header", "facts", "facts", "length", "data", "metadata", "tensor twice")
+    entries = json.loads(header)
+    name = dice.choice([name for name in entries if name != "__metadata__"])
+    dice.notes.append(name)
+    entry = entries[name]
+    (start, end), shape = entry["data_offsets"], entry["shape"]
+    if kind == "length":
+        return change_bytes(content[:8], dice)[:8] + header + data
+    if kind == "data":
+        return content[: 8 + size] + change_bytes(data, dice)
+    if kind == "facts":
+        dtype, step = (
+            dice.choose("F64", "F16", "BF16", "I32", "BOOL", "U8", "F8_E4M3", "XX"),
+            dice.choice([-4, 4, 2**63]),
+        )
+        facts = [{"dtype": dtype}, {"dtype": dtype, "shape": [max(1, (end - start) // 2)]}]  # which fits some
+        facts += [{"shape": each} for each in (shape[::-1], [1, *shape], [(end - start) // 4])]
+        facts += [{"data_offsets": each} for each in ([start + step, end + step], [start, end + step], [end, start])]
+        entry |= dice.choice(facts)
+    elif kind == "metadata":
+        entries["__metadata__"] = dice.choice([{}, {"format": "tf"}, {"format": 1}, None, {"x": "y" * 100_000}])
+    elif kind == "tensor twice":
+        entries[dice.choose(*TEXTS)] = dict(entry)
+    header = change_json(header, dice) if kind == "header" else json.dumps(entries).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
+class Evil:
+    """Makes a folder when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return os.mkdir, ("unpickled",)
+
+
+def change_state_dict(content: bytes, dice: Dice) -> bytes:
+    """Changes one tensor, or what a pickle can hold beside plain tensors."""
+    state = dict(torch.load(io.BytesIO(content), weights_only=True))
+    name = dice.choice([name for name, value in state.items() if isinstance(value, torch.Tensor)])
+    dice.notes.append(name)
+    tensor = state[name]
+    kind = dice.choose("array", "array", "missing", "renamed", "extra", "object", "odd tensor", "whole")
+    if kind == "array":
+        changed = change_array(tensor.numpy(), dice)
+        is_known = changed.dtype.kind in "fiubc" and changed.dtype.byteorder != ">"
+        state[name] = torch.from_numpy((changed if is_known else np.zeros(3)).copy())
+    elif kind in ("missing", "renamed"):
+        del state[name]
+    if kind in ("renamed", "extra"):
+        state[dice.choose(*TEXTS, name.upper())] = tensor
+    elif kind == "object":
+        state[name] = dice.choice([1, "text", None, [1, 2], {"a": tensor}, b"x" * 100, Evil()])
+    elif kind == "odd tensor":
+        odd: dict[str, Callable[[], torch.Tensor]] = {
+            "sparse": tensor.to_sparse,
+            "expanded": lambda: torch.zeros(1).expand(2**40),
+            "bfloat16": tensor.bfloat16,
+            "meta": lambda: tensor.to("meta"),
+            "parameter": lambda: torch.nn.Parameter(tensor),
+            "view": lambda: torch.cat([tensor, tensor]).flip(0)[: len(tensor)],
+            "negative view": lambda: torch._neg_view(tensor),
+        }
+        state[name] = odd[dice.choose(*odd)]()
+    elif kind == "whole":
+        whole = dice.choice([[], {}, tensor, None, "text", [state], {"state_dict": state}, Evil()])
+        return pickle.dumps(whole) if dice.random() < 0.3 else saved(whole, dice)
+    return saved(state, dice)
+
+
+def saved(state: Any, dice: Dice) -> bytes:
+    """What torch.save writes, in its older or newer form."""
+    content = io.BytesIO()
+    torch.save(state, content, _use_new_zipfile_serialization=dice.choice([True, False]))
+    return content.getvalue()
+
+
+# --- containers of files ----------------------------------------------------------------------------------------------
+
+
+def change_members(members: list[tuple[str, bytes]], dice: Dice) -> list[tuple[str, bytes]]:
+    """Changes one member of an archive, or the list."""
+    place = dice.randrange(len(members))
+    name, content = members[place]
+    before, after = members[:place], members[place + 1 :]
+    kind = dice.choose(*["content"] * 5, "renamed", "extra", "lost", "twice", "in a folder", "large", "many")
+    if kind == "content":
+        dice.notes.append(name)
+        return [*before, (name, change_by_name(name, content, dice)), *after]
+    if kind == "many":
+        return members + [(f"{index}.txt", b"") for index in range(dice.choice([20, 20, 20_000]))]
+    changed = {
+        "renamed": [*before, (dice.choose(*TEXTS), content), *after],
+        "extra": [*members, (dice.choose(*TEXTS), b"evil")],
+        "lost": before + after,
+        "twice": [*members, (name, dice.choice([content, b"{}"]))],
+        "in a folder": [(f"{dice.choice(['a', 'a/b', 'é'])}/{each}", data) for each, data in members],
+        "large": [*members, (dice.choice(["x", name]), bytes(dice.choice([1 << 20, 40 << 20])))],
+    }
+    return changed[kind]
+
+
+def change_zip(content: bytes, dice: Dice) -> bytes:
+    """Changes a zip file; its list may lie about a member."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = change_members([(name, archive.read(name)) for name in archive.namelist()], dice)
+    with zipfile.ZipFile(packed, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, data in members:
+            member = zipfile.ZipInfo("x")
+            member.filename, member.compress_type = name, dice.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+            if dice.random() < 0.01:
+                member.external_attr = dice.choice([0o120777, 0o010644, 0o020644, 0o040755]) << 16
+                dice.notes.append("link or device")
+            archive.writestr(member, data)
+        if archive.filelist and dice.random() < 0.15:
+            member = dice.choice(archive.filelist)
+            field = dice.choose("file_size", "compress_size", "CRC", "flag_bits", "header_offset", "compress_type")
+            most = 0xFFFF if field in ("flag_bits", "compress_type") else 0xFFFFFFFE  # that the format holds
+            setattr(member, field, dice.choice([0, 1, getattr(member, field) ^ 1, most]))
+    return packed.getvalue()
+
+
+def change_tar(content: bytes, dice: Dice, compression: Any) -> bytes:
+    """Changes a tar file that the module `compression` compresses."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(compression.decompress(content))) as archive:
+        files = [member for member in archive if member.isreg()]
+        members = [(member.name, archive.extractfile(member).read()) for member in files]  # type: ignore[union-attr]
+    with tarfile.open(None, "w", packed, format=dice.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])) as archive:
+        for name, data in change_members(members, dice):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            if dice.random() < 0.01:
+                member.type = dice.choice([tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+                member.linkname = dice.choice(["../outside", "/etc/passwd", name, "config.json"])
+                dice.notes.append("link or device")
+            archive.addfile(member, io.BytesIO(data))
+    plain = packed.getvalue()
+    return compression.compress(change_bytes(plain, dice) if dice.random() < 0.15 else plain)
+
+
+def change_gzip(content: bytes, dice: Dice, name: str) -> bytes:
+    """Changes the compressed text `name`, or how it is compressed."""
+    plain = gzip.decompress(content)
+    inside = gzip.compress(change_by_name(name, plain, dice))
+    changed = {
+        "inside": inside,
+        "inside again": inside,
+        "two members": content + inside,
+        "rubbish behind": content + dice.choice([b"\0" * 100, b"rubbish", content[:50]]),
+        "not compressed": plain,
+        "twice compressed": gzip.compress(content),
+    }
+    return changed[dice.choose(*changed)]
+
+
+# By the end of a file's name; the first that fits counts.
+CHANGES: dict[str, Callable[[bytes, Dice], bytes]] = {
+    ".zip": change_zip,
+    ".tar.gz": lambda content, dice: change_tar(content, dice, gzip),
+    ".tar.bz2": lambda content, dice: change_tar(content, dice, bz2),
+    **{f"{end}.gz": lambda content, dice, end=end: change_gzip(content, dice, end) for end in (".txt", ".jsonl")},  # type: ignore[misc]
+    ".jsonl": change_json_lines,
+    ".json": change_json,
+    **dict.fromkeys((".hdf5", ".dump"), change_hdf5),
+    ".safetensors": change_safetensors,
+    **dict.fromkeys((".th", ".pkl"), change_state_dict),
+    **dict.fromkeys((".txt", ".conllu"), change_text),
+}
+
+
+def change_by_name(name: str, content: bytes, dice: Dice) -> bytes:
+    """Changes a file's content as its format allows, or its bytes."""
+    change = next((change for end, change in CHANGES.items() if name.endswith(end)), change_bytes)
+    try:
+        return (change if dice.random() < 0.7 else change_bytes)(content, dice)
+    except Exception:  # of any library: a change before damaged the file
+        return change_bytes(content, dice)
+
+
+# HDF5's library itself crashes on some damaged files, so only whole ones are changed as their format allows.
+HOLDS_HDF5 = (".hdf5", ".dump", ".zip", ".gz", ".bz2")
+
+
+def mutate(files: Files, dice: Dice) -> Files:
+    """Changes one file, seldom several, of a valid input, which stays as it is."""
+    changed = dict(files)
+    for _ in range(dice.choices([1, 2, 3], [7, 2, 1])[0]):
+        name = dice.choice(sorted(changed))
+        content = changed.pop(name)
+        dice.notes.append(name)
+        if dice.random() < 0.08:
+            others = [*changed.values()] or [b"x"]
+            whole = {
+                "removed": {},
+                "empty": {name: b""},
+                "a folder": {f"{name}/x": b""},
+                "another's bytes": {name: dice.choice(others)},
+                "renamed": {dice.choice([f"{name}.bak", name.upper(), f"x{name}"]): content},
+            }
+            changed |= whole[dice.choose(*whole)] if changed else {name: b""}
+        else:
+            is_damaged = name.endswith(HOLDS_HDF5) and content != files.get(name)
+            changed[name] = (change_bytes if is_damaged else partial(change_by_name, name))(content, dice)
+    return changed
