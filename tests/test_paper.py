@@ -131,6 +131,9 @@ def test_pairs_of_wic_are_two_words_each_with_one_answer(tmp_path: Path) -> None
     ]
     assert [texts[sense.sentence][sense.start] for sense in senses[4:]] == ["board", "board", "left", "left"]
     assert [sense.document for sense in senses] == [0] * 4 + [1] * 4  # of three pairs of training two were drawn
+    write_lines(tmp_path / "dev" / "dev", ["leave\tV\t1-9\tWe left\tThey left"], ["T"])
+    with pytest.raises(typer.BadParameter, match="found '9'"):
+        sense_data.read_wic(tmp_path, None)
 
 
 def test_senses_of_coarsewsd_are_numbered_from_the_commonest_in_training(tmp_path: Path) -> None:
@@ -240,21 +243,3 @@ def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b'"It doesn\'t work."\n\n{"words": ["Dull", "film"]}\n'))
     assert list(pretrain_and_classify.own_sentences(path)) == [["It", "does", "n't", "work", "."], ["Dull", "film"]]
     assert list(pretrain_and_classify.own_sentences(None)) == []
-
-
-PAIR = "leave\tV\t1-1\tWe left\tThey left"
-
-
-@pytest.mark.parametrize(
-    ("line", "answers", "word"),
-    [
-        (PAIR.replace("1-1", "1-9"), "T", "found '9'"),
-        (PAIR.replace("1-1", "1"), "T", "found ''"),
-        (PAIR, "1", "T or F"),
-        (PAIR, "T\nF", "train.gold.txt"),
-    ],
-)
-def test_damaged_pairs_are_refused_by_name(line: str, answers: str, word: str) -> None:
-    write_lines(Path("train/train"), [line], [answers])
-    with pytest.raises(typer.BadParameter, match=word):
-        sense_data.read_wic(Path(), None)

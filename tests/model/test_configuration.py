@@ -70,6 +70,11 @@ def test_ids_are_the_padding_then_characters_then_words() -> None:
     assert (words.id_shape, words.pad_token_id, words.bos_token_id, words.eos_token_id) == ((), 0, 1, 2)
 
 
+def test_configs_do_not_share_their_auto_classes() -> None:
+    ElmoConfig().auto_map["AutoModel"] = "another"
+    assert ElmoConfig().auto_map["AutoModel"] == "modeling_elmo.ElmoModel"
+
+
 def test_a_name_that_is_no_field_warns_and_survives(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", "transformers"):
         assert ElmoConfig(num_labels=3, attn_implementation="eager", use_cache=True, output_attentions=False)

@@ -12,8 +12,8 @@ from elmo_hf.model.pooling import masked_max, masked_mean
 
 def test_a_word_embedding_model_reads_its_table() -> None:
     model = ElmoModel(word_config()).eval()
-    output = model(torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]]))
-    assert torch.equal(output.token_embeddings[0, 1], model.token_encoder.embedding.weight[5])
+    output = model(ids := torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]]))
+    assert torch.equal(output.token_embeddings, model.token_encoder.embedding.weight[ids])
     assert_outputs_close(output.pooler_output[1], output.elmo_representations[0][1, 1])
 
 

@@ -11,35 +11,18 @@ from tiny_inputs import assert_outputs_close, random_inputs
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.scan.path import scan_path
 
-SIZES = {
-    "max_word_length": 8,
-    "char_embedding_size": 4,
-    "char_filters": [[1, 3], [2, 5]],
-    "num_highway_layers": 1,
-    "projection_size": 7,
-    "cell_size": 9,
-    "num_hidden_layers": 3,
-    "cell_clip": 0.6,
-    "projection_clip": 0.4,
-    "num_output_representations": 2,
-}
 P, H, L, B = 7, 9, 3, 4
 
 
-def make_model(**fields: Any) -> ElmoModel:
-    torch.manual_seed(2)
-    model = ElmoModel(ElmoConfig(**SIZES | fields)).double().eval()
-    with torch.no_grad():
-        for parameter in model.bilm.parameters():
-            parameter.mul_(3)
-        for index, mix in enumerate(model.mixes):
-            mix.logits.copy_(torch.arange(len(mix.logits)) * (index + 0.5))
-    return model
-
-
 @pytest.mark.parametrize("path", ["reference", "packed"])
-def test_outputs_states_and_gradients_are_those_of_the_forward_half(path: str) -> None:
-    both = make_model()
+def test_outputs_states_and_gradients_are_those_of_the_forward_half(path: str, tiny_config: ElmoConfig) -> None:
+    tiny_config.num_hidden_layers, tiny_config.num_output_representations = L, 2
+    both = ElmoModel(tiny_config).double().eval()
+    with torch.no_grad():
+        for parameter in both.bilm.parameters():
+            parameter.mul_(3)
+        for index, mix in enumerate(both.mixes):
+            mix.logits.copy_(torch.arange(L + 1) * (index + 0.5))
     one, inputs = forward_half(both), random_inputs(both.config, [5, 2, 6, 1])
     states = [torch.randn(L, B, 2 * size, dtype=torch.float64, requires_grad=True) for size in (P, H)]
     half_states = [half_of(state).detach().requires_grad_() for state in states]

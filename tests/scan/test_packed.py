@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.reading_order import BatchLayout
 
 # NumPy's, in Triton's interpreter, of rows that hold no text.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
@@ -104,8 +105,9 @@ def test_what_needs_no_gradient_gets_none_and_all_else_does() -> None:
     assert_outputs_close(torch.autograd.grad(run(layer, arguments, PADDED)[0].square().sum(), arguments), expected, 0)
 
 
-def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused() -> None:
-    layer = layer_of()
+@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused(fields: dict[str, Any]) -> None:
+    layer = layer_of(**fields)
     arguments = arguments_of(layer, (B, 2))
     loss = run(layer, arguments, mask_of(2, 0, 2, 1, most=2))[0].square().sum()
     first, second = (torch.autograd.grad(loss, arguments, retain_graph=True) for _ in range(2))
@@ -172,6 +174,12 @@ def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     error = [sum((a - b).square().sum() for a, b in zip(each[:3], exact, strict=False)) for each in (found, reference)]
     assert 0 < error[0] < 0.9 * error[1]
     assert all((gradient - wanted).norm() < 0.05 * wanted.norm() for gradient, wanted in zip(found, exact, strict=True))
+
+
+def test_a_layout_on_another_device_is_the_same() -> None:
+    copy = BatchLayout(PADDED, (FULL,), 1).on(torch.device("meta"))
+    assert {tensor.device.type for tensor in (copy.mask, *copy.resets)} == {"meta"}
+    assert (copy.mask.shape, len(copy.resets), copy.num_directions) == (PADDED.shape, 1, 1)
 
 
 class OtherLinear(nn.Linear):

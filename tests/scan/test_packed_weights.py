@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from scan_layers import FULL, PACKS, PADDED, B, H, Operators, P, T, arguments_of, layer_of, mask_of, run
+from scan_layers import PACKS, PADDED, B, H, Operators, P, T, arguments_of, layer_of, mask_of, run
 from tiny_inputs import assert_outputs_close
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from elmo_hf.model.packing import pack
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.processor_kernels import ProcessorKernels
-from elmo_hf.scan.reading_order import BatchLayout
 
 has_onednn = torch.backends.mkldnn.is_available()
 pytestmark = pytest.mark.skipif(not has_onednn, reason="this torch has no oneDNN")
@@ -105,6 +104,8 @@ def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(change: Ca
 
 def test_what_cannot_be_packed_is_not_and_what_is_kept_dies_with_its_weight() -> None:
     kernels = kernels_of(multiplies_bfloat16=False)
+    with torch.inference_mode():
+        kernels.pack(torch.ones(5, 3))
     with using(kernels):
         for dtype, kept in ((BF16, 0), (torch.float64, 0), (F32, 4)):
             pack(layer := layer_of(dtype))
@@ -123,17 +124,6 @@ def test_what_autocast_makes_is_packed_for_one_scan_of_enough_steps() -> None:
             run(layer, arguments_of(layer), mask_of(*lengths))
         assert called.by_onednn(is_packed=True) == expected
         assert len(kernels.kept) == 0
-
-
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
-@torch.no_grad()
-def test_a_traced_layer_is_not_packed() -> None:
-    layer = layer_of(F32).requires_grad_(False)
-    arguments, layout = arguments_of(layer), BatchLayout(FULL)
-    with using(kernels_of()):
-        pack(layer)
-        traced = torch.jit.trace(lambda *tensors: layer(tensors[0], layout, *tensors[1:]), arguments, check_trace=False)
-    assert "mkldnn" not in str(traced.graph)
 
 
 def test_a_model_packs_all_its_layers() -> None:

@@ -108,14 +108,17 @@ def test_copies_and_saved_tokenizers_give_the_same_ids_and_have_its_settings(
     assert pickle.loads(pickle.dumps(original("the cat"))).tokens() == original("the cat").tokens()
 
 
-def test_tokens_that_there_are_can_have_other_names_which_change_no_batch(
+def test_tokens_that_there_are_can_have_other_names_and_no_others_can_be_added_which_changes_no_batch(
     tokenizer: ElmoTokenizer, tmp_path: Path
 ) -> None:
     named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
     named.pad_token, named.cls_token, named.sep_token_id = named.eos_token, "<S>", 258
+    with pytest.raises(ValueError, match="tokens"):
+        named.add_tokens(["<S>", "[M]"])
     named.save_pretrained(tmp_path)
     for each in (named, ElmoTokenizer.from_pretrained(tmp_path)):
         assert (each.pad_token_id, each.cls_token_id, each.sep_token, each.mask_token) == (258, 257, "</S>", None)
+        assert len(each) == 262
         assert each(["a", "b c"], padding=True).data == tokenizer(["a", "b c"], padding=True).data
         assert each.pad([each("a"), each("b c")]).data == tokenizer.pad([tokenizer("a"), tokenizer("b c")]).data
 

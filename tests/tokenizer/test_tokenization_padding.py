@@ -89,7 +89,9 @@ def test_a_dataset_maps_in_batches(tokenizer: ElmoTokenizer, options: dict[str, 
     assert batch["input_ids"].tolist() == [rows("<S> a b </S>"), rows("<S> c </S> _"), rows("<S> </S> _ _")]
 
 
-def test_pad_lays_out_word_ids(word_tokenizer: ElmoTokenizer) -> None:
+def test_pad_takes_one_example_and_lays_out_word_ids(tokenizer: ElmoTokenizer, word_tokenizer: ElmoTokenizer) -> None:
+    one = tokenizer.pad(tokenizer("a"), padding="max_length", max_length=4)
+    assert dict(one) == {"input_ids": rows("<S> a </S> _"), "attention_mask": [1, 1, 1, 0]}
     padded = word_tokenizer.pad([{"input_ids": [1, 6, 2]}, {"input_ids": []}], padding_side="left")
     assert dict(padded) == {"input_ids": [[1, 6, 2], [0, 0, 0]], "attention_mask": [[1, 1, 1], [0, 0, 0]]}
     assert word_tokenizer.pad({"input_ids": [1, 2]}, padding="max_length", max_length=3)["input_ids"] == [1, 2, 0]
