@@ -32,6 +32,7 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
+from own_files import TEXTS
 from seeds import Results, check_settings, mean_and_deviation
 from task_data import label_names, load
 from transformers import pipeline
@@ -124,7 +125,7 @@ def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
 
 
 def main(
-    task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5 or trec")],
+    task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5, trec, or a file of texts and labels")],
     output: Annotated[Path, typer.Option(help="Folder for all models.")] = Path("own_elmo"),
     reads: Annotated[list[str] | None, typer.Option(help="words or characters. Default: both.")] = None,
     mix: Annotated[list[str] | None, typer.Option(help="A row of the list above; repeat it. Default: all.")] = None,
@@ -143,7 +144,7 @@ def main(
     recipe.check_known("--mix", mix or (), MIXES)
     sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
     texts = {"task": task, "text": text and str(text), "rows": rows}
-    data = load(task, rows)
+    data = load(task, rows, (TEXTS,))
     check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
     pairs = [[int(number) for number in pair.split(":")] for pair in filters.split(",")]
     inputs = {

@@ -32,7 +32,7 @@ import recipe
 import torch
 import typer
 from datasets import Dataset
-from own_files import DataError
+from own_files import WORDS, DataError
 from seeds import mean_and_deviation, plot_band
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
 from sklearn.linear_model import LogisticRegression
@@ -160,7 +160,7 @@ def main(
     tokenizer, trained = load_tokenizer(name), load_complete(name)
     scores, gains = collections.defaultdict(list), {}
     if what == "pos":
-        data = load(task, rows)
+        data = load(task, rows, (WORDS,))
     else:
         if coarsewsd or wic:
             texts, senses = read_coarsewsd(coarsewsd, rows) if coarsewsd else read_wic(wic, rows)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
-from own_files import DataError, Row, read_columns, read_own
+from own_files import TEXTS, WORDS, DataError, Row, read_columns, read_own
 
 from elmo_hf.text.sentences import suffix_of
 
@@ -33,7 +33,7 @@ IOB = ["O", *(f"{prefix}-{kind}" for kind in WNUT for prefix in "BI")]
 def load(
     task: str,
     rows: int | None = None,
-    kinds: tuple[tuple[str, ...], ...] = (),
+    kinds: tuple[tuple[str, ...], ...] = (WORDS, TEXTS),
     columns: list[str] | None = None,
     validation: Path | None = None,
     test: Path | None = None,

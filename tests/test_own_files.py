@@ -65,7 +65,7 @@ COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() fo
 def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
     Path(name).write_bytes(content) if isinstance(content, bytes) else content(Path(name))
     Path("test.csv").write_bytes(COMMA)
-    data = load(name, None, (TEXTS,), None, Path("test.csv"), Path("test.csv"))
+    data = load(name, validation=Path("test.csv"), test=Path("test.csv"))
     assert rows_of(data) == FILMS
     assert label_names(data) == ["bad", "good"]
     assert set(data) == {"train", "validation", "test"}

@@ -33,8 +33,8 @@ OUTPUT_FIELDS = """
     last_hidden_state pooler_output representations token_embeddings state_hidden state_cell hidden_states
 """
 PRETRAINING_OUTPUT_FIELDS = """
-    loss forward_loss backward_loss sampled_forward_loss sampled_backward_loss state_hidden state_cell forward_log_probs
-    backward_log_probs forward_logits backward_logits hidden_states
+    loss forward_loss backward_loss sampled_forward_loss sampled_backward_loss forward_log_probs backward_log_probs
+    forward_logits backward_logits state_hidden state_cell hidden_states
 """
 
 # Renaming a key or changing a default breaks every saved folder.

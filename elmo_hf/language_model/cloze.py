@@ -84,7 +84,7 @@ def gap_log_probs(
     text = [begin, *word_list(words), end]
     inputs = tokenizer([text], is_split_into_words=True, add_special_tokens=False, return_tensors="pt")
     with evaluating(model):
-        output = model(**inputs.to(model.device), output_hidden_states=True)
+        output = model(**inputs.to(model.device), output_hidden_states=True, output_logits=False)
     halves = output.hidden_states[-1][0].split(model.config.projection_size, dim=-1)
     # With `<S>` in front, the word t is in column t + 1; its neighbours predict it.
     columns = torch.arange(1, len(words) + 1, device=model.device)[places]

@@ -45,11 +45,11 @@ class ElmoForPreTrainingOutput(HasState, ModelOutput):
             perplexity, the geometric mean of both directions'.
         sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; they are lower,
             and exp of them is not a perplexity.
-        state_hidden: `(B, L, 2P)`, see `HasState`.
-        state_cell: `(B, L, 2H)`, see `HasState`.
         forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for
             sentences of the word at each position, for streams of each target; zero where nothing is predicted.
-        forward_logits, backward_logits: if `output_logits=True`, `(B, T, V)` for the word after or before a position.
+        forward_logits, backward_logits: `(B, T, V)` for the word after or before a position, see `output_logits`.
+        state_hidden: `(B, L, 2P)`, see `HasState`.
+        state_cell: `(B, L, 2H)`, see `HasState`.
         hidden_states: with `output_hidden_states=True`, the biLM's layers, as in `ElmoModelOutput`.
     """
 
@@ -58,12 +58,12 @@ class ElmoForPreTrainingOutput(HasState, ModelOutput):
     backward_loss: Tensor | None = None
     sampled_forward_loss: Tensor | None = None
     sampled_backward_loss: Tensor | None = None
-    state_hidden: Tensor | None = None
-    state_cell: Tensor | None = None
     forward_log_probs: Tensor | None = None
     backward_log_probs: Tensor | None = None
     forward_logits: Tensor | None = None
     backward_logits: Tensor | None = None
+    state_hidden: Tensor | None = None
+    state_cell: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
 
@@ -109,7 +109,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         labels: Tensor | None = None,
         state: BiLMState | None = None,
         output_log_probs: bool = False,
-        output_logits: bool = False,
+        output_logits: bool | None = None,
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
@@ -121,7 +121,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             labels: `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
             state: after the batch before; None starts from zeros.
             output_log_probs: whether to return log-probabilities.
-            output_logits: whether to return logits.
+            output_logits: whether to return logits; None: if there is nothing to predict.
             output_hidden_states: whether to return all layers; None: as in the config.
             **kwargs: as in `ElmoModel`, and those of the package's class.
 
@@ -137,7 +137,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
         hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
         output = {} if targets is None else self.losses(hidden, targets, output_log_probs, distance, **kwargs)
-        for name, part in hidden.items() if output_logits else ():
+        for name, part in hidden.items() if output_logits or (output_logits is None and targets is None) else ():
             output[f"{name}_logits"] = nn.functional.linear(part, *self.output_table)
         return ElmoForPreTrainingOutput(
             state_hidden=next_state.hidden.transpose(0, 1),

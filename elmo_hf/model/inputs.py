@@ -37,10 +37,13 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
 
 
 def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
-    """`(B, T)`, True on words: the given mask, or else `default`; raises ValueError for another shape."""
+    """`(B, T)`, True on words: the given mask, or else `default`; raises ValueError for another shape or number."""
     if attention_mask is None:
         return default
     check_shape("attention_mask", attention_mask, default.shape)
+    if may_look_at(attention_mask):
+        wrong = attention_mask[(attention_mask != 0) & (attention_mask != 1)].tolist()
+        require(not wrong, "attention_mask", "1 on words and 0 on padding", next(iter(wrong), None))
     return attention_mask.to(default.device).bool()
 
 

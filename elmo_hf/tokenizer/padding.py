@@ -13,6 +13,7 @@ import torch
 from transformers.tokenization_utils_base import PaddingStrategy
 from transformers.utils import TensorType
 
+from ..model.configuration_elmo import require
 from .word_codec import is_list
 
 # The keys that `pad` pads, and the value for each.
@@ -28,6 +29,7 @@ def lengths_with_padding(
         return lengths
     target = lengths.max(initial=0) if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
     if multiple:
+        require(multiple > 0, "pad_to_multiple_of", "above 0", multiple)
         target = -(-target // multiple) * multiple
     return np.maximum(lengths, target)
 

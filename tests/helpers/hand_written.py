@@ -45,11 +45,11 @@ def hand_written(
     frozen_updates: int = 0,
     update: Update = adagrad,
 ) -> tuple[list[list[float]], list[float]]:
-    """Trains as bilm-tf does, as simply as possible; returns each update's losses of both directions, and its norm."""
+    """Trains as bilm-tf does, as simply as possible; returns each update's losses by direction, and its norm."""
     model.train()
     streams = [
         Stream(corpus, rows, is_backward=is_backward, seed=11, reset_probability=reset_probability)
-        for is_backward in (False, True)
+        for is_backward in (False, True)[: model.config.num_directions]
     ]
     named = {name: weight for name, weight in model.named_parameters() if "scalar_mixes" not in name}
     accumulators = {name: torch.full_like(weight, start) for name, weight in named.items()}
@@ -57,16 +57,16 @@ def hand_written(
     for number in range(num_updates):
         num_windows = windows_per_update[number % len(windows_per_update)]
         gradients = {name: torch.zeros_like(weight) for name, weight in named.items()}
-        losses.append([0.0, 0.0])
+        losses.append([0.0] * len(streams))
         for _ in range(num_windows):
-            forward, backward = (stream.take(steps) for stream in streams)
-            output = model(**window_arguments(corpus, forward, backward), state=state)
+            output = model(**window_arguments(corpus, *(stream.take(steps) for stream in streams)), state=state)
             state = output.state
             model.zero_grad()
-            (factor * (output.forward_loss + output.backward_loss) / 2 / num_windows).backward()
+            found = [output.forward_loss, output.backward_loss][: len(streams)]
+            (factor * sum(found) / len(streams) / num_windows).backward()
             for name, weight in named.items():
                 gradients[name] += weight.grad
-            for direction, loss in enumerate((output.forward_loss, output.backward_loss)):
+            for direction, loss in enumerate(found):
                 losses[-1][direction] += loss.item() / num_windows
         if number < frozen_updates:
             gradients = {name: gradient for name, gradient in gradients.items() if name.startswith("softmax.")}

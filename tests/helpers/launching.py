@@ -1,14 +1,12 @@
 """Two processes of one program on this machine: forked, with the environment that `torchrun` gives."""
 
-import multiprocessing
 import os
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from fresh_process import PRELOADED, python_path, run_forked
+from fresh_process import python_path, run_forked
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
@@ -24,24 +22,6 @@ def fork_two(module: str, folder: Path, function: str = "main") -> str:
     ranks = [given | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
     with ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(lambda environment: run_forked(code, [], folder, environment), ranks))
-
-
-def fork_command(arguments: list[str], output: Path) -> BaseProcess:
-    """Starts an `elmo-hf` command in a forked process that writes to the file `output`."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_command, args=(arguments, output))
-    process.start()
-    return process
-
-
-def _command(arguments: list[str], output: Path) -> None:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    for descriptor in (1, 2):
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
-    from elmo_hf.cli import app
-
-    app(arguments)
 
 
 def _environment() -> dict[str, str]:

@@ -42,8 +42,8 @@ def write_text(path: Path, sentences: list[list[str]]) -> Path:
     return path
 
 
-def make_tokenizer(folder: Path) -> ElmoTokenizer:
-    return ElmoTokenizer(max_word_length=FIELDS["max_word_length"], words_file=str(words_file(folder, VOCABULARY)))
+def make_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> ElmoTokenizer:
+    return ElmoTokenizer(max_word_length=FIELDS["max_word_length"], words_file=str(words_file(folder, vocabulary)))
 
 
 def make_corpus(tokenizer: ElmoTokenizer, num_sentences: int = 20, seed: int = 1) -> Corpus:
@@ -51,12 +51,14 @@ def make_corpus(tokenizer: ElmoTokenizer, num_sentences: int = 20, seed: int = 1
 
 
 def make_model(**fields: Any) -> ElmoForPreTraining:
-    """The same weights at each call; large enough for the clips of the cell to act."""
+    """The same weights at each call; large enough for the cell's clips to act, with mixes that decay would change."""
     torch.manual_seed(5)
     model = ElmoForPreTraining(ElmoConfig(**FIELDS | {"num_softmax_words": len(VOCABULARY)} | fields))
     with torch.no_grad():
         for parameter in model.elmo.bilm.parameters():
             parameter.mul_(3)
+        for mix in model.elmo.scalar_mixes:
+            mix.set_weights([0.2, 0.5, 0.3], scale=1.5)
     return model
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from pretraining_runs import make_arguments, make_corpus, make_model, make_tokenizer
+from pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model, make_tokenizer
 from transformers import TrainerCallback
 
 from elmo_hf.training.run import pretrain
@@ -55,11 +55,12 @@ def run(
     num_sentences: int = 16,
     held_out_seed: int | None = 2,
     lm_dropout: float = 0.3,
+    vocabulary: list[str] = VOCABULARY,
     **settings: Any,
 ) -> ElmoPretrainer:
     """Starts or resumes the run in `folder / "out"`, as a new process would."""
     folder.mkdir(exist_ok=True)
-    tokenizer = make_tokenizer(folder)
+    tokenizer = make_tokenizer(folder, vocabulary)
     model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
     held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
     args = make_arguments(folder / "out", **SETTINGS | settings)

@@ -39,18 +39,6 @@ def test_classes_are_lines_of_the_vocabulary(tokenizer: ElmoTokenizer) -> None:
     assert tokenizer.word_classes(["nowhere", *WORDS, "The"]).tolist() == [2, *range(len(WORDS)), 2]
 
 
-def test_duplicate_lines_keep_their_class_and_the_later_one_counts(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    path.write_text("<S>\n</S>\n<UNK>\nthe\n!!!MAXTERMID\ncat\nthe\n", encoding="utf-8")
-    for tokenizer in (
-        ElmoTokenizer(words_file=str(path)),
-        ElmoTokenizer(token_encoder="word_embedding", vocab_file=str(path)),
-    ):
-        assert tokenizer.num_word_classes == 6
-        assert tokenizer.word_classes(["the", "cat"]).tolist() == [5, 4]
-        assert tokenizer.class_words([3, 4, 5]) == ["<UNK>", "cat", "the"]
-
-
 @pytest.mark.parametrize(("largest", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**17, np.int32)])
 def test_ids_have_a_type_that_holds_the_largest(largest: int, dtype: type) -> None:
     class Codes:

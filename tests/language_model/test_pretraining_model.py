@@ -1,12 +1,14 @@
-"""`ElmoForPreTraining` as users call it: sentences, the words a prediction depends on, dropout, softmaxes."""
+"""`ElmoForPreTraining`: sentences, dropout, softmaxes; windows of streams, their state and resets."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from tiny_lm import MAKERS, SENTENCES, WORDS, assert_close, inputs_of, tiny_lm, tiny_word_lm
+from tiny_lm import MAKERS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
@@ -14,6 +16,7 @@ from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.scan.reading_order import BatchLayout
 
 V, P = len(WORDS), 7
+ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
 
 
 @pytest.mark.parametrize("layer_mix", ["scalar", "linear"])
@@ -46,19 +49,21 @@ def test_every_word_is_predicted_from_the_state_beside_it_and_losses_are_means(
     model = make()
     inputs = inputs_of(model, tmp_path, SENTENCES, side)
     inputs["labels"][3, 4] = inputs["labels"][3, 5] = -100
-    output = model(**inputs, output_log_probs=True)
+    output = model(**inputs, output_log_probs=True, output_logits=True)
     hidden, table = top_of(model, inputs), (model.softmax.weight, model.softmax.bias)
+    # Logits are for the word after a position, and for the word before it.
+    logits = [nn.functional.linear(half, *table) for half in hidden.chunk(2, dim=-1)]
+    assert_close([output.forward_logits, output.backward_logits], logits)
     expected = torch.zeros(2, *inputs["labels"].shape)
     losses: tuple[list[Tensor], list[Tensor]] = ([], [])
     for row, words in enumerate(SENTENCES):
         first = 0 if side == "right" else inputs["labels"].shape[1] - len(words) - 2
         for place in range(first, first + len(words) + 2):
             # The forward direction never predicts `<S>`, the backward direction never `</S>`.
-            predicted = [(0, place + 1, slice(0, P)), (1, place - 1, slice(P, None))]
-            for direction, target, half in predicted:
+            for direction, target in enumerate((place + 1, place - 1)):
                 if first <= target < first + len(words) + 2 and inputs["labels"][row, target] != -100:
-                    logits = nn.functional.linear(hidden[row, place, half], *table)
-                    log_prob = logits.log_softmax(dim=-1)[inputs["labels"][row, target]]
+                    log_probs = logits[direction][row, place].log_softmax(dim=-1)
+                    log_prob = log_probs[inputs["labels"][row, target]]
                     expected[direction, row, target] = log_prob
                     losses[direction].append(-log_prob)
     assert len(losses[0]) == len(losses[1]) == sum(len(words) + 1 for words in SENTENCES) - 2
@@ -72,23 +77,19 @@ def test_every_word_is_predicted_from_the_state_beside_it_and_losses_are_means(
 def test_every_way_of_calling_gives_the_same_numbers(tmp_path: Path) -> None:
     model = tiny_lm()
     inputs = inputs_of(model, tmp_path, SENTENCES)
-    output = model(**inputs)
-    parameters = list(model.elmo.bilm.parameters())
-    gradients = torch.autograd.grad(output.loss, parameters)
-    scored = model(**inputs, output_log_probs=True, output_logits=True)
+    output, scored = model(**inputs), model(**inputs, output_log_probs=True)
     assert_close([scored[name] for name in output], list(output.values()), 1e-6)
-    assert_close(torch.autograd.grad(scored.loss, parameters, retain_graph=True), gradients)
+    parameters = list(model.elmo.bilm.parameters())
+    gradients = [torch.autograd.grad(each.loss, parameters) for each in (scored, output)]
+    assert_close(*gradients)
     assert_close(model(**inputs, return_dict=False), output.to_tuple())
-    # Logits are for the word after a position, and for the word before it.
-    labels, is_word = inputs["labels"].unsqueeze(-1), inputs["attention_mask"].bool()[:, 1:]
-    forward = scored.forward_logits[:, :-1].log_softmax(dim=-1).gather(2, labels[:, 1:]).squeeze(-1)
-    backward = scored.backward_logits[:, 1:].log_softmax(dim=-1).gather(2, labels[:, :-1]).squeeze(-1)
-    assert_close(scored.forward_log_probs[:, 1:], forward * is_word)
-    assert_close(scored.backward_log_probs[:, :-1], backward * is_word)
     del inputs["labels"]
     without = model(**inputs, output_log_probs=True)
-    assert list(without) == ["state_hidden", "state_cell"]
+    # The first output has a gradient, also without labels.
+    assert list(without) == ["forward_logits", "backward_logits", "state_hidden", "state_cell"]
+    assert without[0].requires_grad
     assert_close(without.state, model.elmo(**inputs).state)
+    assert list(model(**inputs, output_logits=False)) == ["state_hidden", "state_cell"]
 
 
 @pytest.mark.parametrize("lengths", [[], [0]])
@@ -139,8 +140,8 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
     full = model(**inputs)
     assert list(full) == ["loss", "forward_loss", "backward_loss", "state_hidden", "state_cell"]
     sampled = model.train()(**inputs, output_log_probs=True)
-    names = ["loss", "sampled_forward_loss", "sampled_backward_loss", "state_hidden", "state_cell"]
-    assert list(sampled) == [*names, "forward_log_probs", "backward_log_probs"]
+    names = ["loss", "sampled_forward_loss", "sampled_backward_loss", "forward_log_probs", "backward_log_probs"]
+    assert list(sampled) == [*names, "state_hidden", "state_cell"]
     # Log-probabilities come from the exact softmax.
     assert_close(sampled.forward_log_probs.sum() / (sampled.forward_log_probs != 0).sum(), -full.forward_loss)
 
@@ -153,3 +154,64 @@ def test_a_shared_softmax_follows_an_embedding_that_was_replaced(tmp_path: Path)
     table = model.elmo.token_encoder.embedding.weight[1:]
     expected = top_of(model, inputs)[..., :P] @ table.t() + model.softmax.bias
     assert_close(model(**inputs, output_logits=True).forward_logits, expected)
+
+
+def window(stream: dict[str, Tensor], begin: int, end: int) -> dict[str, Tensor]:
+    """Steps `begin` to `end`; the backward stream reads from the last column on."""
+    return {
+        name: tensor.flip(1)[:, begin:end].flip(1) if "backward" in name else tensor[:, begin:end]
+        for name, tensor in stream.items()
+    }
+
+
+@pytest.mark.parametrize("cuts", [[0, 4, 5, 11, 12], [0, 1, 12], [0, 6, 12]])
+def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int], tmp_path: Path) -> None:
+    model = tiny_lm()
+    stream = stream_of(model, tmp_path, ROWS)
+    assert stream["input_ids"].shape == (2, 12, 11)
+    stream |= {name: torch.rand(2, 12) < 0.3 for name in ("forward_resets", "backward_resets")}
+    whole = model(**stream, output_log_probs=True)
+    state, losses, log_probs = None, [], []
+    for begin, end in pairwise(cuts):
+        output = model(**window(stream, begin, end), state=state, output_log_probs=True)
+        state = output.state
+        assert not any(tensor.requires_grad for tensor in state)
+        losses.append((end - begin) / 12 * output.loss)
+        log_probs.append((output.forward_log_probs, output.backward_log_probs))
+    forward, backward = zip(*log_probs, strict=True)
+    assert_close(torch.stack(losses).sum(), whole.loss)
+    assert_close(torch.cat(forward, dim=1), whole.forward_log_probs)
+    assert_close(torch.cat(backward[::-1], dim=1), whole.backward_log_probs)
+    assert_close(state, whole.state)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(
+    make: Callable[..., ElmoForPreTraining], tmp_path: Path
+) -> None:
+    model = make()
+    stream = stream_of(model, tmp_path, ROWS)
+    # The directions read different text.
+    stream |= {name: stream[name].flip(0) for name in ("backward_input_ids", "backward_targets")}
+    begins = [np.cumsum([0] + [len(words) + 1 for words in row])[:-1] for row in ROWS]
+    resets = torch.zeros(2, 12, dtype=torch.bool)
+    for row, places in enumerate(begins):
+        resets[row, places] = True
+    given = {"forward_resets": resets, "backward_resets": resets.flip(0, 1)}
+    reset = model(**stream, **given, output_log_probs=True, output_logits=True)
+    carried = model(**stream, output_log_probs=True)
+    sums = torch.zeros(2)
+    for row, sentences in enumerate(ROWS):
+        alone = model(**inputs_of(model, tmp_path, sentences), output_log_probs=True, output_logits=True)
+        for number, (begin, words) in enumerate(zip(begins[row], sentences, strict=True)):
+            end, length = begin + len(words) + 1, len(words) + 1
+            forward, backward = (row, slice(begin, end)), (1 - row, slice(12 - end, 12 - begin))
+            assert_close(reset.forward_log_probs[forward], alone.forward_log_probs[number, 1 : length + 1])
+            assert_close(reset.backward_log_probs[backward], alone.backward_log_probs[number, :length])
+            assert_close(reset.forward_logits[forward], alone.forward_logits[number, :length])
+            assert_close(reset.backward_logits[backward], alone.backward_logits[number, 1 : length + 1])
+            for name, columns in (("forward_log_probs", forward), ("backward_log_probs", backward)):
+                assert torch.allclose(carried[name][columns], reset[name][columns], atol=1e-5) == (number == 0)
+        sums += torch.stack([alone.forward_log_probs.sum(), alone.backward_log_probs.sum()])
+    assert_close(torch.stack([reset.forward_loss, reset.backward_loss]), -sums / 24)
+    assert_close(reset.loss, -sums.sum() / 48)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from checkpoints import allennlp_to_folder, arrays_of, shared
 from language_models import tiny_files
 from tiny_lm import MAKERS, SENTENCES, tiny_lm, tiny_tokenizer_of, tiny_word_lm
@@ -34,60 +33,32 @@ def assert_scores(actual: Scores, forward: object, backward: object, tolerance: 
     np.testing.assert_allclose(actual.backward, backward, rtol=0, atol=tolerance)
 
 
-@torch.no_grad()
-def one_word_at_a_time(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, sentences: list[list[str]]) -> np.ndarray:
-    """Both directions `(2, W + M)` of one row that reads sentences one word a call."""
-    parts, state = [], None
-    for words in sentences:
-        text = ["<S>", *words, "</S>"]
-        ids, classes = torch.tensor(tokenizer.convert_tokens_to_ids(text)), tokenizer.word_classes(text)
-        found = np.zeros((2, len(words) + 1))
-        for step in range(len(words) + 1):
-            read = {"input_ids": ids[None, [step]], "backward_input_ids": ids[None, [-1 - step]]}
-            output = model(**read, state=state, output_logits=True)
-            state = output.state
-            found[0, step] = output.forward_logits[0, 0].log_softmax(dim=-1)[classes[step + 1]]
-            found[1, -1 - step] = output.backward_logits[0, 0].log_softmax(dim=-1)[classes[-2 - step]]
-        parts.append(found)
-    return np.concatenate(parts, axis=1)
-
-
-@pytest.mark.parametrize("num_rows", [None, 1, 2], ids=["from zero", "one row", "two rows"])
 @pytest.mark.parametrize("make", MAKERS)
-def test_scores_are_those_of_rows_read_one_word_a_call_and_unfinished_sentences_are_not_scored(
-    make: Callable[..., ElmoForPreTraining], num_rows: int | None, tmp_path: Path
+def test_rows_are_texts_read_in_their_order_and_unfinished_sentences_are_not_scored(
+    make: Callable[..., ElmoForPreTraining], tmp_path: Path
 ) -> None:
     # In float64, because float32 drifts apart over long runs of such weights.
     model = make().double()
     tokenizer = tiny_tokenizer_of(model, tmp_path)
-    sentences = SENTENCES * 4
-    corpus, lengths = Corpus.from_sentences(sentences, tokenizer), [len(words) + 1 for words in sentences]
-    assert sum(lengths) > 2 * WINDOW_STEPS
-    counts: list[int] = []
-    if num_rows is None:
-        scores = score_from_zero(model, corpus, counts.append)
-        rows, num_steps = [[number] for number in range(len(sentences))], max(lengths)
-    else:
-        scores = score_carried(model, corpus, num_rows, counts.append)
-        rows, ends = [[] for _ in range(num_rows)], [0] * num_rows
-        for number, length in enumerate(lengths):
-            row = ends.index(min(ends))  # a row that runs dry takes the next sentence
-            rows[row].append(number)
-            ends[row] += length
-        num_steps = min(ends)
-    assert scores.starts.tolist() == np.cumsum([0, *lengths]).tolist()
-    expected = np.full((2, corpus.num_predictions), np.nan)
+    sentences, counts = SENTENCES * 5, []
+    scores = score_carried(model, Corpus.from_sentences(sentences, tokenizer), 2, counts.append)
+    rows, ends = ([], []), [0, 0]
+    for number, words in enumerate(sentences):
+        row = ends.index(min(ends))  # a row that runs dry takes the next sentence
+        rows[row].append(number)
+        ends[row] += len(words) + 1
+    assert min(ends) > WINDOW_STEPS
+    expected = np.full((2, sum(ends)), np.nan)
     for row in rows:
-        found, step = one_word_at_a_time(model, tokenizer, [sentences[number] for number in row]), 0
-        for number in row:
-            begin, end = scores.starts[number], scores.starts[number + 1]
-            scored = min(end - begin, num_steps - step)
-            step += end - begin
-            expected[0, begin : begin + scored] = found[0, step - (end - begin) :][:scored]
+        alone = model.score([sentences[number] for number in row], tokenizer, carries_state=True, num_rows=1)
+        for number, begin, end in zip(row, alone.starts, alone.starts[1:], strict=False):
+            scored = min(end, min(ends)) - begin
+            first, last = scores.starts[number], scores.starts[number + 1]
+            expected[0, first : first + scored] = alone.forward[begin : begin + scored]
             # Read from its end, an unfinished sentence lacks its beginning.
-            expected[1, end - scored : end] = found[1, :step][step - scored :]
+            expected[1, last - scored : last] = alone.backward[end - scored : end]
     assert_scores(scores, *expected)
-    assert scores.num_scored == sum(counts) == np.isfinite(expected[0]).sum()
+    assert scores.num_scored == sum(counts) == 2 * min(ends) < sum(ends)
 
 
 def test_batches_are_bounded_and_change_nothing(tmp_path: Path) -> None:
@@ -175,16 +146,19 @@ class NumpyLanguageModel:
 def assert_scored_as_in_numpy(files: AllenNlpFiles, folder: Path, sentences: list[list[str]], tolerance: float) -> None:
     model, tokenizer = ElmoForPreTraining.from_pretrained(folder), ElmoTokenizer.from_pretrained(folder)
     reference = NumpyLanguageModel(files)
+    assert sum(len(words) + 1 for words in sentences) > 2 * WINDOW_STEPS
     for carries_state in (False, True):
         scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=1)
         forward, backward = reference.log_probs(sentences, carries_state)
         assert_scores(scores, forward, backward, tolerance)
         means = np.exp([-forward.mean(), -backward.mean()])
         assert (scores.forward_perplexity, scores.backward_perplexity) == pytest.approx(tuple(means), rel=1e-4)
+        assert scores.num_scored == len(forward)
+        assert scores.starts.tolist() == np.cumsum([0, *(len(words) + 1 for words in sentences)]).tolist()
 
 
 def test_a_checkpoint_of_bilm_tf_scores_text_as_numpy_does(tiny_lm_folder: Path) -> None:
-    assert_scored_as_in_numpy(tiny_files(), tiny_lm_folder, SENTENCES, 1e-5)
+    assert_scored_as_in_numpy(tiny_files(), tiny_lm_folder, SENTENCES * 4, 1e-5)
 
 
 def test_a_model_that_bilm_tf_trained_scores_held_out_text_as_numpy_does(tmp_path: Path) -> None:

@@ -17,37 +17,26 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus.from_sentences(SENTENCES, tiny_tokenizer_of(tiny_lm(), tmp_path))
 
 
-def steps_of(corpus: Corpus, number: int, is_backward: bool) -> list[tuple[int, int, int]]:
+def steps_of(corpus: Corpus, number: int, is_backward: bool) -> list[list[int]]:
     """Input, target and place of each step of one sentence."""
-    words = corpus.sentence(number).tolist()
-    whole = [BEGIN_INDEX, *words, END_INDEX]
+    whole = [BEGIN_INDEX, *corpus.sentence(number).tolist(), END_INDEX]
     first = int(corpus.starts[number]) + number
     if is_backward:
         # Place k of a sentence is the prediction of its word k, of `<S>` for 0.
-        return [(whole[place + 1], whole[place], first + place) for place in range(len(words), -1, -1)]
+        return [[whole[place + 1], whole[place], first + place] for place in range(len(whole) - 2, -1, -1)]
     # Place k is the prediction of the word after word k, of `</S>` at last.
-    return [(whole[place], whole[place + 1], first + place) for place in range(len(words) + 1)]
+    return [[whole[place], whole[place + 1], first + place] for place in range(len(whole) - 1)]
 
 
 def reference(corpus: Corpus, sentences: list[int], num_rows: int, is_backward: bool) -> list[list[list[int]]]:
-    """Rows that are filled one step at a time, as bilm-tf's test does with windows of one step.
+    """Rows of steps, as bilm-tf's test reads them with windows of one step.
 
-    A row that has nothing left takes the next sentence, rows in their order. If there is none, the unfinished step is
-    dropped and the stream ends.
+    The row that ends first takes the next sentence; if there is none, the stream ends.
     """
-    waiting = list(sentences)
-    left: list[list[tuple[int, int, int]]] = [[] for _ in range(num_rows)]
     rows: list[list[list[int]]] = [[] for _ in range(num_rows)]
-    while True:
-        step = []
-        for row in range(num_rows):
-            if not left[row]:
-                if not waiting:
-                    return rows
-                left[row] = steps_of(corpus, waiting.pop(0), is_backward)
-            step.append(left[row].pop(0))
-        for row in range(num_rows):
-            rows[row].append(list(step[row]))
+    for number in sentences:
+        min(rows, key=len).extend(steps_of(corpus, number, is_backward))
+    return [row[: min(map(len, rows))] for row in rows]
 
 
 def columns(window: Window) -> list[list[list[int]]]:

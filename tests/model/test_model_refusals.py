@@ -98,6 +98,12 @@ INPUTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a negative id": ({"input_ids": changed(-1, 1, 1, 2)}, ValueError, "from 0 to 261"),
     "an id too large": ({"input_ids": changed(262, 1, 1, 2)}, ValueError, "found 262"),
     "another mask": ({"attention_mask": torch.ones(2, 3)}, ValueError, "shape (2, 4), found (2, 3)"),
+    "an additive mask": (
+        {"attention_mask": torch.tensor([[0, -1e9]] * 4).view(2, 4)},
+        ValueError,
+        "found -1000000000.0",
+    ),
+    "a mask of NaN": ({"attention_mask": torch.full((2, 4), torch.nan)}, ValueError, "1 on words and 0 on padding"),
     "vectors of another size": ({"input_ids": None, "inputs_embeds": torch.zeros(2, 4, 8)}, ValueError, "words, 7)"),
     "no state": ({"state": (None, None)}, ValueError, "shape (2, 2, 14), found None"),
     "another batch's state": (

@@ -1,4 +1,4 @@
-"""Training models for a task with the stock Trainer, collators, datasets and adapters."""
+"""Training models for a task with the stock Trainer, collators and datasets."""
 
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,6 @@ def test_accumulated_batches_are_one_large_batch(task: str, tmp_path: Path) -> N
     assert_outputs_close(ends[1], ends[0], 1e-5)
 
 
-def test_adapters_in_a_frozen_bilm_learn_and_come_back(tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
-    model, batch = make_task_model("labelling"), make_batch("labelling")
-    adapters = peft.LoraConfig(
-        r=2,
-        target_modules=["input_linear", "recurrent_linear"],
-        modules_to_save=["classifier", "scalar_mixes.0"],
-        task_type="TOKEN_CLS",
-    )
-    adapted = peft.get_peft_model(model, adapters)
-    before = {name: parameter.clone() for name, parameter in adapted.named_parameters()}
-    trainer = make_trainer(adapted, "labelling", tmp_path / "run", max_steps=5)
-    trainer.train()
-    learned = {name for name, p in adapted.named_parameters() if not torch.equal(p, before[name])}
-    # Each of 2 layers, 2 directions, 2 linears: two matrices; the classifier's two and the mix's two.
-    assert len([name for name in learned if "lora_" in name]) == 2 * 2 * 2 * 2
-    assert len([name for name in learned if "modules_to_save" in name]) == 4
-    assert len(learned) == 20
-    adapted.save_pretrained(tmp_path / "adapter")
-    again = peft.PeftModel.from_pretrained(make_task_model("labelling"), tmp_path / "adapter").eval()
-    assert_outputs_close(again(**batch).logits, adapted.eval()(**batch).logits, 1e-6)
-    assert_outputs_close(again.merge_and_unload()(**batch).logits, adapted(**batch).logits, 1e-5)
-
-
 @each_task
 def test_gradient_checkpointing_gives_the_same_gradients_where_the_bilm_learns(task: str) -> None:
     batch, gradients = make_batch(task), []
@@ -70,7 +46,6 @@ def test_gradient_checkpointing_gives_the_same_gradients_where_the_bilm_learns(t
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model(**batch).loss.backward()
         gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
-    assert set(gradients[0]) == set(gradients[1])
     assert_outputs_close(gradients[1], gradients[0])
 
 

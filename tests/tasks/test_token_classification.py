@@ -20,7 +20,7 @@ def labels_everywhere(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]
 
 
 def test_without_a_crf_logits_are_the_classifiers_of_each_word_and_the_loss_is_cross_entropy() -> None:
-    model, batch = make_task_model("labelling"), make_batch("labelling")
+    model, batch = make_task_model("labelling", scalar_mix_layer_norm="batch"), make_batch("labelling")
     is_word = batch["labels"] != -100
     expected = model.classifier(model.elmo(batch["input_ids"]).elmo_representations[0]) * is_word.unsqueeze(-1)
     output = model(**labels_everywhere(batch))

@@ -32,6 +32,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "stride of a window": (call("a b c", max_length=4, stride=2, **CUT), ValueError, "max_length"),
     "no padding": (call(["a b", "c"], return_tensors="pt"), ValueError, "padding=True"),
     "a batch without ids": (lambda: ElmoTokenizer().pad({"labels": [1]}), KeyError, "input_ids"),
+    "a negative multiple": (call("a", padding=True, pad_to_multiple_of=-3), ValueError, "above 0, found -3"),
     "encoder": (make("cnn"), ValueError, "token_encoder"),
     "alphabet": (make(alphabet="letters"), ValueError, "alphabet"),
     "splitter": (make(word_splitter="spacy"), ValueError, "word_splitter"),

@@ -4,27 +4,21 @@ Runs here use all that could differ: dropout, a sampled softmax, resets, held-ou
 """
 
 import json
-import os
-import random
 import shutil
 import signal
-import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from checkpoints import bits
-from commands import run as run_command
-from language_models import state_of, words_file
-from launching import fork_command
-from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
+from language_models import state_of
+from pretraining_runs import VOCABULARY
 from resumed_runs import At, interrupt, run
 from transformers import TrainerCallback
 
-from elmo_hf.disk.checksums import SUMS, write_sums
+from elmo_hf.disk.checksums import SUMS
 from elmo_hf.training.interruption import StopSignals
 from elmo_hf.training.run import newest_checkpoint
 
@@ -71,14 +65,12 @@ def stopped_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("cuts", "settings"),
     [
-        *(([(step, "on_step_begin")], {}) for step in (5, 9, 12)),
+        ([(5, "on_step_begin")], {}),
         ([(2, "on_step_begin"), (6, "on_step_begin"), (12, "on_step_begin")], {}),
+        ([(9, "on_step_begin")], {"optim": "adamw_torch", "lr_scheduler_type": "linear"}),
         ([(5, "on_substep_end")], {"gradient_accumulation_steps": 2, **OFTEN}),
-        ([(3, "on_substep_end")], {"gradient_accumulation_steps": 4, **OFTEN}),
         ([(2, "on_step_begin"), (6, "on_step_begin")], {"frozen_steps": 6, "max_steps": 8, **OFTEN}),
         # After the last step, before the model is written.
-        ([(14, "on_train_end")], {}),
-        ([(11, "on_train_end")], {"max_steps": 11}),
         ([(10, "on_train_end")], {"num_train_epochs": 1.3}),
     ],
     ids=str,
@@ -109,22 +101,6 @@ def test_a_run_without_a_checkpoint_may_change_its_settings(undisturbed: Callabl
     assert published["config.json"] == max(published.values())
 
 
-@pytest.mark.parametrize("fused", [None, False])
-def test_a_checkpoint_of_another_kind_of_device_resumes_with_the_fused_optimiser_of_this(
-    fused: bool | None, stopped: Path, undisturbed: Callable[..., Path]
-) -> None:
-    path = stopped / "out" / "checkpoint-8" / "optimizer.pt"
-    optimizer = torch.load(path, weights_only=True)
-    assert {group["fused"] for group in optimizer["param_groups"]} == {True}
-    for group in optimizer["param_groups"]:
-        group["fused"] = fused
-    torch.save(optimizer, path)
-    write_sums(path.parent)
-    trainer = run(stopped)
-    assert {group["fused"] for group in trainer.optimizer.param_groups} == {True}
-    assert_same_run(stopped, undisturbed())
-
-
 class LowestAt(TrainerCallback):
     """Replaces the perplexity of held-out text by one that is lowest at a step."""
 
@@ -151,52 +127,31 @@ def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
 
 
-class Evil:
-    """Its pickle makes a folder."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.mkdir, (Path("evil"),)
-
-
 def flip_one_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
 
 
-def make_evil(path: Path) -> None:
-    torch.save({"state": Evil()}, path)
-
-
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
         (WEIGHTS, flip_one_bit),
-        (WEIGHTS, Path.unlink),
-        ("optimizer.pt", make_evil),
+        ("optimizer.pt", lambda path: path.write_bytes(b"another optimiser")),
         ("bilm_state_0.safetensors", flip_one_bit),
-        ("trainer_state.json", flip_one_bit),
-        ("pytorch_model.bin", make_evil),  # a file more
+        ("pytorch_model.bin", Path.touch),  # a file more
         (SUMS, Path.unlink),  # the checkpoint was being written
         (SUMS, lambda path: path.write_bytes(b"\xff")),
     ],
 )
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
-    name: str,
-    damage: Callable[[Path], object],
-    stopped: Path,
-    undisturbed: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    name: str, damage: Callable[[Path], object], stopped: Path, undisturbed: Callable[..., Path]
 ) -> None:
-    monkeypatch.chdir(stopped)
     folder = stopped / "out"
     damage(folder / "checkpoint-8" / name)
     assert newest_checkpoint(folder) == folder / "checkpoint-4"
-    assert caplog.messages == [f"{folder / 'checkpoint-8'} is incomplete or damaged, so it is skipped."]
     run(stopped)
     assert_same_run(stopped, undisturbed())
-    assert not Path("evil").exists()
 
 
 def test_the_newest_checkpoint_is_that_of_most_steps(stopped: Path) -> None:
@@ -213,30 +168,36 @@ def damage_all(folder: Path) -> None:
         flip_one_bit(checkpoint / WEIGHTS)
 
 
-REFUSED: dict[str, tuple[dict[str, Any], Callable[[Path], object] | None, str]] = {
-    "a setting": ({"learning_rate": 0.1}, None, "learning_rate was 0.2, now 0.1."),
-    "two settings": ({"data_seed": 3, "max_steps": 7}, None, "data_seed was None, now 3; max_steps was -1, now 7."),
-    "architecture": ({"lm_dropout": 0.1}, None, "config.lm_dropout was 0.3, now 0.1"),
-    "corpus": ({"num_sentences": 15}, None, "train was 16 sentences"),
-    "held-out text": ({"held_out_seed": 3}, None, "held_out was 4 sentences"),
-    "no record": ({}, lambda out: (out / "run.json").unlink(), "run.json"),
-    "another record": ({}, lambda out: (out / "run.json").write_text("[]"), "run.json"),
-    "damaged best": ({}, lambda out: flip_one_bit(out / "checkpoint-4" / WEIGHTS), "checkpoint-4, the best checkpoint"),
-    "all damaged": ({}, damage_all, "are damaged; remove them"),
-    "finished": ({}, lambda out: (out / "config.json").touch(), "holds a finished model"),
-    "a corpus too small": ({"num_sentences": 1, "unroll_steps": 9}, shutil.rmtree, "24 predictions, fewer than"),
+# Settings that change the result of a run, with other values.
+OTHER: dict[str, Any] = {"unroll_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+OTHER |= {"scale_loss_by_steps": False, "adagrad_start": 0.5, "reset_probability": 0.1, "frozen_steps": 1, "bf16": True}
+OTHER |= {"seed": 12, "data_seed": 3, "num_train_epochs": 3, "max_steps": 7, "learning_rate": 0.1, "weight_decay": 0.1}
+OTHER |= {"lr_scheduler_type": "linear", "warmup_steps": 1, "optim": "sgd", "max_grad_norm": 1.0}
+OTHER |= {"adam_beta1": 0.8, "adam_beta2": 0.8, "adam_epsilon": 0.1}
+REFUSED: dict[str, tuple[dict[str, Any], Callable[[Path], object] | None, list[str]]] = {
+    "settings": (OTHER, None, ["learning_rate was 0.2, now 0.1;", *(f"{name} was" for name in OTHER)]),
+    "architecture": ({"lm_dropout": 0.1}, None, ["config.lm_dropout was 0.3, now 0.1"]),
+    "corpus": ({"num_sentences": 15}, None, ["train was 16 sentences"]),
+    "held-out text": ({"held_out_seed": 3}, None, ["held_out was 4 sentences"]),
+    "vocabulary": ({"vocabulary": [*VOCABULARY[:3], *VOCABULARY[:2:-1]]}, None, ["train was 16", "held_out was 4"]),
+    "no record": ({}, lambda out: (out / "run.json").unlink(), ["run.json"]),
+    "another record": ({}, lambda out: (out / "run.json").write_text("[]"), ["run.json"]),
+    "damaged best": ({}, lambda out: flip_one_bit(out / "checkpoint-4" / WEIGHTS), ["checkpoint-4, the best"]),
+    "all damaged": ({}, damage_all, ["are damaged; remove them"]),
+    "finished": ({}, lambda out: (out / "config.json").touch(), ["holds a finished model"]),
+    "a corpus too small": ({"num_sentences": 1, "unroll_steps": 9}, shutil.rmtree, ["24 predictions, fewer than"]),
 }
 
 
 @pytest.mark.parametrize(("settings", "change", "named"), REFUSED.values(), ids=REFUSED)
 def test_a_run_is_refused(
-    settings: dict[str, Any], change: Callable[[Path], object] | None, named: str, stopped: Path
+    settings: dict[str, Any], change: Callable[[Path], object] | None, named: list[str], stopped: Path
 ) -> None:
     if change is not None:
         change(stopped / "out")
     with pytest.raises((OSError, ValueError)) as error:
         run(stopped, **settings)
-    assert named in str(error.value)
+    assert all(each in str(error.value) for each in named)
 
 
 def stop(*signals: int) -> None:
@@ -246,8 +207,8 @@ def stop(*signals: int) -> None:
 
 @pytest.mark.parametrize(
     ("signals", "code"),
-    [((signal.SIGINT,), 130), ((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGTERM, signal.SIGTERM), 130)],
-    ids=["Ctrl-C", "SIGTERM", "both"],
+    [((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGTERM, signal.SIGTERM), 130)],
+    ids=["SIGTERM", "Ctrl-C"],
 )
 def test_a_signal_ends_a_run_with_a_checkpoint(
     signals: tuple[int, ...],
@@ -282,54 +243,9 @@ def test_a_second_ctrl_c_stops_at_once_and_one_in_the_last_step_not_at_all(
 
 
 def test_other_threads_catch_no_signals() -> None:
-    before, seen = signal.getsignal(signal.SIGINT), []
-
-    def look() -> None:
+    def handler() -> object:
         with StopSignals(True):
-            seen.append(signal.getsignal(signal.SIGINT))
+            return signal.getsignal(signal.SIGINT)
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert seen == [before]
-
-
-@pytest.mark.parametrize(
-    ("what", "learning", "code"),
-    [
-        (signal.SIGKILL, " --optimizer adamw --schedule linear", -signal.SIGKILL),
-        (signal.SIGINT, "", 130),
-    ],
-)
-def test_a_command_that_was_stopped_resumes_when_given_again(
-    what: int, learning: str, code: int, tmp_path: Path
-) -> None:
-    text = write_text(tmp_path / "corpus.txt", make_sentences(50))
-    (tmp_path / "config.json").write_text(json.dumps(FIELDS | {"lm_dropout": 0.3}))
-
-    def arguments(name: str) -> list[str]:
-        options = (
-            f"--vocabulary {words_file(tmp_path, VOCABULARY)} --config {tmp_path / 'config.json'} --held-out {text}"
-        )
-        options += " --samples 4 --rows 3 --unroll-steps 5 --epochs 2 --checkpoint-steps 5 --seed 4"
-        options += f" --logging-steps 3{learning}"
-        return ["pretrain", str(text), "-o", str(tmp_path / name), *options.split(), "--reset-probability", "0.4"]
-
-    whole = run_command(*arguments("undisturbed"))
-    assert whole.exit_code == 0, whole.output
-    number, delay = random.randint(1, 4), random.random() / 5
-    process = fork_command(arguments("killed"), tmp_path / "output")
-    mark, deadline = tmp_path / "killed" / f"checkpoint-{5 * number}" / SUMS, time.monotonic() + 300
-    while not mark.exists() and process.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.002)
-    time.sleep(delay)
-    assert process.pid is not None
-    os.kill(process.pid, what)
-    process.join()
-    printed = (tmp_path / "output").read_text()
-    assert process.exitcode == code, (number, delay, printed)
-    assert ("Stopped after step" in printed) == (what == signal.SIGINT)
-    assert newest_checkpoint(tmp_path / "killed") is not None
-    resumed = run_command(*arguments("killed"))
-    assert resumed.exit_code == 0, resumed.output
-    assert bits(state_of(tmp_path / "killed")) == bits(state_of(tmp_path / "undisturbed")), (number, delay)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handler).result() == signal.getsignal(signal.SIGINT)
