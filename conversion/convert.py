@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo_hf.disk.checksums import sha256_of_file
+from elmo_hf.disk.checksums import sha256_of_file, write_sums
 from elmo_hf.disk.whole_files import new_folder, refuse_existing
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder, refuse_quantised
 from elmo_hf.folder.saved_config import read_config
@@ -112,6 +112,7 @@ def convert_source(
             if dtype == "int8":
                 card += "\n- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`.\n"
             (folder / "README.md").write_text(card, encoding="utf-8")
+            write_sums(folder, "*.safetensors")
     return difference
 
 

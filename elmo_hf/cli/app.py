@@ -17,7 +17,7 @@ from .embedding import embed
 from .errors import Command, say
 from .gaps import fill
 from .language_models import pretrain, score, vocab
-from .sharing import card, env, export, info, push
+from .sharing import card, check, env, export, info, push
 from .vectors import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
@@ -78,6 +78,7 @@ for command, *examples in (
     (score, TEXT, "elmo-hf score tiny text.txt --per-word surprisal.tsv"),
     (fill, 'elmo-hf fill tiny "The old ___ told us a story ."'),
     (info, "elmo-hf info tiny"),
+    (check, *CONVERSION, "elmo-hf check my-elmo"),
     (env, "elmo-hf env"),
     (card, *CONVERSION, "elmo-hf card my-elmo --license apache-2.0 --language en"),
 ):

@@ -7,7 +7,7 @@ import typer
 
 from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
-from .errors import say
+from .errors import counted, say
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
 
@@ -21,6 +21,25 @@ def info(model: Model) -> None:
     from elmo_hf.share.model_info import describe
 
     _say_rows(describe(model))
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model, checkpoint, download or shards.")],
+) -> None:
+    """Check that the files of FOLDER are as they were written.
+
+    The weights of a model, and all files of a checkpoint and a download, have their checksums in SHA256SUMS, which
+    `sha256sum -c` reads too. The shards of `elmo-hf embed` have theirs in `_index/`.
+    """
+    from elmo_hf.disk.checksums import SUMS, changed_files
+    from elmo_hf.embedding.shards import JOB, damaged_shards
+
+    if not any((folder / name).is_file() for name in (SUMS, JOB)):
+        raise ValueError(f"{folder} has neither {SUMS} nor {JOB}; FOLDER must be one that this package wrote.")
+    count, changed = damaged_shards(folder) if (folder / JOB).is_file() else changed_files(folder)
+    if changed:
+        raise ValueError(f"{folder}: changed or missing since they were written: {', '.join(changed)}.")
+    say(f"Checked {counted(count, 'file')} of {folder}: nothing changed since it was written.")
 
 
 def env() -> None:

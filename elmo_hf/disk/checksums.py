@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 SUMS = "SHA256SUMS"
 
 
-def write_sums(folder: Path) -> None:
-    """Flushes the files of a folder to the disk, then writes the list of them, which marks the folder as complete."""
+def write_sums(folder: Path, pattern: str = "*") -> None:
+    """Flushes the files of a folder to the disk, then writes the list of them, which marks the folder as complete.
+
+    Args:
+        folder: the folder.
+        pattern: of the names of the files that are listed.
+    """
     sync(folder)
-    sums = _sums(folder)
+    sums = _sums(folder, pattern)
     partial = folder / f".{SUMS}.partial"
     partial.write_text(sums, encoding="utf-8")
     publish(partial, folder / SUMS)
@@ -31,8 +36,19 @@ def sums_agree(folder: Path) -> bool:
         return False
 
 
-def _sums(folder: Path) -> str:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
+def changed_files(folder: Path) -> tuple[int, list[str]]:
+    """How many files the list of a folder names, and which of them are missing or changed.
+
+    Raises:
+        FileNotFoundError: if there is no list.
+    """
+    listed = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    found = _sums(folder).splitlines()
+    return len(listed), [line.partition("  ")[2] for line in listed if line not in found]
+
+
+def _sums(folder: Path, pattern: str = "*") -> str:
+    files = sorted(path for path in folder.rglob(pattern) if path.is_file() and path != folder / SUMS)
     return "".join(f"{sha256_of_file(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
 
 

@@ -166,6 +166,16 @@ def embed_documents(
     return shards.num_sentences
 
 
+def damaged_shards(folder: Path) -> tuple[int, list[str]]:
+    """How many shards a folder on a disk has, and which of them are missing or not as they were written."""
+    entries = sorted(folder.glob("_index/part-*.txt"))
+    suffix = f".{json.loads((folder / JOB).read_text(encoding='utf-8'))['format']}"
+    shards = {folder / f"{entry.stem}{suffix}": entry.read_text(encoding="ascii").split() for entry in entries}
+    return len(shards), [
+        path.name for path, (_, checksum, _) in shards.items() if not path.exists() or _checksum_of(path) != checksum
+    ]
+
+
 class Shards:
     """The shards of a folder and their entries.
 

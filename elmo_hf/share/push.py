@@ -12,6 +12,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, constants
 
+from ..disk.checksums import SUMS
 from ..folder.loading import load_complete, load_tokenizer, open_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
@@ -31,7 +32,7 @@ NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
 SENT = (
     *NEEDED,
     *SENTENCE_FILES,
-    *("model*.safetensors", "model.safetensors.index.json", "tokenizer.json", "special_tokens_map.json"),
+    *("model*.safetensors", "model.safetensors.index.json", SUMS, "tokenizer.json", "special_tokens_map.json"),
     *("added_tokens.json", "words.txt", "vector_words.txt", "vocab.txt", "*.jinja"),
     *("*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json"),
 )

@@ -21,7 +21,7 @@ from typing import Any
 
 from transformers import ProgressCallback, TrainerCallback
 
-from ..disk.checksums import SUMS, sums_agree
+from ..disk.checksums import SUMS, sums_agree, write_sums
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
 from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
@@ -261,6 +261,7 @@ def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, partial: P
     """Writes the finished model to `partial` and moves its files, last the one that marks it as finished."""
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
+    write_sums(partial, "*.safetensors")
     for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
         publish(path, output / path.name)
 

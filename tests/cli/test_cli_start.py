@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
 
-VERBS = "convert models embed vectors export push vocab pretrain score fill info env card".split()
+VERBS = "convert models embed vectors export push vocab pretrain score fill info check env card".split()
 LONG = "x" * 300  # characters, more than a file's name may have
 FILES = "--options files/o.json --weights files/weights.hdf5"
 FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."
@@ -156,6 +156,7 @@ print([name for name in heavy if name in sys.modules])
         ("fill", set()),
         ("info", set()),
         ("env", set()),
+        ("check", {"files", "my-elmo"}),
         ("card", {"files", "my-elmo"}),
     ],
 )
