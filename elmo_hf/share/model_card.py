@@ -20,13 +20,12 @@ from ..text.escapes import code_span, markdown, printable, string_literal
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
-# The task of each Auto class, on the Hub. The models of the first two have labels and a pipeline.
-TASKS = {
+# The task of each Auto class, on the Hub; the models of some have labels and a pipeline.
+LABELLED = {
     "AutoModelForTokenClassification": "token-classification",
     "AutoModelForSequenceClassification": "text-classification",
-    "AutoModelForQuestionAnswering": "question-answering",
 }
-MOST_LABELS = 50
+TASKS = LABELLED | {"AutoModelForQuestionAnswering": "question-answering"}
 TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
@@ -130,6 +129,9 @@ def render_card(
     given = {key: value for key, value in labels.items() if value is not None}
     defaults = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
     data = ModelCardData(**{**defaults, **known, **given})
+    sizes = architecture(config, num_parameters)
+    if auto_class in LABELLED:
+        sizes.append(("labels", ", ".join(markdown(config.id2label[index]) for index in sorted(config.id2label))))
     card = ModelCard.from_template(
         data,
         template_path=str(TEMPLATES / "template.md"),
@@ -137,10 +139,11 @@ def render_card(
         version=metadata.version("elmo-hf"),
         package=ELMO_HF,
         loaded=string_literal(repository or name),
-        architecture=architecture(config, num_parameters) + _labels(config, auto_class),
+        architecture=sizes,
         hidden_size=config.hidden_size,
         word_limit=word_limit(config),
         word_splitter=word_splitter if facts is None or facts.words is None else None,
+        is_labelled=auto_class in LABELLED,
         auto_class=auto_class.removesuffix("ForPreTraining"),
         is_pair=takes_pairs(config, auto_class),
         task=task,
@@ -179,14 +182,6 @@ def loading_line(name: str, config: ElmoConfig, auto_class: str, revision: str |
 def takes_pairs(config: ElmoConfig, auto_class: str) -> bool:
     """Whether a model reads two texts a row."""
     return config.text_pairs or auto_class == "AutoModelForQuestionAnswering"
-
-
-def _labels(config: ElmoConfig, auto_class: str) -> list[tuple[str, str]]:
-    if auto_class not in ("AutoModelForTokenClassification", "AutoModelForSequenceClassification"):
-        return []
-    names = [markdown(config.id2label[index]) for index in sorted(config.id2label)]
-    more = f" and {len(names) - MOST_LABELS} more" if len(names) > MOST_LABELS else ""
-    return [("labels", ", ".join(names[:MOST_LABELS]) + more)]
 
 
 def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:

@@ -18,7 +18,7 @@ from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_card import TAGS, architecture, as_list, auto_class_of, render_card, word_limit
-from .saved_card import CARD, is_draft, read_card, run_of_draft
+from .saved_card import CARD, is_draft, read_card, training_of_draft
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
@@ -117,7 +117,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
 
 
 def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None) -> str:
-    """A card for a saved folder that has none, or a Trainer's draft, whose numbers and metadata it takes.
+    """A card for a saved folder that has none, or a Trainer's draft, whose metadata and numbers it takes.
 
     Args:
         folder: a folder with weights; its name is the card's title, unless there is a repository.
@@ -128,17 +128,17 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
         ValueError: as in `look_at`.
     """
     model = look_at(folder)
-    drafted = model.card.data.to_dict() if is_draft(model.card) else {}
-    return render_card(
+    drafted = model.card.data.to_dict() | {"tags": [*TAGS[:2], *as_list(model.card.data.tags)]}
+    card = render_card(
         (repository or folder.resolve().name).rpartition("/")[2],
         config=model.config,
         repository=repository,
         num_parameters=model.num_parameters,
         auto_class=model.auto_class,
-        run=run_of_draft(model.card) if drafted else None,
         word_splitter="ptb" if model.tokenizer is None else model.tokenizer.word_splitter,
-        **{**drafted, "tags": [*TAGS[:2], *as_list(drafted.get("tags"))] if drafted else None, **labels},
+        **(drafted if is_draft(model.card) else {}) | labels,
     )
+    return card + training_of_draft(model.card) if is_draft(model.card) else card
 
 
 def _mixes(model: SavedModel) -> str:

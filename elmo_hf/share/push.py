@@ -13,15 +13,14 @@ from pathlib import Path
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, constants
 
 from ..disk.checksums import SUMS
-from ..folder.loading import load_complete, load_tokenizer, open_folder
-from ..folder.saved_config import read_config
+from ..folder.loading import load_complete
 from ..folder.saved_json import naming
 from ..hub_code import SENTENCE_FILES, generated_files
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel
 from .export import HEADS
 from .model_card import loading_line
-from .model_info import look_at, new_card
+from .model_info import SavedModel, look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
 # The classes whose weights must all be there; of any other class, those of the biLM.
@@ -32,7 +31,7 @@ NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
 SENT = (
     *NEEDED,
     *SENTENCE_FILES,
-    *("model*.safetensors", "model.safetensors.index.json", SUMS, "tokenizer.json", "special_tokens_map.json"),
+    *("*.safetensors", "model.safetensors.index.json", SUMS, "tokenizer.json", "special_tokens_map.json"),
     *("added_tokens.json", "words.txt", "vector_words.txt", "vocab.txt", "*.jinja"),
     *("*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json"),
 )
@@ -62,9 +61,8 @@ def push_folder(
         ValueError: if the folder is incomplete, a pattern fits no file, or the name is no name of a repository; nothing
             is sent then. If the Hub refuses the token, is out of reach, or an upload broke off.
     """
-    check_folder(folder)
+    model = check_folder(folder)
     files, left_out = chosen_files(folder, include)
-    model = look_at(folder)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id
@@ -98,16 +96,13 @@ def is_own(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> SavedModel:
     """Checks that a folder has everything that loading it elsewhere needs.
 
     Raises:
         ValueError: with the missing files and what writes them, the missing weights, or the damaged file.
     """
-    if folder.is_dir():
-        config, _ = read_config(open_folder(folder))
-        load_complete(folder, CLASSES.get("".join(config.architectures or []), ElmoModel))
-    needed = {*NEEDED, *(path.name for path in folder.glob("model*.safetensors"))}
+    needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
     missing = [name for name in sorted(needed) if not is_own(folder / name)]
     if missing:
         raise ValueError(
@@ -115,4 +110,6 @@ def check_folder(folder: Path) -> None:
             "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
             f"{folder} --license NAME --language CODE` the model card {CARD}."
         )
-    load_tokenizer(folder)
+    model = look_at(folder)
+    load_complete(folder, CLASSES.get(model.class_name, ElmoModel))
+    return model
