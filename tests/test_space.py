@@ -40,12 +40,6 @@ def test_layers_are_the_hidden_states_of_each_sentence_alone(name: str) -> None:
     torch.testing.assert_close(torch.from_numpy(found.layers), hidden_states(name, LINES), atol=1e-6, rtol=0)
 
 
-def test_a_mix_is_a_weighted_sum_whose_weights_are_divided_by_their_sum() -> None:
-    layers = np.random.default_rng(0).normal(size=(3, 2, 5)).astype(np.float32)
-    np.testing.assert_array_equal(computing.mix(layers, [0, 0, 0.5]), layers[2])
-    np.testing.assert_allclose(computing.mix(layers, [1, 1, 2]), (layers[0] + layers[1] + 2 * layers[2]) / 4, rtol=1e-5)
-
-
 @pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [0.0, 0.3, 0.9]])
 def test_a_comparison_holds_the_nearest_words_of_every_view(name: str, weights: list[float]) -> None:
     found = computing.compare(name, LINES, 2, weights)
@@ -97,19 +91,13 @@ def test_surprisals_are_the_models_own_score_and_unknown_words_are_told() -> Non
     assert computing.unknown_words("tiny", lines) == [[False] * 4, [True, False]]
 
 
-def test_the_first_word_is_long_and_frequent_in_the_corpus(name: str) -> None:
-    assert computing.first_word(name, ("So they left .", "An elephant stayed .")) == 2
-
-
 REFUSED: dict[str, Callable[[str], object]] = {
     "empty": lambda name: computing.read_text("tiny", " \n\t"),
     "2,001 characters": lambda name: computing.read_text("tiny", "x" * 2001),
     "401 words": lambda name: computing.read_text("tiny", "x " * 399),
     "is not on this page, which has tiny": lambda name: computing.read_text(name, "Yes."),
     "'my-org/absent'": lambda name: computing.load("my-org/absent"),
-    "7 words": lambda name: computing.compare(name, LINES, 7, [1, 1, 1]),
     "Move at least one slider": lambda name: computing.compare(name, LINES, 0, [0, 0, 0]),
-    "3 layers, found 2 weights": lambda name: computing.compare(name, LINES, 0, [1, 1]),
     "no softmax": lambda name: computing.read_surprisals(name, LINES),
 }
 

@@ -1,13 +1,12 @@
 """A Hub on this machine, as much of one as pushing and loading a model needs.
 
 It imitates, as seen from `huggingface_hub` 2.4 with `HF_HUB_DISABLE_XET=1`: repositories with branches and commits;
-small files sent inside a commit (git), large ones before it to a store by their SHA-256 (git LFS, in one PUT or in
-parts), read back through a redirect to another host; private repositories; the error codes that clients act on; and
-faults on demand. Everything is in memory.
+small files sent inside a commit (git), large ones before it to a store by their SHA-256 (git LFS), read back through a
+redirect to another host; private repositories; and the error codes that clients act on. Everything is in memory.
 
-It does not imitate Xet (the real Hub's own way for large files), pull requests, gated repositories, deletions,
-pagination, resumed downloads or rate limits; and of a card's metadata it checks only that it is a YAML mapping. Whether
-the real Hub agrees, only the real Hub can tell.
+It does not imitate Xet (the real Hub's own way for large files), uploads in parts, pull requests, gated repositories,
+deletions, pagination, resumed downloads or rate limits; and of a card's metadata it checks only that it is a YAML
+mapping. Whether the real Hub agrees, only the real Hub can tell.
 """
 
 import base64
@@ -68,14 +67,6 @@ class Repository:
         return oid
 
 
-@dataclass
-class Fault:
-    """One request that is broken off halfway."""
-
-    method: str
-    path_part: str
-
-
 class Refusal(Exception):
     """An error answer."""
 
@@ -90,10 +81,8 @@ class LoopbackHub(ThreadingHTTPServer):
     Attributes:
         repositories: by `namespace/name`.
         lfs: the store of large files, by their SHA-256.
-        faults: what goes wrong next; each is used up by one request.
         private_by_default: whether a repository is private whose request does not decide it.
-        part_size: LFS files of more bytes are sent in parts of this many.
-        asked: method and path of every request, faulty ones included.
+        asked: method and path of every request.
         url: the endpoint.
     """
 
@@ -103,10 +92,7 @@ class LoopbackHub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.repositories: dict[str, Repository] = {}
         self.lfs: dict[str, bytes] = {}
-        self.parts: dict[tuple[str, int], bytes] = {}
-        self.faults: list[Fault] = []
         self.private_by_default = False
-        self.part_size = 1 << 20
         self.asked: list[tuple[str, str]] = []
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -123,10 +109,6 @@ class LoopbackHub(ThreadingHTTPServer):
         repository = self.repositories[name]
         return {path: file.content for path, file in repository.commits[repository.resolve(revision)].items()}
 
-    def requests(self, method: str, path_part: str) -> int:
-        """How many requests had this method and this in their path."""
-        return sum(asked == method and path_part in path for asked, path in self.asked)
-
 
 class Handler(BaseHTTPRequestHandler):
     """Finds the route of a request and answers it."""
@@ -138,12 +120,6 @@ class Handler(BaseHTTPRequestHandler):
     def handle_request(self) -> None:
         path, length = urlsplit(self.path).path, int(self.headers.get("Content-Length") or 0)
         self.server.asked.append((self.command, path))
-        fault = next((f for f in self.server.faults if f.method == self.command and f.path_part in path), None)
-        if fault is not None:
-            self.server.faults.remove(fault)
-            self.close_connection = True
-            self.rfile.read(length // 2)
-            return
         body = self.rfile.read(length)
         try:
             self.send(*self.answer(path, body))
@@ -226,10 +202,8 @@ class Handler(BaseHTTPRequestHandler):
         self.repository(name, is_written=True)
         objects = json.loads(body)["objects"]
         for wanted in (wanted for wanted in objects if wanted["oid"] not in self.server.lfs):
-            href, size = f"{self.server.store_url}/{wanted['oid']}", self.server.part_size
-            numbers = range(1, -(-wanted["size"] // size) + 1)
-            parts = {"chunk_size": str(size)} | {str(number): f"{href}/{number}" for number in numbers}
-            wanted["actions"] = {"upload": {"href": href, "header": parts if len(numbers) > 1 else {}}}
+            href = f"{self.server.store_url}/{wanted['oid']}"
+            wanted["actions"] = {"upload": {"href": href, "header": {}}}
         return 200, {"objects": objects}, {}
 
     def store(self, body: bytes, oid: str) -> Answer:
@@ -237,14 +211,6 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(400, "the content has another SHA-256")
         self.server.lfs[oid] = body
         return 200, {}, {}
-
-    def store_part(self, body: bytes, oid: str, number: str) -> Answer:
-        self.server.parts[oid, int(number)] = body
-        return 200, {}, {"ETag": f'"{number}"'}
-
-    def join_parts(self, body: bytes, oid: str) -> Answer:
-        numbers = [part["partNumber"] for part in json.loads(body)["parts"]]
-        return self.store(b"".join(self.server.parts.pop((oid, number)) for number in numbers), oid)
 
     def read_store(self, body: bytes, oid: str) -> Answer:
         return 200, self.server.lfs[oid], {}
@@ -312,8 +278,6 @@ ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("POST", f"/api/models/{NAME}/preupload/([^/]+)", Handler.preupload),
     ("POST", f"/{NAME}.git/info/lfs/objects/batch", Handler.lfs_batch),
     ("PUT", r"/lfs/(\w+)", Handler.store),
-    ("PUT", r"/lfs/(\w+)/(\d+)", Handler.store_part),
-    ("POST", r"/lfs/(\w+)", Handler.join_parts),
     ("GET HEAD", r"/lfs/(\w+)", Handler.read_store),
     ("POST", f"/api/models/{NAME}/commit/([^/]+)", Handler.commit),
     ("GET", f"/api/models/{NAME}", Handler.info),

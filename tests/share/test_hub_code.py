@@ -82,7 +82,6 @@ def test_a_name_stands_for_one_thing_in_a_file(file: str) -> None:
 # Two modules of one file and one of another.
 SMALL_TABLE = {"low_file": ("room.low",), "high_file": ("room.first", "room.second")}
 MODULES = {
-    "low": '"""The low one."""\n\nimport math\n\nLOW = math.pi\n',
     "first": '"""First."""\n\nimport os\nfrom typing import Any\n\nfrom .low import LOW\n\nx: Any = (os, LOW)\n',
     "second": '"""The second."""\n\nfrom typing import NamedTuple\n\nfrom .first import x\n\ny = (NamedTuple, x)\n',
 }
