@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elmo_hf.embedding.stores import InputFile
-from elmo_hf.text.sentences import read_dataset, read_lines, read_sentences
+from elmo_hf.text.sentences import read_dataset, read_sentences
 
 CONLLU = """\
 # sent_id = 1
@@ -150,20 +150,25 @@ def test_what_cannot_be_read_is_named_with_its_line(
     assert len(str(caught.value)) < len(str(path)) + 300
 
 
-class Endless(io.RawIOBase):
-    """A file of one line without end."""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, block: Any) -> int:
-        block[:] = b"a" * len(block)
-        return len(block)
-
-
-def test_a_line_without_end_is_refused_in_bounded_memory() -> None:
-    with pytest.raises(ValueError, match="standard input, line 1: holds the character 0, or 134,217,728 characters"):
-        next(read_lines(InputFile("-", Endless())))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "content", "times", "message"),
+    [
+        (
+            "a.txt",
+            b"a",
+            1 << 27,
+            ", line 1: holds the character 0, or more than 134,217,727 characters or 20,000,000 b",
+        ),
+        ("a.txt", b"a ", 20_000_001, ", line 1: holds the character 0, or more than"),
+        ("a.jsonl", b"[],", (1 << 21) + 1, ", line 1: holds more than 2,097,152 commas"),
+        ("a.conllu", f"1\ta\t{BLANKS[:-1]}\n".encode(), (1 << 20) + 1, ": more than 1,048,576 words without a blank l"),
+    ],
+    ids=["characters", "blanks", "JSON", "CoNLL-U"],
+)
+def test_a_line_that_would_fill_memory_is_refused(name: str, content: bytes, times: int, message: str) -> None:
+    file: Any = InputFile(name, io.BytesIO(content * times))
+    with pytest.raises(ValueError, match=f"^standard input{message}"):
+        next(read_sentences(file))
 
 
 def test_a_dataset_with_damaged_compression_is_refused(tmp_path: Path) -> None:

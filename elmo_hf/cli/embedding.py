@@ -59,6 +59,7 @@ def embed(
     batch_words: Annotated[
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = 2048,
+    allow_nan: Annotated[bool, typer.Option("--allow-nan", help="Write NaN if the model gives it.")] = False,
     device: Device = None,
     engine: Annotated[
         Literal["ray"] | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")
@@ -101,7 +102,7 @@ def embed(
         *loaded,
         documents,
         output,
-        Selection(layers, dtype, chosen),
+        Selection(layers, dtype, chosen, allow_nan),
         shard_format=shard_format or "parquet",
         batch_words=batch_words,
         processes=processes,

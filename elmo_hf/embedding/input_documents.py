@@ -18,12 +18,14 @@ class Window(NamedTuple):
         first: how many sentences are before it.
         lines: the places of its n sentences.
         sentences: its n sentences.
+        digest: of the job and these sentences, "" before it is computed.
     """
 
     number: int
     first: int
     lines: list[Line]
     sentences: list[Sentence]
+    digest: str = ""
 
 
 class Documents(NamedTuple):

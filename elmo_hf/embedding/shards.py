@@ -78,7 +78,8 @@ class Maker(NamedTuple):
 
     def __call__(self, window: Window, bar: tqdm | None = None) -> None:
         """Makes the shard of a window; the bar counts sentences."""
-        arrays = embed_window(self.model, self.tokenizer, window.sentences, self.selection, self.batch_words, bar)
+        texts = window.sentences
+        arrays = embed_window(self.model, self.tokenizer, texts, self.selection, self.batch_words, bar, window.first)
         self.shards.write(window, arrays)
 
 
@@ -238,10 +239,10 @@ class Shards:
     def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[Window]:
         """Gives each window that process `index` of `count` is to compute."""
         for window in windows:
-            digest = self._digest(window)
-            if window.number % count == index and not self._has(window.number, digest):
+            window = window._replace(digest=self._digest(window))
+            if window.number % count == index and not self._has(window.number, window.digest):
                 yield window
-            self._windows.append((digest, window.first, _spans(window)))
+            self._windows.append((window.digest, window.first, _spans(window)))
             self.num_sentences += len(window.lines)
 
     def _has(self, number: int, digest: str) -> bool:
@@ -288,7 +289,7 @@ class Shards:
         records = (Record(window.first + row, text, by_row[row], line) for row, (text, line) in enumerate(rows))
         with self._folder.new(self._shard(window.number)) as path:
             WRITERS.get(self._suffix, write_chunk)(path, records)
-            facts = self._digest(window), _checksum_of(path), str(path.stat().st_size)
+            facts = window.digest, _checksum_of(path), str(path.stat().st_size)
         with self._folder.new(_entry(window.number)) as path:
             path.write_text(" ".join(facts) + "\n", encoding="ascii")
 

@@ -33,6 +33,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from ..disk.checksums import sha256_of_model
+from ..language_model.scoring import refuse_nan
 from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import Sentence
 from ..tokenizer.encoded_texts import to_words
@@ -69,11 +70,13 @@ class Selection:
         layers: a key of `LAYERS`.
         dtype: of the numbers, one of `DTYPES`; the model computes in its own.
         words: those whose vectors are kept; None keeps all.
+        allow_nan: whether vectors may be NaN.
     """
 
     layers: str = "all"
     dtype: str = "float32"
     words: ChosenWords | None = None
+    allow_nan: bool = False
 
     def check(self, suffix: str = "") -> None:
         """Raises ValueError for an unknown selection, or one that a format of files, or NumPy's arrays, cannot hold."""
@@ -126,6 +129,7 @@ def embed_window(
     selection: Selection,
     batch_words: int = BATCH_WORDS,
     bar: tqdm | None = None,
+    first: int = 0,
 ) -> Iterator[tuple[int, Arrays]]:
     """Yields each sentence's place in the window and its arrays, the longest sentences first.
 
@@ -136,6 +140,10 @@ def embed_window(
         selection: what is kept. A sentence without a chosen word is not computed, and has arrays without positions.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
         bar: counts sentences.
+        first: how many sentences are before the window.
+
+    Raises:
+        ValueError: naming a sentence, if its vectors are NaN and must not be.
     """
     bar = tqdm(disable=True) if bar is None else bar
     known = _Known()
@@ -147,6 +155,9 @@ def embed_window(
     for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
         batch = [rows[place] for place in batch]
         vectors = _embed_batch(model, words, [texts[row] for row in batch], selection)
+        if not selection.allow_nan and vectors.sum().isnan():  # in half precision, sums of infinite numbers are too
+            if (is_nan := vectors.isnan().transpose(0, 1).flatten(1).any(1).cpu().numpy()).any():
+                refuse_nan(first + min(np.array(batch)[is_nan]))
         if chosen is None:
             places = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
             yield from zip(batch, selection.of(vectors, places), strict=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -58,6 +58,12 @@ def check_vocabulary(model: ElmoForPreTraining, tokenizer: Any) -> None:
         )
 
 
+def refuse_nan(sentence: int) -> NoReturn:
+    """Raises the ValueError for a model that gives NaN."""
+    reason = "its weights are damaged, or its training diverged"
+    raise ValueError(f"the model gives NaN for sentence {sentence}, counted from 0: {reason}.")
+
+
 @dataclass(frozen=True)
 class Scores:
     """Natural log-probabilities of a corpus, NaN for words that were not scored, or a direction that is missing."""
@@ -76,11 +82,7 @@ class Scores:
         """Stores log-probabilities of one direction at their places; raises ValueError for NaN."""
         found = log_probs.float().cpu().numpy()
         if np.isnan(found).any():
-            sentence = np.searchsorted(self.starts, places[np.isnan(found)].min(), side="right") - 1
-            raise ValueError(
-                f"the model gives NaN for sentence {sentence}, counted from 0: its weights are damaged, or its "
-                "training diverged."
-            )
+            refuse_nan(np.searchsorted(self.starts, places[np.isnan(found)].min(), side="right") - 1)
         getattr(self, direction)[places] = found
 
     @property

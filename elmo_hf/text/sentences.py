@@ -31,8 +31,8 @@ Sentence = str | list[str]
 KEYS = ("words", "tokens", "text", "sentence")
 JSON_SUFFIXES = (".jsonl", ".json")
 CONLLU_SUFFIX = ".conllu"
-# text8, a corpus on one line, has 100 million characters.
-MAX_LINE_CHARACTERS = 1 << 27
+# text8, a corpus on one line, has 100 million characters and 17 million words; JSON and CoNLL-U take more memory.
+MAX_LINE_CHARACTERS, MAX_LINE_BLANKS, MAX_LINE_COMMAS, MAX_CONLLU_WORDS = 1 << 27, 20_000_000, 1 << 21, 1 << 20
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
 # What the library `datasets` raises besides its own errors if a dataset does not exist, or a file of it is damaged.
@@ -65,7 +65,7 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
     """
     sentences: Iterator[Sentence]
     if suffix_of(path) == CONLLU_SUFFIX:
-        sentences = _blocks(read_lines(path, encoding, _conllu_words))
+        sentences = _blocks(path, read_lines(path, encoding, _conllu_words))
     elif suffix_of(path) in FASTA_SUFFIXES:
         sentences = _proteins(read_lines(path, encoding, _fasta_residues))
     else:
@@ -97,10 +97,10 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
             stream = io.TextIOWrapper(content, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
             for line in iter(partial(stream.readline, MAX_LINE_CHARACTERS), ""):
                 number += 1
-                if "\0" in line or len(line) == MAX_LINE_CHARACTERS:
+                if "\0" in line or len(line) == MAX_LINE_CHARACTERS or line.count(" ") > MAX_LINE_BLANKS:
                     raise ValueError(
-                        f"holds the character 0, or {MAX_LINE_CHARACTERS:,} characters; give its encoding, such as "
-                        "utf-16-le, or export its text."
+                        f"holds the character 0, or more than {MAX_LINE_CHARACTERS - 1:,} characters or "
+                        f"{MAX_LINE_BLANKS:,} blanks; give its encoding, such as utf-16-le, or export its text."
                     )
                 yield parse(line)
         except (LookupError, RecursionError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -197,6 +197,8 @@ def _text_sentence(line: str) -> str:
 
 
 def _json_sentence(line: str) -> Sentence:
+    if line.count(",") > MAX_LINE_COMMAS:
+        raise ValueError(f"holds more than {MAX_LINE_COMMAS:,} commas; give a sentence a line.")
     return sentence_of(json.loads(line)) if line.strip() else ""
 
 
@@ -213,11 +215,15 @@ def _conllu_words(line: str) -> list[str] | None:
     return None if not line else [columns[1]] if found and found[1] else []
 
 
-def _blocks(lines: Iterable[list[str] | None]) -> Iterator[Sentence]:
+def _blocks(path: Path, lines: Iterable[list[str] | None]) -> Iterator[Sentence]:
     words: list[str] = []
     for of_line in chain(lines, [None]):
         if of_line is not None:
             words += of_line
+            if len(words) > MAX_CONLLU_WORDS:
+                raise ValueError(
+                    f"{path}: more than {MAX_CONLLU_WORDS:,} words without a blank line, which ends a sentence."
+                )
         elif words:
             yield words
             words = []

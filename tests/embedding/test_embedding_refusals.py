@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from vectors import embed_file, read_vectors
 
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import Embedder, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.vector_files import Record
@@ -41,3 +44,25 @@ def test_it_is_refused(
     with pytest.raises(kind) as caught:
         call()
     assert named in str(caught.value)
+
+
+def test_vectors_that_are_nan_are_refused_with_the_first_sentence(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+) -> None:
+    inputs = tiny_tokenizer([["Übung"]], is_split_into_words=True, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        mixed_model.token_encoder.embedding.weight[inputs[0, 1, 1]] = torch.nan  # a byte of sentence 3 alone
+    for dtype in ("float32", "int8"):
+        for output in ("v.npz", "v/"):
+            with pytest.raises(ValueError, match="NaN for sentence 3, counted from 0"):
+                embed_file(
+                    mixed_model,
+                    tiny_tokenizer,
+                    corpus,
+                    f"{tmp_path}/{dtype}{output}",
+                    dtype=dtype,
+                    window_characters=59,
+                )
+    options = {"window_characters": 59, "allow_nan": True, "layers": "top"}
+    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "v.npz", **options)
+    assert [np.isnan(each).any() for each in read_vectors(tmp_path / "v.npz")] == [n == 3 for n in range(6)]

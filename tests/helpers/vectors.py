@@ -33,7 +33,9 @@ def embed_file(
     model: ElmoModel, tokenizer: ElmoTokenizer, source: Path | list[str] | BinaryIO, output: Path | str, **options: Any
 ) -> int:
     """Embeds a file, documents by name, or a stream; into a folder if the output ends with a slash, else one file."""
-    selection = Selection(**{name: options.pop(name) for name in ("layers", "dtype", "words") if name in options})
+    selection = Selection(
+        **{name: options.pop(name) for name in ("layers", "dtype", "words", "allow_nan") if name in options}
+    )
     reading = {"split_into_words": options.pop("split_into_words", False)}
     if isinstance(source, Path | list):
         documents = Documents.find(
