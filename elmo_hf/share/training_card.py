@@ -47,6 +47,12 @@ class ElmoTrainer(Trainer):
         if not self.is_world_process_zero():
             return
         summary = TrainingSummary.from_trainer(self, model_name=model_name, **labels)
+        log = self.state.log_history
+        if self.args.load_best_model_at_end and log and "train_runtime" in log[-1] and summary.eval_results:
+            # The model is that of the best evaluation; the summary has the scores of the last one.
+            best = next((row for row in summary.eval_lines if row["Step"] == self.state.best_global_step), {})
+            best = {"Loss" if name == "Validation Loss" else name: value for name, value in best.items()}
+            summary.eval_results = {name: best.get(name, value) for name, value in summary.eval_results.items()}
         task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
         start, dataset = str(summary.finetuned_from or ""), ", ".join(as_list(summary.dataset)) or None
         is_on_hub = HUB_NAME.fullmatch(start) and not Path(start).exists()

@@ -96,7 +96,7 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
     with gr.Row():
         text = gr.Textbox(TEXT, label="Text, one sentence a line", lines=3, max_lines=6, scale=3, elem_id="text")
         with gr.Column(scale=1):
-            model = gr.Dropdown(computing.MODELS, label="Model", elem_id="model")
+            model = gr.Dropdown(computing.MODELS, value=computing.MODELS[0], label="Model", elem_id="model")
             button = gr.Button("Read", variant="primary", elem_id="read")
     gr.Examples(EXAMPLES, text, label="Texts to try, then press Read")
     gr.Markdown("## Which words are near, layer by layer?")

@@ -181,13 +181,6 @@ class Handler(BaseHTTPRequestHandler):
             return 400, {"errors": [{"message": str(error)}]}, {}
         return 200, {}, {}
 
-    def branch(self, body: bytes, name: str, branch: str) -> Answer:
-        repository = self.repository(name, is_written=True)
-        if branch in repository.branches:
-            raise Refusal(409, f"Reference already exists: {branch}")
-        repository.branches[branch] = repository.resolve("main")
-        return 200, {}, {}
-
     def preupload(self, body: bytes, name: str, revision: str) -> Answer:
         repository = self.repository(name, is_written=True)
         present = repository.commits[repository.resolve(revision)]
@@ -274,7 +267,6 @@ NAME = r"([\w.-]+/[\w.-]+)"
 ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("POST", "/api/repos/create", Handler.create),
     ("POST", "/api/validate-yaml", Handler.validate_card),
-    ("POST", f"/api/models/{NAME}/branch/([^/]+)", Handler.branch),
     ("POST", f"/api/models/{NAME}/preupload/([^/]+)", Handler.preupload),
     ("POST", f"/{NAME}.git/info/lfs/objects/batch", Handler.lfs_batch),
     ("PUT", r"/lfs/(\w+)", Handler.store),
