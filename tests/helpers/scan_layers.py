@@ -48,7 +48,7 @@ class Path(NamedTuple):
 
 # Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
 ALONE: dict[str, Any] = {"joint_bytes": 0}
-PACKS: dict[str, Any] = ALONE | {"large_bytes": 0, "multiplies_bfloat16": True}
+PACKS: dict[str, Any] = ALONE | {"large_bytes": 0}
 PACKS["repays"] = dict.fromkeys((torch.float32, torch.bfloat16), (range(1, 99), 1))
 DEFAULT = Path(ProcessorKernels())
 if IS_TRITON:
