@@ -13,11 +13,17 @@ with `sha256sum -c`) and in the model card.
 """
 
 import csv
+import shutil
+import sys
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
 from urllib.parse import urljoin, urlsplit
+from urllib.request import Request
 
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
@@ -30,6 +36,7 @@ from .refusals import ConversionError, listed, require
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 TABLE = Path(__file__).with_name("published.tsv")
 INDEX, DATA = ".index", ".data-00000-of-00001"
+MOST_SILENCE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 def download(
     name: str, base_url: str = BASE_URL, folder: Path | None = None, published: Mapping[str, Published] = PUBLISHED
 ) -> tuple[Path, dict[str, Path]]:
-    """Downloads a published checkpoint, with a progress bar, unless it was downloaded before.
+    """Downloads a published checkpoint, with a progress bar, unless it was downloaded before, and prints its checksums.
 
     Args:
         name: a key of `published`.
@@ -90,13 +97,29 @@ def download(
         fetch(urljoin(base_url, row.weights.removesuffix(INDEX) + DATA), folder)
     if not (folder / SUMS).exists():
         write_sums(folder)
+        tqdm.write((folder / SUMS).read_text(encoding="utf-8"), sys.stderr, end="")
     advice = f"Delete {folder} to download again."
     require(sums_agree(folder), folder, "", f"as its {SUMS} says", "changed files", advice)
     return paths.pop("weights"), paths
 
 
-def fetch(url: str, folder: Path) -> Path:
+class SecureRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but none from https to an address without encryption."""
+
+    def redirect_request(self, request: Request, *rest: Any) -> Request | None:
+        """The next request; `rest` ends with its address."""
+        if request.type == "https" and urlsplit(rest[-1]).scheme != "https":
+            raise URLError(f"it redirects to {rest[-1]}, without encryption")
+        return super().redirect_request(request, *rest)
+
+
+def fetch(url: str, folder: Path, seconds: float = MOST_SILENCE) -> Path:
     """Downloads one file into a folder, with a progress bar, unless it was downloaded before.
+
+    Args:
+        url: its address.
+        folder: the folder.
+        seconds: how long the server may be silent.
 
     Raises:
         ConversionError: if the download fails or breaks off; nothing is kept then.
@@ -104,16 +127,19 @@ def fetch(url: str, folder: Path) -> Path:
     path = folder / Path(urlsplit(url).path).name
     if path.exists():
         return path
+    bar = {"desc": path.name, "unit": "B", "unit_scale": True, "unit_divisor": 1024}
     try:
-        with new_file(path) as partial, tqdm(desc=path.name, unit="B", unit_scale=True, unit_divisor=1024) as bar:
-
-            def show(num_blocks: int, block_size: int, total: int) -> None:
-                bar.total = total
-                bar.update(min(num_blocks * block_size, total) - bar.n)
-
-            # Unlike torch.hub's function, this fails if the connection ends before the file is complete.
-            urllib.request.urlretrieve(url, partial, show)
-    except OSError as error:
+        with (
+            new_file(path) as partial,
+            urllib.request.build_opener(SecureRedirects).open(url, timeout=seconds) as answer,
+            partial.open("wb") as file,
+        ):
+            size = int(answer.headers.get("Content-Length", 0))
+            with tqdm.wrapattr(answer, "read", total=size or None, **bar) as reader:
+                shutil.copyfileobj(reader, file)
+            if size and file.tell() != size:
+                raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
+    except (OSError, HTTPException) as error:
         raise ConversionError(
             f"cannot download {url}: {error}. Without a network, fetch the files elsewhere and run "
             "`elmo-hf convert SOURCE DEST`."

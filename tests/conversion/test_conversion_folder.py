@@ -1,60 +1,30 @@
-"""A converted folder: its weights, its card, and where it is written."""
+"""A converted folder: its card, its place, names from anywhere, and weights in bfloat16 or in eight bits."""
 
 import hashlib
-import re
+import os
+import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from checkpoints import (
-    BASE,
-    CELL,
-    TINY_LM,
-    allennlp_to_folder,
-    arrays_of,
-    base_checkpoint,
-    difference_of,
-    run_python,
-)
+import torch
+from checkpoints import BASE, TINY_LM, allennlp_to_folder, arrays_of, base_checkpoint, difference_of
+from commands import assert_fails, run
 from huggingface_hub import ModelCard
 from language_models import tiny_files
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
 
+from elmo_hf import ElmoModel, tiny_model, tiny_tokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo
+from elmo_hf.disk.checksums import sha256_of_model
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.share.model_info import look_at
 
 
-def test_weights_are_the_checkpoints_own_in_the_places_of_torch(tiny_folder: Path) -> None:
-    tensors, (_, arrays) = load_file(tiny_folder / "model.safetensors"), base_checkpoint()
-    assert {name.split(".")[0] for name in tensors} == {"token_encoder", "bilm"}  # no mix, which the source lacks
-    kernel, bias = arrays[f"{CELL}/W_0"], arrays[f"{CELL}/B"]
-    lstm = "bilm.layers.0.forward_lstm"
-    for ours, theirs in enumerate((0, 2, 1, 3)):
-        rows, columns = slice(32 * ours, 32 * (ours + 1)), slice(32 * theirs, 32 * (theirs + 1))
-        np.testing.assert_array_equal(tensors[f"{lstm}.input_linear.weight"][rows], kernel[:8, columns].T)
-        np.testing.assert_array_equal(tensors[f"{lstm}.recurrent_linear.weight"][rows], kernel[8:, columns].T)
-        np.testing.assert_array_equal(tensors[f"{lstm}.input_linear.bias"][rows], bias[columns])
-    expected = {
-        "token_encoder.embedding.weight": np.concatenate([np.zeros((1, 4), np.float32), arrays["char_embed"]]),
-        "token_encoder.convolutions.3.weight": arrays["CNN/W_cnn_3"][0].transpose(2, 1, 0),
-        "token_encoder.highways.1.gate.weight": arrays["CNN_high_1/W_carry"].T,
-        "bilm.layers.1.backward_lstm.projection.weight": arrays["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_P_0"].T,
-    }
-    for name, array in expected.items():
-        np.testing.assert_array_equal(tensors[name], array, err_msg=name)
-
-
-def test_the_card_has_source_check_and_architecture_and_runs(tiny_folder: Path) -> None:
+def test_the_card_has_the_source_the_check_and_the_sizes(tiny_folder: Path) -> None:
     text = (tiny_folder / "README.md").read_text(encoding="utf-8")
-    card = ModelCard(text)
-    assert card.data.to_dict() == {
-        "library_name": "transformers",
-        "pipeline_tag": "feature-extraction",
-        "tags": ["elmo", "bilm", "word-embeddings"],
-    }
-    assert card.text.lstrip().startswith("# tiny\n")
     lines = text.splitlines()
     for name in ("options.json", "weights.hdf5"):
         assert f"| `{name}` | `{hashlib.sha256((BASE / name).read_bytes()).hexdigest()}` |" in lines
@@ -62,42 +32,22 @@ def test_the_card_has_source_check_and_architecture_and_runs(tiny_folder: Path) 
     assert f"NumPy biLM in float64\non the source's arrays was {difference:.1e}." in text
     assert f"| parameters | {sum(array.size for array in base_checkpoint()[1].values()):,} |" in lines
     assert "| token encoder | 4-d characters, filters 1:4, 2:8, 3:12, 4:8 (relu), 2 highway layers |" in lines
-    assert "| biLM | 2 layers, with skip connections |" in lines
-    assert "| cell, projection | 32, 8 |" in lines
-    assert "| cell clip, projection clip | 3.0, 3.0 |" in lines
-    assert "- **Long words.** A word is cut after 48 bytes of UTF-8." in lines
-    assert "language models" not in text
-    (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert run_python(snippet, tiny_folder.parent) == "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\n"
 
 
-def test_card_of_an_unchecked_word_model_claims_neither_check_nor_characters(
-    word_files: AllenNlpFiles, tmp_path: Path
-) -> None:
-    allennlp_to_folder(word_files, tmp_path / "there")
-    text = (tmp_path / "there" / "README.md").read_text(encoding="utf-8")
-    assert "Not checked against the source; `elmo-hf convert --check` does so." in text
-    assert "| token encoder | word embedding, 32 words |" in text.splitlines()
-    assert "Long words" not in text
-
-
-def test_the_card_of_a_language_model_runs_and_counts_its_words(tmp_path: Path) -> None:
+def test_the_card_of_a_language_model_counts_its_words(tmp_path: Path) -> None:
     allennlp_to_folder(tiny_files(), tmp_path / "lm")
     text = (tmp_path / "lm" / "README.md").read_text(encoding="utf-8")
-    shapes = "torch.Size([2, 8, 16])\ntorch.Size([2, 16])\ntorch.Size([2, 8, 28])\ntorch.Size([2, 8, 28])\n"
-    assert run_python("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), tmp_path) == shapes
     lines = text.splitlines()
     assert "| softmax | 28 words |" in lines
     assert f"| parameters | {sum(array.size for array in arrays_of(tiny_files()).values()):,} |" in lines
-    for name in ("options.json", "model.ckpt-1.index", "model.ckpt-1.data-00000-of-00001"):
-        assert f"| `{name}` | `{hashlib.sha256((TINY_LM / name).read_bytes()).hexdigest()}` |" in lines
+    for path in [TINY_LM / "options.json", *TINY_LM.glob("model.ckpt-1.[di]*")]:
+        assert f"| `{path.name}` | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |" in lines
 
 
-@pytest.mark.parametrize("kind", ["folder", "file"])
-def test_an_existing_destination_is_left_as_it_is(kind: str, tiny_folder: Path, tmp_path: Path) -> None:
+def test_an_existing_destination_is_left_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
     destination = tmp_path / "DEST"
-    precious = destination / "precious.txt" if kind == "folder" else destination
-    precious.parent.mkdir(exist_ok=True)
+    precious = destination / "precious.txt"
+    destination.mkdir()
     precious.write_text("mine", encoding="utf-8")
     with pytest.raises(FileExistsError, match="DEST"):
         convert_source(tmp_path / "nowhere", destination, Given())
@@ -115,3 +65,102 @@ def test_a_destination_may_be_empty_new_or_a_link(tiny_folder: Path, tmp_path: P
         allennlp_to_folder(BASE, tmp_path / name)
         assert {path.name for path in (tmp_path / name).iterdir()} == {path.name for path in tiny_folder.iterdir()}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "empty", "link", "place"]
+
+
+LATIN = os.fsdecode(b"caf\xe9")  # what Linux gives for a name in Latin-1
+
+
+def test_a_source_may_have_a_name_that_is_not_utf_8_and_a_destination_may_not(tmp_path: Path) -> None:
+    source = shutil.copytree(BASE, tmp_path / LATIN)
+    assert run("convert", source, tmp_path / "to").exit_code == 0
+    text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
+    assert r"converted from caf\\udce9 by" in text
+    before = sorted(tmp_path.iterdir())
+    assert_fails(run("convert", BASE, tmp_path / f"{LATIN}2"), 1, "surrogates not allowed")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+NAME = 'it\'s "me"\n---\n<script>`{{ x }}` **$'
+
+
+def test_a_folder_of_any_name_gets_a_card_that_shows_it(tmp_path: Path) -> None:
+    source = shutil.copytree(BASE, tmp_path / NAME)
+    (source / "weights.hdf5").rename(source / "a|b``c`.hdf5")
+    result = run("convert", source, tmp_path / f"{NAME}2")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / f"{NAME}2" / "README.md").read_text(encoding="utf-8")
+    assert sorted(ModelCard(text).data.to_dict()) == ["library_name", "pipeline_tag", "tags"]
+    lines = text.splitlines()
+    shown = 'it\'s "me"\\\\n---\\\\n\\<script\\>\\`{{ x }}\\` \\*\\*$'
+    assert f"# {shown}2" in lines
+    assert f"converted from {shown} by `elmo-hf` 0.1.0." in lines
+    assert any(line.startswith("| ```a\\|b``c`.hdf5``` | `") for line in lines)
+    (argument,) = {line.split("(")[1].split(", trust")[0] for line in lines if "from_pretrained(" in line}
+    assert eval(argument) == f"{NAME}2"
+
+
+def converted(path: Path, dtype: str, *options: str) -> Path:
+    result = run("convert", BASE, path / dtype, "--dtype", dtype, *options)
+    assert result.exit_code == 0, result.output
+    return path / dtype
+
+
+def test_bfloat16_rounds_every_weight_and_keeps_a_softmax(tmp_path: Path) -> None:
+    assert run("convert", "tiny", tmp_path / "files", "--to", "allennlp").exit_code == 0
+    assert run("convert", tmp_path / "files", tmp_path / "lm", "--dtype", "bfloat16").exit_code == 0
+    whole = load_file(converted(tmp_path, "float32") / "model.safetensors")
+    language_model = tiny_model(ElmoForPreTraining).state_dict()
+    expected = {name: tensor for name, tensor in language_model.items() if "scalar_mixes" not in name}
+    for folder, tensors in ((converted(tmp_path, "bfloat16"), whole), (tmp_path / "lm", expected)):
+        saved = {name: each for file in folder.glob("*.safetensors") for name, each in load_file(file).items()}
+        assert saved.keys() == tensors.keys()
+        assert all(torch.equal(tensor, tensors[name].bfloat16()) for name, tensor in saved.items())
+    assert ElmoModel.from_pretrained(tmp_path / "bfloat16").dtype == torch.bfloat16
+
+
+def test_int8_has_a_scale_a_row_and_is_what_quantised_loading_gives(tmp_path: Path) -> None:
+    torchao = pytest.importorskip("torchao.quantization")
+    from transformers import TorchAoConfig
+
+    options = {"quantization_config": TorchAoConfig(torchao.Int8WeightOnlyConfig())}
+    expected = load_complete(converted(tmp_path, "float32"), **options)
+    folder = converted(tmp_path, "int8", "--check")
+    model = load_complete(folder)
+    weight = model.bilm.layers[1].backward_lstm.recurrent_linear.weight
+    assert (weight.qdata.dtype, tuple(weight.scale.shape)) == (torch.int8, (len(weight), 1))
+    ids = torch.randint(1, 200, (2, 5, 50))
+    with torch.no_grad():
+        assert torch.equal(model(ids).last_hidden_state, expected(ids).last_hidden_state)
+    assert look_at(folder).num_parameters == expected.num_parameters()
+    assert not [path for path in folder.iterdir() if path.is_dir()]
+    before = sha256_of_model("", model.state_dict().values())
+    model.bilm.layers[1].backward_lstm.projection.weight.qdata[3, 1] += 1
+    assert sha256_of_model("", model.state_dict().values()) != before
+
+
+def test_int8_folders_are_embedded_and_neither_exported_nor_converted_nor_adapted(tmp_path: Path) -> None:
+    pytest.importorskip("torchao")
+    folder, text = converted(tmp_path, "int8"), tmp_path / "text.txt"
+    text.write_text("<S>\n</S>\n<UNK>\nThe\n", encoding="utf-8")
+    assert run("embed", folder, text, "-o", tmp_path / "vectors.hdf5").exit_code == 0
+    destination = tmp_path / "DEST.pt2"
+    commands = {
+        "export": ("export", folder, destination),
+        "convert": ("convert", folder, destination, "--to", "allennlp"),
+        "adapt": ("pretrain", text, "-o", destination, "--model", folder, "--vocabulary", text),
+    }
+    for name, command in commands.items():
+        assert_fails(run(*command), 1, f"Error: the weights of {folder} are quantised; {name} the float32 folder")
+    assert not destination.exists()
+
+
+def test_int8_keeps_a_softmax_in_float32(tmp_path: Path) -> None:
+    pytest.importorskip("torchao")
+    assert run("convert", "tiny", tmp_path / "files", "--to", "allennlp").exit_code == 0
+    assert run("convert", tmp_path / "files", tmp_path / "lm", "--dtype", "int8").exit_code == 0
+    model, whole = load_complete(tmp_path / "lm", ElmoForPreTraining), tiny_model(ElmoForPreTraining)
+    assert torch.equal(model.softmax.weight, whole.softmax.weight)
+    assert hasattr(model.elmo.bilm.layers[0].forward_lstm.projection.weight, "qdata")
+    sentences = [["The", "ferry", "left", "."]]
+    found, expected = (each.score(sentences, tiny_tokenizer()).forward for each in (model, whole))
+    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=0, atol=0.1)
