@@ -113,7 +113,7 @@ def test_every_tensor_of_torchs_files_is_what_torch_reads(as_zip: bool, tmp_path
     table = torch.arange(24.0).reshape(4, 6) / 7
     state = {str(kind): table.to(kind) for kind in (torch.float64, torch.float16, torch.bfloat16, torch.int64)}
     state |= {"turned": table.T, "part": table[1:3, ::2], "number": torch.tensor(3.5), "empty": torch.zeros(0, 3)}
-    state |= {"again": table, "parameter": torch.nn.Parameter(table[0])}
+    state |= {"again": table, "parameter": torch.nn.Parameter(table[0]), "large": torch.tensor([1e30]).bfloat16()}
     (tmp_path / "task.th").write_bytes(state_bytes(state, as_zip=as_zip))
     expected = {
         name: (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
