@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 import torch
-from archives import archive_files, nlpl_files, state_bytes, write_files, zeros_deflated
+from archives import archive_files, nlpl_files, state_bytes, write_files
 from checkpoints import BASE, SAVES
 from faults.runs import run
+from hostile_checkpoints import HOSTILE_DATASETS, zeros_deflated
 from tensor_bundles import header_message, index_file, masked_crc, tensor_message
 
 BYTES, SECONDS = 1 << 30, 20
@@ -35,12 +35,6 @@ def hdf5(write: Callable[[h5py.File], object]) -> Callable[[], Files]:
         return {"options.json": nlpl_files(BASE.name)["options.json"], "weights.hdf5": content.getvalue()}
 
     return make
-
-
-def one_large_chunk(file: h5py.File) -> None:
-    shape, maxshape, chunks = (261, 4), (None, None), (30_720, 30_720)
-    table = file.create_dataset("char_embed", shape, "f4", maxshape=maxshape, chunks=chunks, compression="gzip")
-    table.id.write_direct_chunk((0, 0), zeros_deflated(30_720 * 30_720 * 4))
 
 
 def tar_of_folders() -> bytes:
@@ -96,13 +90,7 @@ def tensors_of_one_place() -> Files:
 
 # Each makes the files of a folder, or one that is the SOURCE; with the file that the error must name.
 HOSTILE: dict[str, tuple[Callable[[], Files | bytes], str]] = {
-    "hdf5, one large chunk": (hdf5(one_large_chunk), "weights.hdf5"),
-    "hdf5, many chunks": (
-        hdf5(lambda file: file.create_dataset("char_embed", (4 << 20,), np.int8, chunks=(1,))),
-        "weights.hdf5",
-    ),
-    "hdf5, nested groups": (hdf5(lambda file: file.create_group("/g" * 2000)), "weights.hdf5"),
-    "hdf5, never written": (hdf5(lambda file: file.create_dataset("char_embed", (1 << 31,), "f4")), "weights.hdf5"),
+    **{f"hdf5, {name}": (hdf5(write), "weights.hdf5") for name, write in HOSTILE_DATASETS.items()},
     "tar, many folders": (tar_of_folders, "x.tar.gz"),
     "tar, zeros": (tar_of_zeros, "x.tar.gz"),
     "zip, many folders": (zip_of_folders, "x.zip"),

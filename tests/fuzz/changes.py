@@ -21,14 +21,7 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 import torch
-from hostile_checkpoints import (
-    chunk_longer_than_said,
-    many_chunks,
-    nested_groups,
-    never_written,
-    one_large_chunk,
-    overflowing_shape,
-)
+from hostile_checkpoints import HOSTILE_DATASETS
 
 Choice = TypeVar("Choice", bound=str)
 # The content of each file by its path in the input.
@@ -210,11 +203,6 @@ def change_array(array: np.ndarray, dice: Dice) -> np.ndarray:
 
 
 # --- containers of arrays ---------------------------------------------------------------------------------------------
-
-HOSTILE_DATASETS = {
-    make.__name__: make
-    for make in (one_large_chunk, chunk_longer_than_said, many_chunks, nested_groups, never_written, overflowing_shape)
-}
 
 
 def change_hdf5(content: bytes, dice: Dice) -> bytes:

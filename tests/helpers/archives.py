@@ -2,10 +2,8 @@
 
 import io
 import json
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -145,11 +143,3 @@ def without_part(files: dict[str, bytes], part: str) -> dict[str, bytes]:
     kept = OrderedDict((key, value) for key, value in token.items() if not key.startswith(gone))
     changed = {name: json.dumps(options).encode(), "token_embedder.pkl": state_bytes(kept)}
     return {key: value for key, value in (files | changed).items() if key != f"{part}.dic"}
-
-
-def zeros_deflated(size: int, start: bytes = b"") -> bytes:
-    """A zlib stream of `size` zeros, a multiple of 1 MiB, made without packing all of them."""
-    pack = zlib.compressobj(9, zlib.DEFLATED, -15)
-    head = pack.compress(start) + pack.flush(zlib.Z_FULL_FLUSH)
-    block = pack.compress(bytes(1 << 20)) + pack.flush(zlib.Z_FULL_FLUSH)
-    return b"\x78\xda" + head + block * (size >> 20) + pack.flush() + struct.pack(">2H", size % 65521, 1)
