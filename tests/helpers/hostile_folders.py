@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
 
 from elmo_hf import ElmoForPreTraining
-from elmo_hf.folder.loading import load_complete, load_tokenizer
 from elmo_hf.folder.saved_config import MOST, MOST_NUMBER
 
 MILLION = 1_000_000
@@ -102,12 +101,6 @@ def with_vocabulary(**words: Any) -> Change:
     return change
 
 
-def open_folder(folder: Path) -> None:
-    """Opens all of a folder, as a command does."""
-    load_tokenizer(folder)
-    load_complete(folder, ElmoForPreTraining)
-
-
 LARGE = "must be a file of at most"
 # What the largest value of a field meets.
 FOUND = dict.fromkeys(("vocab_size", "char_embedding_size", "cell_size", "num_softmax_words"), "found `")
@@ -148,7 +141,7 @@ TOKENIZER: list[tuple[str, Any]] = [
 ]
 OUTSIDE = ("../x.safetensors", "/tmp/x.safetensors", "C:x.safetensors", "a\\x.safetensors", "x.bin", "", 3, ["x"])
 TENSORS = {f"t{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(60_000)}
-CHANGES: dict[str, tuple[Change, str]] = {
+HOSTILE_FOLDERS: dict[str, tuple[Change, str]] = {
     **{f"{name} {value!r:.20}": (fields("config.json", **{name: value}), name) for name, value in CONFIG},
     **{
         # No weight of this model has the size of the others.
@@ -213,20 +206,5 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "a template": (holding("chat_template.jinja", b"", 1 << 26), "chat_template.jinja"),
     # what nothing reads
     "to_dict": (fields("config.json", to_dict=3, corpus="news"), NO_ERROR),
-    "other files": (
-        fields("config.json", configuration_files=["config.4.json"], transformers_weights="../x"),
-        NO_ERROR,
-    ),
-    "kernels": (fields("config.json", attn_implementation="org/kernels"), NO_ERROR),
+    "other files": (fields("config.json", configuration_files=["../x"], transformers_weights="../x"), NO_ERROR),
 }
-
-
-def _made(change: Change) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        change(write_files(folder, saved()))
-        return folder
-
-    return make
-
-
-HOSTILE_FOLDERS = {name: (_made(change), word) for name, (change, word) in CHANGES.items()}

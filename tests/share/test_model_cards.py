@@ -1,13 +1,11 @@
 """The cards of published checkpoints are complete, their metadata is valid on the Hub, and their snippets run."""
 
-import json
+import ast
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from checkpoints import run_python
 from huggingface_hub import ModelCard
 
 from elmo_hf import ElmoConfig
@@ -24,11 +22,6 @@ SMALL = ElmoConfig(cell_size=32, projection_size=8)
 def card_of(name: str) -> str:
     conversion = Conversion(name, {"weights.hdf5": "abc"}, difference=1e-6)
     return render_card(f"elmo-{name}", SMALL, facts=published_facts(name), conversion=conversion)
-
-
-def python_of(card: str) -> str:
-    (snippet,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
-    return snippet
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -56,22 +49,9 @@ def test_a_card_has_legal_metadata_and_all_sections(name: str) -> None:
     assert re.findall(r"^- \*\*(.*)\.\*\*", text, flags=re.MULTILINE) == ["State", "Words", "Long words", "Bias"]
     assert "None" not in text.replace("None stand", "")
     assert not re.search(r"\n\n\n|[{}]|\s\n", text.replace("\n\n", "\n"))
-
-
-def test_the_snippet_of_every_card_runs_on_a_tiny_model(tiny_folder: Path, tmp_path: Path) -> None:
-    """In one process; only the first folder carries its code, because the package's own classes load faster."""
-    plain = shutil.copytree(tiny_folder, tmp_path / "plain")
-    for name in ("config.json", "tokenizer_config.json"):
-        settings = json.loads((plain / name).read_text(encoding="utf-8"))
-        del settings["auto_map"]
-        (plain / name).write_text(json.dumps(settings), encoding="utf-8")
-    for index, name in enumerate(CARDS):
-        (tmp_path / f"elmo-{name}").symlink_to(tiny_folder if index == 0 else plain)
-    snippets = [python_of(card_of(name)) for name in CARDS]
-    code = "\n".join([snippets[0], "import elmo_hf", "elmo_hf.ElmoModel  # registers ELMo", *snippets[1:]])
-    shapes = run_python(code, tmp_path).splitlines()
-    assert len(shapes) == 2 * len(CARDS)
-    assert all(re.fullmatch(r"torch\.Size\(\[2, (\d+, )?16\]\)", shape) for shape in shapes)
+    (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    # Those of other templates are run in test_push.py; cards differ in their two texts alone.
+    assert [*ast.literal_eval(re.findall(r"tokenizer\((\[.*\]), ", snippet)[0])] == [*published_facts(name).example]
 
 
 def test_every_published_model_of_two_files_has_one_card_and_44_languages_share_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 from checkpoints import run_online
 from commands import assert_fails, run
 from fresh_process import without
-from hostile_folders import holding, weights
+from hostile_folders import fields, holding, weights
 from huggingface_hub import ModelCard
 from loopback_hub import TOKEN, LoopbackHub
 from task_models import IOB_LABELS, make_task_model
@@ -121,6 +121,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "no code": (lacking("scan_elmo.py"), (), "scan_elmo.py"),
     "no card": (lacking("README.md"), (), "elmo-hf card"),
     "a card of bytes": (holding("README.md", b"\xff"), (), "README.md"),
+    "a large field": (fields("tokenizer_config.json", max_word_length=10**6), (), "max_word_length"),
     "a weight": (weights(lambda each: each.popitem()), (), "random"),
     "a weight of a head": (headless, (), "`classifier.bias`"),
     "a link": (linked, (), "model.safetensors, as files and not as links"),
