@@ -100,7 +100,6 @@ def render_card(
     repository: str | None = None,
     num_parameters: int | None = None,
     auto_class: str = "AutoModel",
-    task: str | None = None,
     facts: Facts | None = None,
     conversion: Conversion | None = None,
     run: TrainingRun | None = None,
@@ -117,17 +116,15 @@ def render_card(
         num_parameters: how many numbers the checkpoint has.
         auto_class: the class that loads the saved model; with `AutoModelForPreTraining`, which has the biLM and a
             softmax, a second snippet does, and the first one loads the biLM.
-        task: the pipeline that opens the model; None: the one for `auto_class`.
         facts: what the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained.
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
-    task = task or TASKS.get(auto_class, FEATURE_EXTRACTION)
     known = {} if facts is None else facts.metadata
     given = {key: value for key, value in labels.items() if value is not None}
-    defaults = {"library_name": "transformers", "pipeline_tag": task, "tags": TAGS}
+    defaults = {"library_name": "transformers", "pipeline_tag": TASKS.get(auto_class, FEATURE_EXTRACTION), "tags": TAGS}
     data = ModelCardData(**{**defaults, **known, **given})
     sizes = architecture(config, num_parameters)
     if auto_class in LABELLED:
@@ -146,7 +143,7 @@ def render_card(
         is_labelled=auto_class in LABELLED,
         auto_class=auto_class.removesuffix("ForPreTraining"),
         is_pair=takes_pairs(config, auto_class),
-        task=task,
+        task=data.pipeline_tag,
         facts=facts,
         provenance=provenance(data.to_dict(), asks=repository is None),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,

@@ -65,7 +65,7 @@ class ElmoTrainer(Trainer):
             num_parameters=self.model.num_parameters(),
             repository=self.hub_model_id,
             auto_class=self._auto_class,
-            task=task,
+            pipeline_tag=task,
             run=TrainingRun(
                 hyperparameters=_readable(settings),
                 results=_readable(summary.eval_results or {}),

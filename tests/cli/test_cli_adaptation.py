@@ -51,6 +51,7 @@ def test_an_adapted_model_says_what_it_started_from_and_keeps_its_splitter_unles
     card = (tmp_path / "lm" / "README.md").read_text(encoding="utf-8")
     assert "\ntrained from `tiny`, the small English model in the package `elmo-hf`, with `elmo-hf` " in card
     assert "base_model" not in card
+    assert "| unroll_steps | 2 |" in card
 
 
 def test_a_half_precision_language_model_is_adapted_in_single_precision(
