@@ -109,6 +109,8 @@ def test_pretrain_ends_with_the_perplexities_of_the_model_that_it_wrote(
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
         assert printed == pytest.approx([best[prefix + name] for name in names], abs=0.006)
         assert perplexities(scored.stdout, state) == printed
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"| Perplexity | {best['eval_perplexity']:.5g} |" in card.splitlines()
 
 
 def test_pretrain_does_what_its_options_say(work: Path, tmp_path: Path) -> None:
