@@ -15,6 +15,7 @@ nearest in the top layer. Without context all occurrences of a spelling are one 
 Glossary: h_k layer k, N words of the corpus, Q given sentences, D = 2P features.
 """
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -92,7 +93,7 @@ def plot(queries: np.ndarray, others: np.ndarray, sentences: list[list[str]], wo
 
 def main(
     name: recipe.Model,
-    corpus: Annotated[Path, typer.Argument(help="A file of sentences, words between blanks.")],
+    corpus: Annotated[Path, typer.Argument(help="A file of sentences, which the tokenizer splits into words.")],
     word: Annotated[str, typer.Argument(help="The word to look for.")],
     sentence: Annotated[list[str] | None, typer.Option(help="A sentence with the word; repeat it.")] = None,
     top: Annotated[int, typer.Option(help="Neighbours to list.")] = 5,
@@ -109,7 +110,8 @@ def main(
     found = dict(word_layers(model, tokenizer, asked, "sentences"))
     queries = unit(np.stack([found[row][:, find(word, words)] for row, words in enumerate(asked)], axis=1))
 
-    texts = [list(words) for words in read_sentences(corpus, split_into_words=True)][:rows]
+    read = islice(read_sentences(corpus), rows)
+    texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in read]
     texts = [words for words in texts if words not in asked]
     places: list[Place] = []
     similarities, occurrences = [], []

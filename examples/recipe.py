@@ -8,14 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import typer
-from datasets import DatasetDict
 from own_files import DataError
-from seqeval.metrics import f1_score as entity_f1_score
-from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
 from transformers import (
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
@@ -28,6 +24,14 @@ from transformers import (
 from elmo_hf import ElmoTokenizer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 from elmo_hf.tasks.task_model import ElmoTaskModel
+
+try:
+    import matplotlib.pyplot as plt
+    from datasets import DatasetDict
+    from seqeval.metrics import f1_score as entity_f1_score
+    from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
+except ModuleNotFoundError as missing:
+    sys.exit(f"Error: {missing}. In a clone of elmo-hf, install what the examples need: pip install '.[examples]'")
 
 # What recipes take from the command line.
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import task_data
 from checkpoints import run_python, shared
+from fresh_process import without
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # One process for all recipes, because each would start by importing transformers. Without `freeze`, every Trainer
@@ -114,3 +115,9 @@ def test_the_real_data_is_read(task: str, sizes: tuple[int, ...], first: dict[st
     data = task_data.load(task)
     assert tuple(len(data[name]) for name in ("train", "validation", "test")) == sizes
     assert {key: data["test"][0][key] for key in first} == first
+
+
+def test_a_missing_package_is_one_line(tmp_path: Path) -> None:
+    code = "sys.path.insert(0, sys.argv[1])\ntry:\n    import label_words\nexcept SystemExit as end:\n    print(end)"
+    printed = run_python(without("seqeval") + code, tmp_path, EXAMPLES)
+    assert printed.startswith("Error: No module named 'seqeval'. In a clone of elmo-hf, install ")

@@ -79,7 +79,7 @@ def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None
 
 
 def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ["We play here", "They play the harp", "A play by Ada", "no such word"]
+    lines = ["We play here", "They play the harp", "A play.", "no such word"]
     Path("corpus.txt").write_text("\n".join(lines), encoding="utf-8")
     nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us play", "We play here"], top=2)
     text = capsys.readouterr().out
@@ -88,7 +88,7 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
     assert [rows[0][0], rows[6][0]] == ["Let us **play**", "We **play** here"]
     # The given sentence itself is left out, and in layer 0 the word itself.
     assert not any(row[2] in ("play", "We **play** here") for row in rows)
-    assert text.splitlines()[-1] == "2 times 'play' among 11 words"
+    assert text.splitlines()[-1] == "2 times 'play' among 10 words"
     assert Path("senses/play.png").stat().st_size > 1000
     with pytest.raises(typer.BadParameter, match="'Let us go'"):
         nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])

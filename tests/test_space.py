@@ -119,7 +119,7 @@ def test_drawings_escape_words_and_say_what_equals_what() -> None:
     assert "<i>" not in maps
     assert maps.count("<figure>") == 3
     assert re.findall(r">(\d×)</text>", maps) == ["2×"]
-    assert "shows 50% of the variance" in maps
+    assert "shows 50.0% of the variance" in maps
     assert "all vectors are equal" in maps
     table = drawing.table(comparison, corpus, [True, True, False])
     assert "<i>" not in table

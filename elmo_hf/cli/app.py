@@ -21,11 +21,19 @@ from .sharing import card, check, env, export, info, push
 from .vectors import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
+GREETING = """ELMo as a transformers model. To begin with, on a text with one sentence a line:
+
+  elmo-hf embed tiny text.txt -o vectors.hdf5   writes the vectors of its words
+  elmo-hf score tiny text.txt                   measures perplexity; --per-word surprisal.tsv: surprisal of each word
+  elmo-hf convert --model small my-elmo         downloads a published model to name in place of tiny
+
+tiny is a small English model in the package. `elmo-hf models` lists the published ones, `elmo-hf -h` all commands."""
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
 
 app = typer.Typer(
     name="elmo-hf",
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,14 +49,18 @@ def _show_version(context: typer.Context, is_asked: bool) -> None:
 
 @app.callback()
 def start(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """ELMo (Peters et al. 2018) as a transformers model: convert, embed, pretrain, score, share.
 
-    Where a command takes a MODEL, that is a folder, a Hub name, or `tiny`, the small English model in the package.
+    Where a command takes a MODEL, that is a folder, a Hub name, or `tiny`, the small English model in the package;
+    `elmo-hf convert --model small DEST` downloads a published one, which is much better.
     """
+    if context.invoked_subcommand is None:
+        say(GREETING)
     for name in ("torchao", "torch.utils._pytree"):  # these log whenever transformers imports torchao
         logging.getLogger(name).setLevel(logging.ERROR)
 

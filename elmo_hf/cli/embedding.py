@@ -8,7 +8,7 @@ import typer
 
 from .arguments import Device, Encoding, Model, usable_device
 from .errors import counted, refuse_alone, say
-from .split_notes import say_split
+from .split_notes import note_cut, say_split
 
 # What `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -97,7 +97,13 @@ def embed(
         make, processes = partial(in_workers, device=device), Alone()
     place = usable_device("cpu" if engine else device or processes.device)
     loaded = load_complete(model).to(place), load_tokenizer(model)
-    splitter, options = loaded[1].word_splitter, {"whitespace": "--split-into-words"}
+    tokenizer = loaded[1]
+
+    def look(texts: list[str]) -> None:
+        say_split("the text", texts, tokenizer.word_splitter, options={"whitespace": "--split-into-words"})
+        for _ in note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"):
+            pass
+
     count = embed_documents(
         *loaded,
         documents,
@@ -108,7 +114,7 @@ def embed(
         processes=processes,
         make=make,
         show_progress=True,
-        look=lambda texts: say_split("the text", texts, splitter, options=options),
+        look=look,
     )
     if processes.is_main_process:
         say(f"Wrote {counted(count, 'sentence')} to {output}.")

@@ -1,5 +1,6 @@
 """Prints the messages of commands, and turns errors and Ctrl-C into one line and an exit code."""
 
+import os
 from typing import Any
 
 import typer
@@ -11,12 +12,22 @@ from ..text.escapes import printable
 
 # What is raised where the user's input, files, machine or installation are not what a command needs.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
+USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of click, or an old one click itself
 # What Ctrl-C gives: a line, and the exit code that shells report for it.
 STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from what is complete.", 130)
 
 
 class Command(TyperCommand):
     """A command that ends with one line instead of a traceback if the user can correct the error, or stopped it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments, and keeps them in `ctx.obj`."""
+        ctx.obj = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except USAGE_ERROR as error:
+            error.message += hint(ctx.obj)
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
@@ -29,10 +40,16 @@ class Command(TyperCommand):
             reason = line_of(error)
             if reason is None:
                 raise
-            line, code = f"Error: {reason}", 1
+            line, code = f"Error: {reason}{hint(ctx.obj)}", 1
         if line:
             say(line, is_error=True)
         ctx.exit(code)
+
+
+def hint(args: list[str]) -> str:
+    """What an error adds if two to eight arguments are a file's name without its quotes."""
+    names = (" ".join(args[start : start + count]) for start in range(len(args)) for count in range(2, 9))
+    return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")
 
 
 def line_of(error: Exception) -> str | None:

@@ -10,6 +10,7 @@ import typer
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, Model, load_on_gpu
 from .errors import say
+from .split_notes import note_cut
 
 if TYPE_CHECKING:
     from ..language_model.cloze import PredictedWord
@@ -42,7 +43,8 @@ def fill(
     sentences = [sentence for sentence in read if sentence]
     language_model, tokenizer = load_on_gpu(model)
     chosen = None if candidates is None else candidates.split()
-    texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in sentences]
+    read_words = (tokenizer.tokenize(each) if isinstance(each, str) else each for each in sentences)
+    texts = [*note_cut(read_words, tokenizer)]
     places = [gaps(words) for words in texts]  # a sentence without a gap is refused before anything is printed
     for sentence, words, found in zip(sentences, texts, places, strict=True):
         log_probs = gap_log_probs(language_model, tokenizer, words, found)

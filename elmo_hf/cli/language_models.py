@@ -14,7 +14,7 @@ from ..disk.whole_files import check_new_file, new_file
 from ..text.sentences import beginning_of, read_sentences
 from .arguments import Encoding, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
-from .split_notes import say_split
+from .split_notes import note_cut, say_split
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -264,7 +264,8 @@ def _corpus(
     """The sentences as a corpus; prints its size, and a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
 
-    corpus = Corpus.from_sentences((each.words for each in sentences), tokenizer)
+    read = (each.words for each in sentences)
+    corpus = Corpus.from_sentences(note_cut(read, tokenizer) if texts else read, tokenizer)
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))

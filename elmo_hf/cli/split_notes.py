@@ -1,9 +1,13 @@
 """The note of a command that may have split a text into the wrong words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..text.sentences import looks_split
-from .errors import say
+from .errors import counted, say
+
+if TYPE_CHECKING:
+    from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 # What each word splitter does.
 SPLITS = {"whitespace": "at blanks", "ptb": "by Penn Treebank rules"}
@@ -33,3 +37,20 @@ def say_split(
     if found and other in options:
         note = f"Note: {name} {' and '.join(found)}; it was split {SPLITS[splitter]}."
         say(f"{note} {options[other]} splits it {SPLITS[other]}.", is_error=True)
+
+
+def note_cut(texts: Iterable[Sequence[str]], tokenizer: "ElmoTokenizer", where: str = "") -> Iterator[Sequence[str]]:
+    """Gives lists of words; after the last, prints to standard error how many words are longer than a model reads."""
+    most, cut, total = tokenizer.max_word_length - 2, 0, 0
+    is_code_points = tokenizer.alphabet == "code_points"
+    for words in texts:
+        total += len(words)
+        long = [word for word in words if 4 * len(word) > most]  # at most 4 bytes a character
+        cut += sum(len(word if is_code_points else word.encode("utf-8", "ignore")) > most for word in long)
+        yield words
+    if cut and tokenizer.token_encoder == "char_cnn":
+        unit = "characters" if is_code_points else "bytes"
+        note = (
+            f"Note: {cut:,} of {counted(total, 'word')}{where} have more than {most} {unit}, of which {most} are read."
+        )
+        say(f"{note} Put blanks between words, such as Chinese ones, that have none.", is_error=True)

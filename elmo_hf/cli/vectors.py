@@ -8,6 +8,7 @@ import typer
 from ..disk.whole_files import check_new_file
 from .arguments import Device, Encoding, Model, usable_device
 from .errors import check_usage, refuse_alone, say
+from .split_notes import note_cut
 
 
 def vectors(
@@ -48,6 +49,8 @@ def vectors(
     found = read_words(words, encoding)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
+    for _ in note_cut([found.words], tokenizer):
+        pass
     if output is not None:
         header = text_format != "glove"
         size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)

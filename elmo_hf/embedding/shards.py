@@ -125,8 +125,8 @@ def embed_documents(
         the number of sentences.
 
     Raises:
-        ValueError: if files of this format cannot hold the vectors, a document cannot be read or changes meanwhile, or
-            the folder holds shards of another job or of other sentences.
+        ValueError: if files of this format cannot hold the vectors, there are no sentences, a document cannot be read
+            or changes meanwhile, or the folder holds shards of another job or of other sentences.
         BlockingIOError: if another run is writing to this output on a disk.
         FileExistsError: if the file exists, or the folder holds other files.
         OSError: if there is no room on the disk; and other errors, if a store cannot be reached.
@@ -136,7 +136,7 @@ def embed_documents(
     suffix = f".{shard_format}" if file is None else file.suffix.lower()
     if suffix not in WRITERS or (file is not None and is_url(output)):
         raise ValueError(
-            f"vectors are written to a folder ({output}/), or on this disk to a file whose suffix is one of "
+            "vectors are written to a new folder, DIR/, or on this disk to a new file whose suffix is one of "
             f"{', '.join(WRITERS)}, found {output}."
         )
     selection.check(suffix)
@@ -153,6 +153,8 @@ def embed_documents(
         if processes.is_main_process:
             joined = shards.begin(stack)
             first = [*islice(windows, 1)]  # reads first: if that fails, nothing is written
+            if not first:
+                raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
             shards.record_job()

@@ -36,7 +36,7 @@ def maps(comparison: Comparison, word: str, is_same: Sequence[bool]) -> str:
     names = view_names(len(places) - 2)
     figures = [
         f"<figure><figcaption>{name}</figcaption>{_map(place.tolist(), word, is_same, name)}"
-        f"<small>{f'shows {variance:.0%} of the variance' if variance else 'all vectors are equal'}</small></figure>"
+        f"<small>{f'shows {variance:.1%} of the variance' if variance else 'all vectors are equal'}</small></figure>"
         for name, variance, place in zip(names, comparison.variances, places, strict=True)
     ]
     return f'<div class="maps">{"".join(figures)}</div>{MAPS_KEY}'

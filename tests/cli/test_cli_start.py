@@ -41,6 +41,7 @@ USAGE = {
     "pretrain file.txt -o lm --model tiny --learning-rate -1": "--learning-rate",
     "pretrain file.txt -o lm --model tiny --softmax full --samples 9": "--samples is for a sampled softmax.",
     "score tiny file.txt --regions": "--regions needs --per-word OUT.",
+    "score tiny my own file.txt": "Put the name with a blank in quotes: 'my own file.txt'.",
 }
 # And what is wrong in the work, by the code 1.
 WRONG = {
@@ -61,6 +62,10 @@ WRONG = {
     "export tiny there.pt2": "there.pt2 exists already",
     "push folder org/elmo": "config.json",
     "embed tiny file.txt -o v.csv": "found v.csv",
+    "embed tiny file.txt -o file.txt": "to a new folder, DIR/, or",
+    "embed tiny zero.txt -o v/": "there are no sentences in zero.txt.",
+    "embed tiny zero.txt -o v.npz": "there are no sentences in zero.txt.",
+    "embed tiny my own file.txt -o v/": "Put the name with a blank in quotes: 'my own file.txt'.",
     "embed tiny file.txt -o none/v.npz": "there is no folder none to write v.npz in.",
     "embed tiny file.txt -o there.npz": "there.npz exists already",
     "embed tiny file.txt -o files": "files holds other files, such as o.json",
@@ -87,6 +92,7 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
     "fill tiny file.txt": "there is no gap: write ___",
     "score tiny empty.txt": "empty.txt has no sentences.",
+    "score tiny zero.txt": "zero.txt has no sentences.",
     "score tiny file.txt --per-word there.tsv": "there.tsv exists already",
 }
 
@@ -100,10 +106,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bert/config.json": '{"model_type": "bert", "hidden_size": 5}',
         "blanks.txt": "river\nNew York\n",
         "empty.txt": "\n",
+        "zero.txt": "",
         "bad.jsonl": '"fine"\n{"sentence": 1}\n',
         "words": "<S>\n</S>\n<UNK>\ntext\n",
         "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
-        **dict.fromkeys(("file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
+        **dict.fromkeys(("file.txt", "my own file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
         **dict.fromkeys(("files/o.json", "files/weights.hdf5"), "text\n"),
     }.items():
         (work / name).write_text(text)
@@ -182,7 +189,22 @@ def test_help_lists_every_verb_with_a_whole_sentence() -> None:
     lines = [line.split(maxsplit=1) for line in run("--help").stdout.split("Commands:")[1].splitlines() if line]
     assert [verb for verb, _ in lines] == VERBS
     assert [verb for verb, summary in lines if not summary.endswith(".") or summary.endswith("...")] == []
-    assert "Commands:" in run().output
+    assert run("-h").stdout == run("--help").stdout
+    assert "--min-count" in run("vocab", "-h").stdout
+
+
+def test_without_arguments_there_are_three_commands_and_where_the_models_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that do not download run as they are printed."""
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("Yes .\n")
+    result = run()
+    lines = [shlex.split(line.split("   ")[0]) for line in result.stdout.splitlines() if line.startswith("  elmo-hf ")]
+    assert [line[1] for line in lines] == ["embed", "score", "convert"]
+    assert [run(*line[1:]).exit_code for line in lines[:2]] == [0, 0]
+    assert {"--model", "small"} < {*lines[2]}
+    assert "`elmo-hf models`" in result.stdout
 
 
 def test_the_version_comes_with_those_of_torch_and_transformers() -> None:

@@ -143,3 +143,20 @@ def test_score_gives_the_perplexities_that_bilm_tf_measured(tmp_path: Path) -> N
     assert result.exit_code == 0, result.output
     (carried,) = (line for line in result.stdout.splitlines() if "state carried" in line)
     assert "forward     394.11   backward     378.44   mean     386.19" in carried
+
+
+@pytest.mark.parametrize(
+    "command", [("embed", "-o", "v/"), ("score",), ("vectors", "-o", "v.txt"), ("pretrain", "-o", "lm")], ids=str
+)
+def test_words_that_are_longer_than_a_model_reads_are_counted(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb, *options = command
+    Path("text").write_text(f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2, encoding="utf-8")  # 48, 51 and 49 bytes
+    adapt = ("text", "--model", "tiny", "--max-steps", "1", "--rows", "1", "--unroll-steps", "2")
+    result = run(verb, *(adapt if verb == "pretrain" else ("tiny", "text")), *options)
+    counts = {"vectors": "2 of 3 words", "embed": "4 of 6 words at the beginning"}.get(verb, "4 of 6 words")
+    assert [note.partition(",")[0] for note in notes(result) if "unknown" not in note] == [
+        f"Note: {counts} have more than 48 bytes"
+    ]

@@ -134,14 +134,6 @@ def test_documents_of_a_pattern_and_a_folder_are_told_apart(run: Run) -> None:
     assert (one["index"].to_pylist(), one["sentence"].to_pylist()) == ([*range(6)], texts)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_empty_input_makes_an_output_without_entries(suffix: str, run: Run) -> None:
-    Path("empty.txt").touch()
-    assert run("empty.txt", output=f"v{suffix}") == run("empty.txt", shard_format=suffix[1:]) == 0
-    assert contents("out").pop("_index.jsonl") == b""
-    assert pq.read_table("v.parquet").num_rows == 0 if suffix == ".parquet" else read_vectors(Path(f"v{suffix}")) == []
-
-
 @each_output
 @pytest.mark.parametrize("is_stream", [False, True], ids=["file", "stream"])
 def test_an_interrupted_run_goes_on_and_touches_no_finished_shard(
