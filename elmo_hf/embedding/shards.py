@@ -153,7 +153,7 @@ def embed_documents(
         if processes.is_main_process:
             joined = shards.begin(stack)
             first = [*islice(windows, 1)]  # reads first: if that fails, nothing is written
-            if not first:
+            if not first and shards.is_new():
                 raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
@@ -217,9 +217,13 @@ class Shards:
             raise FileExistsError(f"{self._folder.name} holds other files, such as {min(names)}; give a new folder.")
         return joined
 
+    def is_new(self) -> bool:
+        """Whether there are no shards yet."""
+        return not any(name.startswith("part-") for name in self._folder.sizes())
+
     def record_job(self) -> None:
         """Records what the shards are computed with, unless it is recorded already."""
-        if not any(name.startswith("part-") for name in self._folder.sizes()):
+        if self.is_new():
             with self._folder.new(JOB) as path:
                 path.write_text(self._job, encoding="utf-8")
 
