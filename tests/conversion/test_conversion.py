@@ -26,7 +26,6 @@ from language_models import random_language_model, save_directory, words_file
 from one_direction import arrays_of_one_direction, half_of
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import folder_to_allennlp
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
@@ -110,15 +109,6 @@ def test_word_input_reads_word_ids_and_returns_with_its_vocabulary(word_files: A
     for layer in (1, 2):
         expected = np.concatenate([forward[layer - 1], backward[layer - 1][::-1]], axis=-1)
         np.testing.assert_allclose(layers[layer][0].numpy(), expected, rtol=0, atol=1e-5)
-
-
-def test_a_word_that_the_vocabulary_has_twice_keeps_both_numbers(word_files: AllenNlpFiles, tmp_path: Path) -> None:
-    words = [*VOCABULARY[:9], "the", *VOCABULARY[10:]]
-    allennlp_to_folder(replace(word_files, vocabulary=words_file(tmp_path, words)), tmp_path / "there")
-    assert ElmoTokenizer.from_pretrained(tmp_path / "there")("the word11")["input_ids"] == [1, 10, 11, 2]
-    folder_to_allennlp(tmp_path / "there", tmp_path / "back")
-    returned = (tmp_path / "back" / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    assert returned == [*words[:3], "<unused4>", *words[4:]]
 
 
 def test_the_forward_half_of_a_golden_case_has_allennlps_numbers(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -203,6 +204,14 @@ def module(variables: Mapping[str, Any], **changes: Any) -> Maker:
 def several(folder: Path) -> Path:
     write_module(folder / "x" / "b2", GOOGLE)
     return write_module(folder / "x" / "a1", GOOGLE).parent
+
+
+def checksum(folder: Path) -> Path:
+    """An archive whose checksum is that of other bytes."""
+    path = write_tar(folder / "model.tar.gz", TRAINED)
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
+    return path
 
 
 def member(kind: bytes) -> Maker:
@@ -410,6 +419,7 @@ ROWS: dict[str, dict[str, tuple[Any, ...]]] = {
     | {
         "link of a zip": (files({"model.zip": zip_of_a_link()}, given="model.zip"), "options.json"),
         "file and folder": (packed({"a": b"", "a/b": b""}, {}, write_zip), "model.zip"),
+        "checksum": (checksum, "model.tar.gz"),
     },
 }
 
@@ -420,9 +430,11 @@ ROWS: dict[str, dict[str, tuple[Any, ...]]] = {
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_cannot_be_converted_is_named_and_nothing_is_written(
-    row: tuple[Any, ...], temporary: Path, tmp_path: Path
+    row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make, *names = row
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # where archives are unpacked
     (tmp_path / "source").mkdir()
     made = make(tmp_path / "source")
     source, given = made if isinstance(made, tuple) else (made, Given())

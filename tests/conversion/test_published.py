@@ -135,8 +135,7 @@ def test_a_name_without_an_address_is_refused_before_anything_is_fetched(name: s
 
 def test_rows_of_the_table_are_whole() -> None:
     for name, each in PUBLISHED.items():
-        assert re.fullmatch(r"[a-z]{2,3}", each.language), name
-        assert re.fullmatch(r"(\d+/\d+)?", each.size), name
+        assert re.fullmatch(r"[a-z]{2,3} (\d+/\d+)?", f"{each.language} {each.size}"), name
         assert each.licence in ("no-restrictions", "unknown", "mit", "apache-2.0", "bsd-2-clause"), name
         assert each.text, name
         assert re.fullmatch(r"https?://\S+", each.source), name
@@ -175,9 +174,6 @@ def test_a_model_with_its_softmax_is_fetched_from_elsewhere(
 
 
 def test_the_command_lists_every_model() -> None:
-    header, *lines = run("models").stdout.splitlines()
-    assert header.split() == ["name", "language", "size", "licence", "trained", "on", "source"]
+    lines = run("models").stdout.splitlines()[1:]
     assert [line.split()[0] for line in lines] == list(PUBLISHED)
-    original, hr = (next(line for line in lines if line.startswith(f"{name} ")) for name in ("original", "embeddia-hr"))
-    assert original.split()[1:4] == ["en", "4096/512", "no-restrictions"]
-    assert hr.endswith("https://www.clarin.si/repository/xmlui/handle/11356/1277 (by hand)")
+    assert sum(line.endswith(" (by hand)") for line in lines) == 6

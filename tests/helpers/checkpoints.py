@@ -13,13 +13,10 @@ import pytest
 from fresh_process import run_forked
 from loopback_hub import LoopbackHub
 
-from elmo_hf.conversion.check import largest_difference
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.readers.bilm_tf import read_variables
-from elmo_hf.conversion.witness.reference import ReferenceElmo
-from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 Options = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -195,8 +192,3 @@ def random_options(seed: int) -> tuple[Options, bool, bool]:
         },
     }
     return options, cell_projection, char_projection
-
-
-def difference_of(folder: Path, reference: ReferenceElmo) -> float:
-    """The largest difference between a folder's model and a witness."""
-    return largest_difference(load_complete(folder), load_tokenizer(folder), reference)
