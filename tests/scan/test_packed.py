@@ -105,7 +105,7 @@ def test_what_needs_no_gradient_gets_none_and_all_else_does() -> None:
     assert_outputs_close(torch.autograd.grad(run(layer, arguments, PADDED)[0].square().sum(), arguments), expected, 0)
 
 
-@pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("fields", [{}, {"cell_size": P}], ids=["projected", "not projected"])
 def test_a_gradient_taken_twice_is_the_same_and_a_second_derivative_is_refused(fields: dict[str, Any]) -> None:
     layer = layer_of(**fields)
     arguments = arguments_of(layer, (B, 2))
