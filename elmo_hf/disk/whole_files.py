@@ -114,9 +114,11 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
         _remove(partial)
         yield partial
     finally:
-        remove_leftover(partial)
+        with leftover(partial):
+            _remove(partial)
         # Removes the name first: a process that opened the file in the meantime sees that, and opens it again.
-        remove_leftover(lock_file)
+        with leftover(lock_file):
+            lock_file.unlink(missing_ok=True)
         lock.release()
 
 
@@ -169,12 +171,13 @@ def _sync_folder(path: Path) -> None:
             os.close(number)
 
 
-def remove_leftover(path: Path) -> None:
-    """Removes what has become useless; a failure is a warning, since what counts is complete or has failed before."""
+@contextmanager
+def leftover(path: Path) -> Iterator[None]:
+    """Warns if `path` cannot be removed; the block removes it when the output is complete, or after an error."""
     try:
-        _remove(path)
+        yield
     except OSError as error:
-        logger.warning("%s is left and useless: %s", path, error)
+        logger.warning("%s is not needed any more, and cannot be removed: %s", path, error)
 
 
 def _remove(path: Path) -> None:

@@ -33,7 +33,7 @@ import google_crc32c
 import numpy as np
 from tqdm import tqdm
 
-from ..disk.whole_files import named_if_full, only_writer, publish, refuse_existing
+from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import Protein, Sentence, raw_texts, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
@@ -312,7 +312,8 @@ class Shards:
         if self._file is not None and joined is not None and self._folder.disk is not None:
             WRITERS[self._file.suffix.lower()](joined, self._records(self._folder.disk))
             publish(joined, self._file)
-            self._folder.disk.replace(joined)  # removed here, or by a later process if this one is killed
+            with leftover(self._folder.disk):
+                self._folder.disk.replace(joined)  # removed here, or by a later process if this one is killed
             return
         content = "".join(self._index()).encode()
         if INDEX not in self._sizes or self._folder.read([INDEX]) != [content]:

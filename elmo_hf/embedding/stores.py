@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from ..disk.whole_files import publish
+from ..disk.whole_files import leftover, publish
 
 
 def is_url(name: str) -> bool:
@@ -91,7 +91,8 @@ class Folder:
             yield written
             publish(written, path)
         finally:
-            written.unlink(missing_ok=True)
+            with leftover(written):
+                written.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
         """Removes what killed processes left half written on a disk; no other process may be writing."""

@@ -140,6 +140,8 @@ def test_what_a_killed_process_left_beside_a_complete_folder_goes_and_what_a_liv
     [
         *((OSError(number, "no room"), "no room to write") for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
         (SafetensorError("I/O error: No space left on device (os error 28)"), "no room to write"),
+        (SafetensorError("I/O error: Input/output error (os error 5)"), "out cannot be written: .*error 5"),
+        (RuntimeError("open file failed because of errno 28 on fopen: No space left on device"), "no room to write"),
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 662"), "no room to write"),
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "no room to write"),
         (PermissionError("not here"), "^not here$"),
@@ -153,6 +155,17 @@ def test_what_fails_leaves_nothing_and_a_full_disk_is_named(
     with pytest.raises(OSError, match=found):
         write_and_raise(make(Path("out")), error)
     assert names(tmp_path) == []
+
+
+def test_what_cannot_be_removed_beside_a_complete_file_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with new_file(tmp_path / "out") as partial:
+        partial.write_text("x")
+        (tmp_path / ".out.lock").unlink()
+        (tmp_path / ".out.lock").mkdir()
+    assert names(tmp_path) == [".out.lock", "out"]
+    assert ".out.lock is not needed" in caplog.text
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import safetensors.torch
 import torch
 from checkpoints import Arrays, random_checkpoint, random_options, write_datasets
 from commands import run as command
-from hostile_folders import INDEX, OUTSIDE, WEIGHTS
+from hostile_folders import CHANGES, INDEX, WEIGHTS
 from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
 from task_models import LSTM, make_task_model
 from tensor_bundles import header_message, index_file, masked_crc, tensor_message, write_bundle
@@ -43,7 +44,7 @@ from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-from .changes import TEXTS, Dice, Evil, Files, mutate, saved
+from .changes import TEXTS, Dice, Files, mutate
 from .expected import (
     Places,
     Reader,
@@ -243,6 +244,7 @@ def tarred(name: str, make_files: Callable[[], dict[str, bytes]], fields: Any, w
 # --- open ------------------------------------------------------------------------------------------------------------
 
 SENTENCES = ["the ferry left", "naïve 日本語 extraordinarily unseen"]
+MOST_BYTES = 16 << 20
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "words.txt")
 # Fields of the config that loading resolves: they may differ from what the file says.
 RESOLVED = {"scalar_mix_weights", "hidden_size", "char_projection", "cell_projection", "bos_token_id", "eos_token_id"}
@@ -282,7 +284,7 @@ def opening(make: Callable[[], ElmoPreTrainedModel], model_class: type[ElmoPreTr
         if changed == files and not np.array_equal(top, learned[0][1]):
             raise Wrong("other vectors of the same files")
 
-    return Target(files, run, rewrite=rewrite_weights)
+    return Target(files, run, rewrite=rewrite_folder)
 
 
 def compare_tensors(model: ElmoPreTrainedModel, files: Files) -> None:
@@ -308,25 +310,15 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous()[..., None].view(torch.uint8)
 
 
-def rewrite_weights(files: Files, dice: Dice) -> Files:
-    """Puts weights where they should not be: pickles, names that lead outside, an index that lies."""
-    weights = sorted(name for name in files if name.endswith(".safetensors"))
-    tensors = {key: each for name in weights for key, each in safetensors.torch.load(files[name]).items()}
-    kind = dice.choose("pickle", "evil pickle", "pickle beside", "pickle shard", "outside", "index of one")
-    first, state = files[weights[0]], tensors | ({"evil": Evil()} if kind == "evil pickle" else {})
-    if kind in ("pickle", "evil pickle"):
-        files = {name: content for name, content in files.items() if name not in (*weights, INDEX)}
-    if "shard" not in kind and "pickle" in kind:
-        files[dice.choose("pytorch_model.bin", "model.pt", "tf_model.h5", "flax_model.msgpack")] = saved(state, dice)
-        return mutate(files, dice)
-    shard = {"outside": dice.choose(*OUTSIDE), "pickle shard": dice.choose("part.bin", "x.pt")}.get(kind, weights[0])
-    if kind != "index of one":
-        del files[weights[0]]
-        files |= (
-            {"x.safetensors": first, "a/x.safetensors": first} if kind == "outside" else {shard: saved(state, dice)}
-        )
-    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(tensors, shard)}
-    return files | {INDEX: json.dumps(index).encode()}
+def rewrite_folder(files: Files, dice: Dice) -> Files:
+    """Changes the folder as a row of the table of hostile folders does, where it can, and then at random."""
+    change, _ = CHANGES[dice.choose(*CHANGES)]
+    with tempfile.TemporaryDirectory() as work, suppress(KeyError, OSError):  # of a row for another model
+        folder = archives.write_files(Path(work, INPUT), files)
+        change(folder)
+        if sum(path.stat().st_size for path in folder.iterdir()) < MOST_BYTES:
+            files = read_files(folder)
+    return mutate(files, dice)
 
 
 # --- read ------------------------------------------------------------------------------------------------------------
@@ -346,6 +338,11 @@ CONTENTS = {
         if words
     ),
 }
+
+
+# What a vocabulary file can hold.
+WORD = re.compile(r"(?!.*[\ud800-\udfff\r\n])\S(.*\S)?", re.DOTALL)
+SPECIAL = ["<S>", "</S>", "<UNK>"]
 
 
 def call(*arguments: object) -> None:
@@ -369,34 +366,28 @@ def reading(kind: str, work: Path) -> Target:
     def run(folder: Path, changed: Files) -> None:
         out, text = folder / "out.hdf5", folder / INPUT / file
         call("embed", work / "saved", text, "-o", out, "--split-into-words", "--layers", "average")
-        sentences, is_first = sentences_of(kind, changed[file]), not known
-        lists = [each.split() if isinstance(each, str) else each for each in sentences]
+        lists = [each.split() if isinstance(each, str) else each for each in sentences_of(kind, changed[file])]
         with h5py.File(out) as found:
             if len(found) - 1 != len(lists):
                 raise Wrong(f"{len(found) - 1} vectors of {len(lists)} sentences")
             for index, words in enumerate(lists):
-                vectors, key = found[str(index)][()], tuple(words)
-                is_other = key in known and not np.allclose(vectors, known[key], rtol=0, atol=1e-5)
-                if len(vectors) != len(words) or not np.isfinite(vectors).all() or is_other:
+                vectors = found[str(index)][()]
+                expected = known.setdefault(tuple(words), vectors)  # by the first run or an equal sentence
+                is_whole = len(vectors) == len(words) and np.isfinite(vectors).all()
+                if not is_whole or not np.allclose(vectors, expected, rtol=0, atol=1e-5):
                     raise Wrong(f"other vectors of sentence {index}")
-                if is_first:
-                    known[key] = vectors
         out.unlink()
         call("vocab", text, "-o", folder / "out.txt")
-        counts = Counter(word for words in lists for word in words if is_line(word))
-        special = ["<S>", "</S>", "<UNK>"]
+        counts = Counter(
+            word for words in lists for word in words if re.fullmatch(r"\S([^\r\n\ud800-\udfff]*\S)?", word)
+        )
+        for special in (*SPECIAL, "<pad>", "!!!MAXTERMID"):
+            counts.pop(special, None)
         listed = [word for _, word in sorted((-count, word) for word, count in counts.items())]
-        lines = (folder / "out.txt").read_bytes().decode().split("\n")[:-1]
-        if lines != [*special, *(word for word in listed if word not in (*special, "<pad>", "!!!MAXTERMID"))]:
+        if (folder / "out.txt").read_bytes().decode().split("\n") != [*SPECIAL, *listed, ""]:
             raise Wrong("other words than the file's")
 
     return Target(files, run)
-
-
-def is_line(word: str) -> bool:
-    """Whether a vocabulary file can hold the word."""
-    is_text = word == word.encode("utf-8", "replace").decode()
-    return is_text and word != "" and word.strip() == word and not set(word) & set("\r\n")
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {

@@ -9,11 +9,6 @@ A room's mutants are in `ROOM.toml`:
     old = "(forget_gate + self.forget_bias)"            occurs once in the file
     new = "forget_gate"
     tests = ["tests/model/test_pieces.py::test_..."]    all are run; one that fails kills the mutant
-
-    [[gone]]                                            the code with this mistake was deleted
-    id = "..."
-    mistake = "..."
-    reason = "..."
 """
 
 import tomllib
@@ -38,14 +33,7 @@ class Mutant(NamedTuple):
 
 def mutants() -> list[Mutant]:
     """Those of all rooms."""
-    rows = ((path.stem, row) for path in sorted(FOLDER.glob("*.toml")) for row in _read(path).get("mutant", ()))
-    return [Mutant(room, **row | {"tests": tuple(row["tests"])}) for room, row in rows]
-
-
-def gone() -> list[dict[str, str]]:
-    """Mistakes whose code was deleted, with the reason."""
-    return [row for path in sorted(FOLDER.glob("*.toml")) for row in _read(path).get("gone", ())]
-
-
-def _read(path: Path) -> dict[str, list[dict]]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    files = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.toml"))}
+    return [
+        Mutant(room, **row | {"tests": tuple(row["tests"])}) for room, file in files.items() for row in file["mutant"]
+    ]

@@ -20,7 +20,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import NamedTuple
 
-from . import ROOT, Mutant, gone, mutants
+from . import ROOT, Mutant, mutants
 
 COPIED = ("elmo_hf", "conversion", "model_cards", "tests", "benchmarks", "examples", "pyproject.toml")
 LIBRARIES = ("torch", "transformers.trainer", "transformers.pipelines", "datasets", "pytest", "h5py", "pyarrow.parquet")
@@ -52,35 +52,28 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="ID")
     parser.add_argument("-n", type=int, default=2, help="how many at once")
     given = parser.parse_args()
-    begin = time.monotonic()
     chosen = [each for each in mutants() if each.room in (given.room or [each.room])]
     chosen = [each for each in chosen if each.id in (given.only or [each.id])]
     if not chosen:
         parser.error("there is no such mutant.")
-    tests: dict[str, set[str]] = {}
-    for each in chosen:
-        tests.setdefault(each.room, set()).update(each.tests)
-    counts, times = {room: Counter[str]() for room in tests}, dict.fromkeys(tests, 0.0)
+    rooms, counts = {each.room for each in chosen}, {each.room: Counter[str]() for each in chosen}
+    tests = {room: sorted({test for each in chosen if each.room == room for test in each.tests}) for room in rooms}
     with tempfile.TemporaryDirectory(prefix="elmo-hf-mutants-") as root:
         folders = prepare(Path(root).resolve(), given.n)
-        for job, end in run([Job(room, tuple(sorted(named))) for room, named in tests.items()], folders):
+        for job, end in run([Job(room, tuple(named)) for room, named in tests.items()], folders):
             if end.code != PASSED or " skipped" in end.output:
                 print(f"{job.room}: all tests must run and pass without a mutant.\n{end.output[-5000:]}")  # noqa: T201
-                left = [each for each in chosen if each.room == job.room]
-                counts[job.room]["not run"] = len(left)
-                chosen = [each for each in chosen if each not in left]
-        for job, end in run([Job(each.room, each.tests, each) for each in chosen], folders):
+                rooms.remove(job.room)
+        for job, end in run([Job(each.room, each.tests, each) for each in chosen if each.room in rooms], folders):
             assert job.mutant is not None
             verdict = VERDICTS.get(end.code, f"ENDED WITH {end.code}")
             counts[job.room][verdict] += 1
-            times[job.room] += end.seconds
             print(f"{verdict:15}{end.seconds:5.1f} s  {job.mutant.id}: {job.mutant.mistake}", flush=True)  # noqa: T201
     for room, count in counts.items():
-        print(f"{room:18}{times[room]:5.0f} s ", *(f"{name}: {number}" for name, number in sorted(count.items())))  # noqa: T201
-    total = sum(counts.values(), Counter[str]())
-    seconds = time.monotonic() - begin
-    print(f"{total['killed']} of {total.total()} killed in {seconds:.0f} s; {len(gone())} gone")  # noqa: T201
-    return int(total["killed"] < total.total())
+        print(f"{room:18}", *(f"{name}: {number}" for name, number in sorted(count.items())))  # noqa: T201
+    killed = sum(count["killed"] for count in counts.values())
+    print(f"{killed} of {len(chosen)} killed")  # noqa: T201
+    return int(killed < len(chosen))
 
 
 def prepare(root: Path, number: int) -> list[Path]:
