@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ import pytest
 from archives import manylangs_files, write_zip
 from checkpoints import BASE, run_online, run_python
 from loopback_hub import LoopbackHub
-from pages import ROOT, SCRIPT, START, blocks, commands, program, read, shown
+from pages import FENCE, ROOT, SCRIPT, START, blocks, commands, program, read, shown
 from pretraining_runs import FIELDS, make_sentences, write_text
 from typer.testing import CliRunner
 
@@ -36,6 +37,8 @@ AS_PRINTED = {
     "surprisal": [],
     "vectors": [],
 }
+# What only a clone, or a folder of a model, has; a page that names none of it runs in an empty folder.
+OF_A_CLONE = re.compile(r"\b(examples|tests|elmo-(original|small|en)|glove\.txt|options\.json)\b")
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -85,13 +88,15 @@ def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
         "speed": speed_program(),
         **{name: program(read(name)) for name, needed in AS_PRINTED.items() if all(map(find_spec, needed))},
     }
-    codes["README"] += readme_commands()
+    codes["README"] += readme_commands("elmo-hf (?:convert tests|embed|score)")
     codes["course"] = course_program()
     codes["pretraining"] = codes["pretraining"].replace("--frozen-steps 1000", "--frozen-steps 2")
     programs = {}
     for name, code in codes.items():
         model = one_layer if name == "speed" else tiny_folder
-        programs[name] = (str((furnish_with_corpus if name == "pretraining" else furnish)(work / name, model)), code)
+        furnished = furnish_with_corpus if name == "pretraining" else furnish
+        furnished(work / name, model) if OF_A_CLONE.search(code) else (work / name).mkdir()
+        programs[name] = (str(work / name), code)
     (work / "programs.json").write_text(json.dumps(programs), encoding="utf-8")
     return work, json.loads(run_python(SCRIPT, work, work / "programs.json").splitlines()[-1])
 
@@ -123,11 +128,10 @@ def recipes(page: str) -> list[str]:
     return [line for block in blocks(page, "bash") for line in block.splitlines() if line.startswith("python ")]
 
 
-def readme_commands() -> str:
-    """The commands of the README's tables, but those that download or take long."""
-    verbs = {"convert", "embed", "score"}
-    found = [words for words in commands(read("README")) if "--model" not in words]
-    lines = [shlex.join(words) for words in found if words[1] in verbs and len(words) > 3]
+def readme_commands(only: str) -> str:
+    """Commands of the README's tables that begin with a pattern."""
+    lines = re.findall(rf"`((?:{only})[^`]*)`", FENCE.sub("", read("README")))
+    assert lines, only
     return "".join(f"run_command({line!r}, False)\n" for line in lines)
 
 
@@ -205,6 +209,19 @@ def test_a_page_runs_and_prints_what_it_shows(name: str, printed: tuple[Path, di
     assert printed[1][name] == shown(read(name))
 
 
+@pytest.mark.slow
+def test_the_commands_of_the_readmes_tables_that_take_long_run_one_after_the_other(place: Path) -> None:
+    for library in ("onnxscript", "seqeval", "sklearn"):
+        pytest.importorskip(library)
+    verbs = "elmo-hf (?:convert tests|pretrain|fill|export)|python examples/classify"
+    code = START + readme_commands(verbs)
+    (place / "programs.json").write_text(json.dumps({"README": (str(place), code)}), encoding="utf-8")
+    printed = json.loads(run_python(SCRIPT, place, place / "programs.json").splitlines()[-1])["README"]
+    assert "Traceback" not in printed, printed
+    assert (place / "elmo.onnx").stat().st_size > 0
+    assert (place / "my-tiny" / "model.safetensors.index.json").exists()
+
+
 @pytest.mark.parametrize("library", ["jieba", "fugashi"])
 def test_the_splitters_of_libraries_print_what_the_page_shows(library: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip(library)
@@ -260,11 +277,13 @@ def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(
     assert "model.safetensors" in hub.files("org/sea-or-house")
 
 
-def test_the_python_of_the_hub_guide_runs_against_a_hub(
-    hub: LoopbackHub, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_hub_guide_runs_against_a_hub(
+    hub: LoopbackHub, place: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "\n".join(blocks(read("hub"), "python")).replace("my-org/", "org/")
+    (place / "elmo-small").unlink()
+    shutil.copytree(tiny_folder, place / "elmo-small")  # its card is changed
     monkeypatch.chdir(place)
-    run_online(code, hub, place / "home")
+    run_online(program(read("hub")).replace("my-org/", "org/"), hub, place / "home")
+    assert "license: apache-2.0" in (place / "elmo-small" / "README.md").read_text(encoding="utf-8")
     assert {"model.safetensors", "tokenizer.json", "modeling_elmo.py"} <= set(hub.files("org/elmo-small"))
     assert b"on three sentences." in hub.files("org/elmo-mine")["README.md"]

@@ -1,13 +1,20 @@
 """Every recipe runs from data to table on a few made-up texts, and the loaders read the real data if it is there."""
 
+import csv
+import math
 import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import linguist
 import pytest
 import task_data
+import torch
 from checkpoints import run_python, shared
 from fresh_process import without
+
+from elmo_hf import ElmoModel, ElmoTokenizer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # One process for all recipes, because each would start by importing transformers. Without `freeze`, every Trainer
@@ -121,3 +128,32 @@ def test_a_missing_package_is_one_line(tmp_path: Path) -> None:
     code = "sys.path.insert(0, sys.argv[1])\ntry:\n    import label_words\nexcept SystemExit as end:\n    print(end)"
     printed = run_python(without("seqeval") + code, tmp_path, EXAMPLES)
     assert printed.startswith("Error: No module named 'seqeval'. In a clone of elmo-hf, install ")
+
+
+def test_distances_between_uses_of_a_word_are_those_of_the_layers(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"old.txt": ["He sat .", "A Bank , the bank .", "By the bank ."], "new.txt": ["Go to my bank now ."]}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    linguist.uses(str(tiny_folder), "bank", [tmp_path / name for name in texts], tmp_path / "bank.csv")
+    places = [("old.txt", 1, 2), ("old.txt", 1, 5), ("old.txt", 2, 3), ("new.txt", 0, 4)]
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
+    vectors = []
+    for name, row, position in places:
+        output = model(**tokenizer(texts[name][row], return_tensors="pt"), output_hidden_states=True)
+        vectors.append(torch.stack([layer[0, position] for layer in output.hidden_states[1:]]).detach())
+    pairs = list(combinations(range(4), 2))
+    distances = {(u, v): 1 - torch.cosine_similarity(vectors[u], vectors[v], dim=-1) for u, v in pairs}
+    _, *rows = csv.reader((tmp_path / "bank.csv").read_text(encoding="utf-8").splitlines())
+    assert [tuple(row[:6]) for row in rows] == [tuple(map(str, (*places[u], *places[v]))) for u, v in pairs]
+    for row, pair in zip(rows, pairs, strict=True):
+        assert [float(cell) for cell in row[6:]] == pytest.approx(distances[pair].tolist(), abs=1e-4)
+
+    between = torch.stack([distances[u, 3] for u in range(3)]).mean(dim=0)
+    within = torch.stack([distances[pair] for pair in pairs[:2] + pairs[3:4]]).mean(dim=0)
+    prototypes = 1 - torch.cosine_similarity(sum(vectors[:3]), vectors[3], dim=-1)
+    shown = [[float(n) for n in re.findall(r"\d\.\d\d|nan", line)] for line in capsys.readouterr().out.splitlines()[1:]]
+    expected = [within.tolist(), [math.nan] * len(between), between.tolist(), prototypes.tolist()]
+    for found, values in zip(shown, expected, strict=True):
+        assert found == pytest.approx(values, abs=0.006, nan_ok=True)

@@ -141,7 +141,7 @@ def predict_words(
 
     Args:
         model: language models with their softmax.
-        tokenizer: their tokenizer, which knows the words of the softmax.
+        tokenizer: their tokenizer, with the words of the softmax.
         words: the sentence without boundaries.
         position: the place, from 0; the word there is not read. None means the first gap, `___`.
         top_k: how many words.

@@ -6,11 +6,11 @@ sentence of the corpus. A sentence w_1 .. w_n takes n+1 steps of its row:
     forward     reads `<S>`  w_1 .. w_n    and predicts w_1 .. w_n `</S>`
     backward    reads `</S>` w_n .. w_1    and predicts w_n .. w_1 `<S>`
 
-A window is T steps of all rows, in text order: the backward direction reads its last column first. The next window
-continues a sentence that this one cuts. The LSTM state carries over from window to window and so from sentence to
-sentence, except into sentences drawn for a reset.
+A window is T steps of all rows, in text order: the backward direction reads its last column first. A sentence may be
+cut by the end of a window and continue in the next one. The LSTM state passes from window to window, and so from
+sentence to sentence, except to sentences that are drawn for a reset.
 
-In training each direction reads rows of its own text. A model takes their windows by these names:
+In training each direction reads its own rows of text. A model takes their windows by these names:
 
     input_ids, backward_input_ids       `(B, T, C)` or `(B, T)`; a model of one direction has no backward ones
     forward_targets                     `(B, T)`, the class of the word after each of `input_ids`; -100 for none
@@ -20,9 +20,9 @@ In training each direction reads rows of its own text. A model takes their windo
 Glossary: B rows, T steps of a window, n words of a sentence, C characters per word.
 
 Deliberate differences from bilm-tf: backward windows are in text order. Each pass shuffles the sentences of the whole
-corpus, not of one file at a time. Seed and step count determine everything, so any place can be found again. A single
-pass ends with a shorter window of the steps that all rows have (bilm-tf's test reads one step per window, so both read
-the same words).
+corpus, not of one file at a time. Seed and step count determine the windows, so any place can be found again. The last
+window of a single pass is shorter: it has the steps that all rows have (bilm-tf's test reads one step per window, so
+both read the same words).
 """
 
 from collections import deque

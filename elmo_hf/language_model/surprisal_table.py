@@ -4,7 +4,7 @@ It has one row for each word and boundary of each sentence. All places count fro
 
     sentence, position               line of the file; position in it, where 0 is `<S>`
     word, is_unknown                 the word, and whether it is scored as `<UNK>`
-    forward_bits, backward_bits      surprisal, or in nats, with that name
+    forward_bits, backward_bits      surprisal; or forward_nats, backward_nats
     document, document_sentence      the document, and the place of the sentence in it
     region, document_region          the place between blanks, in the sentence and in the document (`PlacedSentence`)
 

@@ -75,7 +75,7 @@ class BiLMLayer(GradientCheckpointingLayer):
     """All directions of one layer; each reads its own part of the layer below."""
 
     def __init__(self, config: ElmoConfig, has_skip_connection: bool) -> None:
-        """Makes an `LSTMP` per direction; `has_skip_connection` says whether the input is added to the output."""
+        """Makes an `LSTMP` per direction; with `has_skip_connection` the input is added to the output."""
         super().__init__()
         self.has_skip_connection = has_skip_connection
         self.forward_lstm = LSTMP(config)

@@ -52,7 +52,7 @@ CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value <
 
 
 class Pipelines(dict):
-    """A folder's pipelines by task; transformers asks for "ner" here before it resolves that name."""
+    """A folder's pipelines by task; transformers looks up "ner" here before it resolves that name."""
 
     def __contains__(self, task: object) -> bool:
         """Whether there is a pipeline."""

@@ -28,7 +28,7 @@ from .configuration_elmo import ElmoConfig
 class LSTMP(nn.Module):
     """One direction of one layer.
 
-    The gates are two `nn.Linear`, `input_linear` (P to 4H, with the bias) and `recurrent_linear` (P to 4H), so that
+    The gates are two `nn.Linear`, `input_linear` (P to 4H, with the bias) and `recurrent_linear` (P to 4H), so
     adapters, quantisation and compilation treat them as in any model.
 
     Source: `tf.nn.rnn_cell.LSTMCell(num_proj, cell_clip, proj_clip)`; `LstmCellWithProjection` in AllenNLP.

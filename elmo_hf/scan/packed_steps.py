@@ -128,7 +128,7 @@ class _GateInputs:
 
 
 class _PackedWorkspace:
-    """Memory for the steps of a scan and its views for one step, each `(D, ., b_t)`, at the beginning of the memory.
+    """Buffers for the steps of a scan, and views `(D, ., b_t)` of the beginning of each buffer for one step.
 
     Views may share memory: gates and products, raw_cell (a_t) and cell (c_t), raw_hidden (p_t) and hidden (h_t). The
     cells of even and odd runs alternate. Gates and cells are at least float32.

@@ -1,6 +1,6 @@
 """The steps of a biLM layer on a GPU, forward and backward: products and kernels in their order.
 
-`triton_kernels.py` says what each kernel computes, and has the glossary.
+`triton_kernels.py` has the equations of each kernel, and the glossary.
 """
 
 import math

@@ -58,7 +58,7 @@ def push_folder(
         the commit, the names that were left out, and a line of Python that loads the model.
 
     Raises:
-        ValueError: if the folder is incomplete, a pattern fits no file, or the name is no name of a repository; nothing
+        ValueError: if the folder is incomplete, a pattern fits no file, or the name is illegal; nothing
             is sent then. If the Hub refuses the token, is out of reach, or an upload broke off.
     """
     model = check_folder(folder)

@@ -61,7 +61,7 @@ def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "
     Args:
         path: the file; its suffix decides how it is read.
         split_into_words: whether strings are words separated by blanks already.
-        encoding: of the file's characters, a name that Python knows.
+        encoding: of the file's characters, one of Python's names.
     """
     sentences: Iterator[Sentence]
     if suffix_of(path) == CONLLU_SUFFIX:

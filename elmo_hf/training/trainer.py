@@ -131,7 +131,7 @@ class WindowIndices(Sampler):
     """Batch sampler of window indices, which are counted through all passes."""
 
     def __init__(self, num_windows: int, trainer: Trainer) -> None:
-        """`num_windows` are those of a pass; `trainer` knows how many passes are over."""
+        """Takes the number of windows of a pass, and the trainer, which counts the passes."""
         self._num_windows = num_windows
         self._trainer = trainer
 
