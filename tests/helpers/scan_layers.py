@@ -100,7 +100,9 @@ def assert_scan(path: Path, fields: dict[str, Any], mask: Tensor, has_resets: bo
     names = ["outputs", "hidden", "cell", "d inputs", "d hidden", "d cell"]
     names += [f"d {name}" for name, _ in layer.named_parameters()]
     for name, found, wanted in zip(names, fast, expected, strict=True):
-        torch.testing.assert_close(found, wanted, atol=path.tolerance, rtol=0, msg=name)
+        # Sums in another order differ in proportion to the largest numbers that they add.
+        scale = wanted.abs().max().clamp(min=1).item() if wanted.numel() else 1
+        torch.testing.assert_close(found, wanted, atol=path.tolerance * scale, rtol=0, msg=name)
     torch.testing.assert_close(alone, fast[:3], atol=1e-6 if IS_TRITON else 0, rtol=0)
 
 
