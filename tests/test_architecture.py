@@ -3,8 +3,6 @@
 import ast
 import importlib.metadata
 import re
-import subprocess
-import sys
 import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -90,19 +88,6 @@ def test_changelog_and_metadata_agree_on_the_version() -> None:
     newest = re.search(r"^## (\S+)", changelog, re.MULTILINE)
     assert newest is not None
     assert newest.group(1) == importlib.metadata.version("elmo-hf")
-
-
-def test_a_source_tree_holds_the_rooms_that_lie_beside_the_package(tmp_path: Path) -> None:
-    names = ["elmo_hf.conversion", "elmo_hf.conversion.readers", "elmo_hf.model_cards"]
-    code = f"import sys, importlib; sys.path[:0] = [{str(ROOT)!r}]\n" + "".join(
-        f"print(importlib.import_module({name!r}).__file__)\n" for name in names
-    )
-    # Without `site`, so without what an editable install adds to Python.
-    found = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    folders = [ROOT.joinpath(*name.split(".")[1:]) for name in names]
-    assert found.stdout.split() == [str(folder / "__init__.py") for folder in folders]
 
 
 def test_every_room_is_installed() -> None:

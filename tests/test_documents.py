@@ -222,14 +222,6 @@ def test_the_commands_of_the_readmes_tables_that_take_long_run_one_after_the_oth
     assert (place / "my-tiny" / "model.safetensors.index.json").exists()
 
 
-@pytest.mark.parametrize("library", ["jieba", "fugashi"])
-def test_the_splitters_of_libraries_print_what_the_page_shows(library: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip(library)
-    (code,) = (block for block in blocks(read("chinese"), "py") if f"import {library}" in block)
-    exec(compile(code, library, "exec"), {})
-    assert capsys.readouterr().out == code.rpartition("# ")[2]
-
-
 @pytest.mark.parametrize("name", ["README", *PAGES])
 def test_every_command_and_option_exists(name: str) -> None:
     for _, verb, *arguments in commands(read(name)):

@@ -208,23 +208,6 @@ def test_the_token_embedder_of_a_model() -> None:
     assert not any("scalar_mix" in name for name in names["names"])
 
 
-A_MIX_OF_OTHER_LAYERS = """
-from allennlp.modules.scalar_mix import ScalarMix
-
-mixed = ScalarMix(3, do_layer_norm=True, initial_scalar_parameters=numbers, trainable=False)(layers, mask)
-"""
-
-
-def test_a_scalar_mix_by_itself() -> None:
-    layers = list(torch.from_numpy(BASE.expected["layers_with_boundaries"]))
-    numbers = BASE.expected["mix_scalars"][1].tolist()
-    names = run(A_MIX_OF_OTHER_LAYERS, numbers=numbers, layers=layers, mask=torch.from_numpy(MASK).long())
-    assert_close(
-        names["mixed"] * BASE.expected["mix_gammas"][1], BASE.expected["mix_layer_norm_with_boundaries"][1], 5e-5
-    )
-    assert not names["mixed"].requires_grad
-
-
 def test_the_mapper_gives_the_ids_of_batch_to_ids_and_allennlps_marks() -> None:
     mapper = ELMoCharacterMapper()
     for row, words in enumerate(SENTENCES):
