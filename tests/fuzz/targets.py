@@ -25,7 +25,7 @@ import safetensors.torch
 import torch
 from checkpoints import Arrays, random_checkpoint, random_options, write_datasets
 from commands import run as command
-from hostile_folders import CHANGES, INDEX, WEIGHTS
+from hostile_folders import HOSTILE_FOLDERS, INDEX, WEIGHTS
 from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
 from task_models import LSTM, make_task_model
 from tensor_bundles import header_message, index_file, masked_crc, tensor_message, write_bundle
@@ -312,7 +312,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def rewrite_folder(files: Files, dice: Dice) -> Files:
     """Changes the folder as a row of the table of hostile folders does, where it can, and then at random."""
-    change, _ = CHANGES[dice.choose(*CHANGES)]
+    change, _ = HOSTILE_FOLDERS[dice.choose(*HOSTILE_FOLDERS)]
     with tempfile.TemporaryDirectory() as work, suppress(KeyError, OSError):  # of a row for another model
         folder = archives.write_files(Path(work, INPUT), files)
         change(folder)
