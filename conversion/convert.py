@@ -173,7 +173,7 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_word
         f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded.": (
             config.forget_bias != FORGET_BIAS
         ),
-        "the mix of layers is not carried: the format holds the biLM only.": not is_equal,
+        "the mix of layers is left out: the format has only the biLM.": not is_equal,
         "this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.": (
             isinstance(module, dict) and module.get("scaled_mean")
         ),

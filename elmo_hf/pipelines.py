@@ -55,7 +55,7 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
             auto_classes = [each.__name__ for each in targeted["pt"]]
             model_class = next((MODELS[each] for each in auto_classes if each in MODELS), None)
             if model_class is None:
-                raise ValueError(f"no ELMo does {task!r}; there are pipelines for {', '.join(PIPELINES)}.")
+                raise ValueError(f"ELMo has no pipeline for {task!r}; there are pipelines for {', '.join(PIPELINES)}.")
             loading = {key: kwargs.pop(key) for key in ("dtype", "device_map") if key in kwargs}
             tokenizer = tokenizer or load_tokenizer(model, **hub)
             model = load_complete(model, model_class, **hub, **loading, **kwargs.pop("model_kwargs", {}))

@@ -112,7 +112,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
         options = {key: value for key, value in options.items() if key != "char_cnn"}
         arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))}
         arrays |= read_hdf5(files.token_embeddings)
-        notes.append(f"the character CNN is not carried: words have the vectors of {files.token_embeddings.name}.")
+        notes.append(f"the character CNN is left out: words have the vectors of {files.token_embeddings.name}.")
     config = config_from_options(options, {name: array.shape for name, array in arrays.items()}, files.options)
     rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
     tokenizer = _tokenizer(config, files, word_splitter)

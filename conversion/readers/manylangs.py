@@ -120,7 +120,7 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
             alphabet="code_points",
             vocab=symbols,
         )
-    softmax = ("classifier.pkl, the language model's softmax, is not carried.",) * ("classifier.pkl" in source.files)
+    softmax = ("classifier.pkl, the language model's softmax, is left out.",) * ("classifier.pkl" in source.files)
     return Checkpoint(
         config,
         import_arrays(manylangs_rules(config), arrays, str(source.path)),

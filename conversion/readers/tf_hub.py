@@ -182,9 +182,9 @@ def _notes(given: Given, states: list[str], left: list[str]) -> tuple[str, ...]:
     notes = []
     if given.options is None:
         constants = ", ".join(f"{section}.{key} {value}" for (section, key), value in CONSTANTS.items())
-        notes.append(f"the variables do not tell {constants}: the original ELMo's; give others as `--options FILE`.")
+        notes.append(f"assumed as in the original ELMo: {constants}; `--options FILE` replaces these.")
     if states:
-        notes.append(f"{len(states)} variables with LSTM states are not carried: texts start from zeros.")
+        notes.append(f"{len(states)} variables with LSTM states are left out: texts start from zeros.")
     if left:
-        notes.append(f"{len(left)} variables that are not the ELMo's are not carried: {listed(left)}.")
+        notes.append(f"{len(left)} variables that are not the ELMo's are left out: {listed(left)}.")
     return tuple(notes)

@@ -93,7 +93,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     carried = {key: array for key, array in arrays.items() if key in sources or key.startswith(OF_THE_BILM)}
     left = [key for key in state if not key.startswith(prefixes[0])]
     left += [prefixes[0] + key for key in arrays if key not in carried]
-    note = f"{len(left)} arrays of the task's model are not carried: {_modules(left)}."
+    note = f"{len(left)} arrays of the task's model are left out: {_modules(left)}."
     return Checkpoint(
         config,
         import_arrays(rules, carried, str(source.files[name])),

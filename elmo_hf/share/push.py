@@ -36,7 +36,7 @@ SENT = (
     *("*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json"),
 )
 ADVICE = (
-    "It has the whole commit or nothing of it. Run the same command again, as a user who may write there (`hf auth "
+    "The Hub has the whole commit or nothing of it. Run the same command again, as a user with write access (`hf auth "
     "login`); large files that arrived are not sent twice. The reason"
 )
 

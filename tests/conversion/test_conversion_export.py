@@ -76,7 +76,7 @@ def test_what_the_format_cannot_hold_is_named_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
-MIX = "the mix of layers is not carried"
+MIX = "the mix of layers is left out"
 
 
 @pytest.mark.parametrize(

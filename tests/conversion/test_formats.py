@@ -81,7 +81,7 @@ def test_words_of_a_dump_have_the_vectors_of_their_characters_and_return(
     given = Given(tmp_path / "options.json", words_file(tmp_path, WORDS), token_embeddings=path)
     told: list[str] = []
     convert_source(BASE, tmp_path / "to", given, tell=told.append)
-    assert told[1:] == ["Note: the character CNN is not carried: words have the vectors of dump.hdf5."]
+    assert told[1:] == ["Note: the character CNN is left out: words have the vectors of dump.hdf5."]
     words = ["ferry", "The", "x" * 60, "日本語"]
     torch.testing.assert_close(layers_of(tmp_path / "to", words), layers_of(tiny_folder, words), atol=1e-5, rtol=0)
     unknown, as_unknown = (layers_of(tmp_path / "to", [word]) for word in ("unseen", "<UNK>"))

@@ -116,7 +116,7 @@ def test_a_lexicon_may_have_its_rows_in_any_order_and_the_line_ends_of_windows(f
     told: list[str] = []
     source = write_files(tmp_path / "source", FILES | changed)
     convert_source(source, tmp_path / "to", Given(word_splitter="ptb"), tell=told.append)
-    assert told[1:] == ["Note: classifier.pkl, the language model's softmax, is not carried."]
+    assert told[1:] == ["Note: classifier.pkl, the language model's softmax, is left out."]
     expected = ElmoTokenizer.from_pretrained(folder).get_vocab()
     expected["c:\u00a0"] = expected.pop("c:v")
     tokenizer = ElmoTokenizer.from_pretrained(tmp_path / "to")

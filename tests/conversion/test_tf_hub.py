@@ -58,7 +58,7 @@ def test_boundaries_and_state_are_those_of_who_made_it(
     variables: Arrays, num_states: int, module: dict[str, Any], tmp_path: Path
 ) -> None:
     told = convert(write_module(tmp_path / "elmo", variables), tmp_path / "to")
-    assert any(f"{num_states} variables with LSTM states are not carried" in note for note in told) == (num_states > 0)
+    assert any(f"{num_states} variables with LSTM states are left out" in note for note in told) == (num_states > 0)
     adds = not module["scaled_mean"]
     tokenizer = ElmoTokenizer.from_pretrained(tmp_path / "to")
     assert tokenizer("it's a  cat").tokens() == ["<S>"] * adds + ["it's", "a", "cat"] + ["</S>"] * adds
@@ -84,9 +84,9 @@ def test_variables_of_other_layers_are_noted_and_the_bilm_goes_back(tmp_path: Pa
     rest = {"dense/kernel": np.ones((3, 2), np.float32), "global_step": np.array(4, np.int64)}
     slot = {"module/aggregation/weights/.OPTIMIZER_SLOT/adam/m/.ATTRIBUTES/VARIABLE_VALUE": LOGITS}
     told = convert(write_module(tmp_path / "elmo", ours | rest | slot), tmp_path / "to")
-    assert told[-1] == "Note: 1 variables that are not the ELMo's are not carried: dense/kernel."
+    assert told[-1] == "Note: 1 variables that are not the ELMo's are left out: dense/kernel."
     mix, boundaries = folder_to_allennlp(tmp_path / "to", tmp_path / "back")
-    assert "the mix of layers is not carried" in mix
+    assert "the mix of layers is left out" in mix
     assert "this is Google's model, which reads no `<S>` and `</S>`" in boundaries
     assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(BASE / "weights.hdf5"))
 

@@ -18,7 +18,7 @@ CASE, TOLERANCE = "base_2l_relu", 2e-5
 # Those of the golden cases that AllenNLP itself can hold: skip connections, and words of 50 characters.
 CASES = [CASE, "tight_clip_2l_tanh", "one_layer_n261_batch1", "three_layer_nohighway_noclip", "four_layer"]
 SETTINGS = {"do_layer_norm": True, "dropout": 0.2, "scalar_mix_parameters": [0, 1, 0]}
-NOT_CARRIED = "3 arrays of the task's model are not carried: encoder._module (2), tag_projection_layer._module (1)."
+NOT_CARRIED = "3 arrays of the task's model are left out: encoder._module (2), tag_projection_layer._module (1)."
 
 
 def convert(source: Path, destination: Path, **given: Any) -> list[str]:
@@ -73,7 +73,7 @@ def test_it_goes_back_to_hdf5_with_the_1_taken_off_the_forget_bias(tmp_path: Pat
 def test_the_archive_of_allennlps_own_tests_gives_its_layers_and_its_mix(tmp_path: Path) -> None:
     source = shared("fixtures", "allennlp_archive")
     (note,) = convert(source / "model.tar.gz", tmp_path / "to", options=source / "options.json")
-    assert "18 arrays of the task's model are not carried: encoder._module (16), tag_projection_layer" in note
+    assert "18 arrays of the task's model are left out: encoder._module (16), tag_projection_layer" in note
     expected, sentences = np.load(source / "expected.npz"), json.loads((source / "sentences.json").read_text())
     output = run(tmp_path / "to", sentences)
     layers = torch.stack(output.hidden_states).numpy()
@@ -92,6 +92,6 @@ def test_cached_words_are_not_carried_and_settings_of_two_elmos_are_taken_from_n
     elmos = {name: {"type": "elmo_token_embedder", "dropout": rate} for name, rate in (("a", 0.1), ("b", 0.3))}
     changed = {"weights.th": state_bytes(state), "config.json": json.dumps(elmos).encode()}
     (note,) = convert(write_tar(tmp_path / "model.tar.gz", archive_files(CASE) | changed), tmp_path / "to")
-    assert note.startswith("Note: 4 arrays of the task's model are not carried: ")
+    assert note.startswith("Note: 4 arrays of the task's model are left out: ")
     assert note.endswith(f"{PREFIX}_elmo_lstm._word_embedding (1).")
     assert settings_of(tmp_path / "to") == ("none", 0.5, True)
