@@ -113,10 +113,15 @@ def is_draft(card: ModelCard) -> bool:
 
 
 def training_of_draft(card: ModelCard) -> str:
-    """The section about the run in a Trainer's draft: data, scores, settings and evaluations."""
-    _, _, text = card.text.partition("\n# ")
-    beginning, procedure = text.partition("\n## ")[0], text.partition("\n## Training procedure\n")[2]
-    return f"\n\n## Training\n{beginning.partition(chr(10))[2]}{procedure}"
+    """The section about the run in a Trainer's draft: data, scores, settings and evaluations.
+
+    The draft's first sentence also has a guess about the model that the run started from, which is left out.
+    """
+    beginning, _, further = card.text.partition("\n# ")[2].partition("\n## ")
+    sentence, _, scores = beginning.partition("\n\n")[2].partition("\n")
+    _, on_data, dataset = sentence.partition(" on the ")
+    procedure = further.partition("\n## Training procedure\n")[2]
+    return f"\n\n## Training\n\nBy transformers' `Trainer`{on_data}{dataset or '.'}\n{scores}{procedure}"
 
 
 def write_card(path: Path, card: str) -> None:

@@ -38,15 +38,16 @@ class ElmoTrainer(Trainer):
         """Writes README.md into `args.output_dir`, in the main process; `push_to_hub` calls it.
 
         Args:
-            model_name: the title; None uses the name of the folder. The snippet loads the repository that the trainer
-                pushes to, or else the folder of this name.
+            model_name: the title; None uses the name of the repository that the trainer pushes to, or of the folder.
+                The snippet loads that repository, or else the folder of this name.
             **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
                 `dataset`, `dataset_tags` and `dataset_args`. The last two are Hub names and configurations; with them
                 the metadata has the scores too. `finetuned_from` may also be a folder or `"tiny"`.
         """
         if not self.is_world_process_zero():
             return
-        summary = TrainingSummary.from_trainer(self, model_name=model_name, **labels)
+        name = model_name or (self.hub_model_id or "").rpartition("/")[2] or None
+        summary = TrainingSummary.from_trainer(self, model_name=name, **labels)
         log = self.state.log_history
         if self.args.load_best_model_at_end and log and "train_runtime" in log[-1] and summary.eval_results:
             # The model is that of the best evaluation; the summary has the scores of the last one.

@@ -201,7 +201,7 @@ def test_the_card_of_a_run_has_its_numbers_and_its_code_runs_as_printed(
             output = run("push", tmp_path / "out", f"org/{name}").stdout
         card = online.files(f"org/{name}")["README.md"].decode()
         assert f"# {name}" in card.splitlines()
-        assert not re.search("Not given|information needed|proofread", card)
+        assert not re.search("Not given|information needed|proofread|fine-tuned version|from scratch", card)
         assert '"out"' not in card
         assert re.search(r" on (the )?three ferries( dataset)?\.$", card, flags=re.MULTILINE)
         rows, data = rows_of(card), ModelCard(card).data
