@@ -128,7 +128,8 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
         ValueError: as in `look_at`.
     """
     model = look_at(folder)
-    drafted = model.card.data.to_dict() | {"tags": [*TAGS[:2], *as_list(model.card.data.tags)]}
+    drafted = model.card.data.to_dict()
+    drafted["tags"] = [*TAGS[:2], *as_list(drafted.get("tags"))]
     card = render_card(
         (repository or folder.resolve().name).rpartition("/")[2],
         config=model.config,

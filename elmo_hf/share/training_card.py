@@ -51,8 +51,8 @@ class ElmoTrainer(Trainer):
         log = self.state.log_history
         if self.args.load_best_model_at_end and log and "train_runtime" in log[-1] and summary.eval_results:
             # The model is that of the best evaluation; the summary has the scores of the last one.
-            best = next((row for row in summary.eval_lines if row["Step"] == self.state.best_global_step), {})
-            best = {"Loss" if name == "Validation Loss" else name: value for name, value in best.items()}
+            rows = [row for row in summary.eval_lines if row["Step"] == self.state.best_global_step]
+            best = {"Loss" if key == "Validation Loss" else key: value for row in rows for key, value in row.items()}
             summary.eval_results = {name: best.get(name, value) for name, value in summary.eval_results.items()}
         task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
         start, dataset = str(summary.finetuned_from or ""), ", ".join(as_list(summary.dataset)) or None
