@@ -127,6 +127,11 @@ def external(file: h5py.File) -> None:
     file.create_dataset("char_embed", (261, 4), "f4", external=[(str(BASE / "weights.hdf5"), 0, 4176)])
 
 
+def large_chunk(file: h5py.File) -> None:
+    options = {"chunks": (4096, 4096), "maxshape": (None, None), "compression": "gzip"}
+    file.create_dataset("char_embed", data=np.zeros((261, 4), np.float32), **options)
+
+
 def words(source: Path, vocabulary: list[str] | None, dump: Arrays | None = None) -> Maker:
     """A model with a vocabulary, and a dump of token vectors."""
 
@@ -290,6 +295,11 @@ ROWS: dict[str, dict[str, tuple[Any, ...]]] = {
             hdf5(lambda f: f.create_dataset("char_embed", (261, 4), np.float32, chunks=(261, 4))),
             *("weights.hdf5", "char_embed", "chunks"),
         ),
+        "hdf5, never written": (
+            hdf5(lambda f: f.create_dataset("char_embed", (1 << 23,), "f4")),
+            "when it is unpacked",
+        ),
+        "hdf5, a large chunk": (hdf5(large_chunk), "when it is unpacked"),
         "hdf5, no shape": (hdf5(lambda f: f.create_dataset("char_embed", data=h5py.Empty("f"))), "char_embed"),
         "two weights": (files({"b.hdf5": b""}, NLPL), "b.hdf5, meta.json, model.hdf5"),
         "two options": (files({"options.json": None, "a_options.json": b"", "b_options.json": b""}, NLPL), "b_options"),
@@ -403,7 +413,10 @@ ROWS: dict[str, dict[str, tuple[Any, ...]]] = {
             "sparse": (state_bytes({"w": torch.eye(3).to_sparse()}),),
             "complex": (state_bytes(golden_state(CASE) | {"w": ONES, BIAS: ONES * 1j}), "_projection.bias"),
             "a whole module": (state_bytes(torch.nn.Linear(2, 3)), "torch.nn.modules.linear.Linear"),
-            "bytes": (state_bytes({"w": torch.full((9,), 2.5)}, as_zip=True).replace(b"\0\0 @", b"\0\0\x30@", 1),),
+            "bytes": (
+                state_bytes({"w": torch.full((9,), 2.5)}, as_zip=True).replace(b"\0\0 @", b"\0\0\x30@", 1),
+                "as its checksum says",
+            ),
             "without end": (state_bytes({"w": torch.ones(1, 1).expand(1 << 20, 1 << 20)}), "4,398,046,511,104"),
         }.items()
     },
