@@ -92,7 +92,8 @@ def main(
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, ", end="")
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, P = {projection_size}, H = {cell_size}")
     peaks: dict[str, list[float]] = {contestant: [] for contestant in CONTESTANTS}
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["datasets", "elmo_hf.embedding.feature_cache"])  # imported once for all processes
     for _ in range(rounds):
         for contestant in CONTESTANTS:
             with ProcessPoolExecutor(1, mp_context=context) as pool:

@@ -134,6 +134,7 @@ def test_embed_prints_the_note_on_text_that_looks_split(
     assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path / 'd'}{output}", "--split-into-words")) == []
 
 
+@pytest.mark.slow
 def test_score_gives_the_perplexities_that_bilm_tf_measured(tmp_path: Path) -> None:
     source = shared("fixtures", "bilm_tf_trained")
     text = shared("data", "wikitext2", "bilm_reference")
