@@ -206,5 +206,4 @@ HOSTILE_FOLDERS: dict[str, tuple[Change, str]] = {
     "a template": (holding("chat_template.jinja", b"", 1 << 26), "chat_template.jinja"),
     # what nothing reads
     "to_dict": (fields("config.json", to_dict=3, corpus="news"), NO_ERROR),
-    "other files": (fields("config.json", configuration_files=["../x"], transformers_weights="../x"), NO_ERROR),
 }
