@@ -149,26 +149,9 @@ print([name for name in heavy if name in sys.modules])
     assert heavy == "[]"
 
 
-@pytest.mark.parametrize(
-    ("verb", "written"),
-    [
-        ("convert", {"files", "my-elmo"}),
-        ("embed", {"text.txt", "vectors.hdf5"}),
-        ("vectors", {"text.txt", "words.txt", "vectors.txt"}),
-        ("export", {"elmo.pt2"}),
-        ("vocab", {"text.txt", "words.txt"}),
-        ("pretrain", {"text.txt", "words.txt", "config.json", "my-elmo", "new"}),
-        ("score", {"text.txt", "surprisal.tsv"}),
-        ("models", set()),
-        ("fill", set()),
-        ("info", set()),
-        ("env", set()),
-        ("check", {"files", "my-elmo"}),
-        ("card", {"files", "my-elmo"}),
-    ],
-)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "push"])
 def test_the_examples_of_every_help_run_in_an_empty_folder(
-    verb: str, written: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of push need a Hub."""
     monkeypatch.chdir(tmp_path)
@@ -182,7 +165,6 @@ def test_the_examples_of_every_help_run_in_an_empty_folder(
             assert program == "elmo-hf"
             result = run(*arguments)
             assert result.exit_code == 0, result.output
-    assert {path.name for path in tmp_path.iterdir()} == written
 
 
 def test_help_lists_every_verb_with_a_whole_sentence() -> None:
