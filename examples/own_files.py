@@ -10,7 +10,6 @@ words in columns its number, from 0, or from -1 backwards. Lists of words and la
 Labels of entities may follow any scheme of `label_schemes.py`; they become IOB2.
 """
 
-import csv
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -20,7 +19,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, lo
 from datasets.exceptions import DatasetsError
 
 from elmo_hf.tasks.label_schemes import to_iob2
-from elmo_hf.text.sentences import MAX_LINE_CHARACTERS, read_lines, suffix_of
+from elmo_hf.text.sentences import SEPARATORS, read_lines, read_table, suffix_of
 
 Row = dict[str, Any]
 
@@ -30,7 +29,6 @@ WORDS = ("words", "labels")
 QUESTIONS = ("question", "context", "answer", "answer_start")
 OPTIONAL = "text_pair"
 # What stands between the columns of a table in a text, and how `datasets` calls tables in other files, by suffix.
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 KINDS = {".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 # Where words and labels are by default.
 CONLL = {suffix: {"words": "0", "labels": "-1"} for suffix in (".conll", ".bio", ".iob", ".txt")}
@@ -106,24 +104,10 @@ def _table(path: Path, given: dict[str, str], has_words: bool) -> Dataset:
         return _conll(path, CONLL[suffix] | given)
     try:
         if suffix in SEPARATORS:
-            return Dataset.from_list([*_separated(path, SEPARATORS[suffix])])
+            return Dataset.from_list([*read_table(path)])
         return load_dataset(KINDS[suffix], data_files={"train": str(path)}, split="train")
-    except (DatasetsError, OSError, ValueError, csv.Error) as error:
+    except (DatasetsError, OSError, ValueError) as error:
         raise error if isinstance(error, DataError) else _unreadable(path, error) from error
-
-
-def _separated(path: Path, separator: str) -> Iterator[dict[str, str]]:
-    """The rows of a table as text: `datasets` would make numbers of `007`, nothing of `NA`, and shift long rows."""
-    limit = csv.field_size_limit(MAX_LINE_CHARACTERS)  # of the whole process
-    try:
-        reader = csv.reader(read_lines(path), delimiter=separator)
-        names = next(reader)
-        for cells in filter(None, reader):
-            if len(cells) != len(names):
-                raise DataError(f"{path}, line {reader.line_num}: expected {len(names)} columns, found {len(cells)}.")
-            yield dict(zip(names, cells, strict=True))
-    finally:
-        csv.field_size_limit(limit)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:

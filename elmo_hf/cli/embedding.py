@@ -24,8 +24,8 @@ def embed(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="Text, .jsonl, .conllu or .fasta, plain or .gz: files, patterns, folders, also in stores (s3://...); "
-            "or - for standard input.",
+            help="Text, .jsonl, .csv, .tsv, .conllu or .fasta, plain or .gz: files, patterns, folders, also in stores "
+            "(s3://...); or - for standard input.",
         ),
     ],
     output: Annotated[
@@ -47,7 +47,8 @@ def embed(
         Format | None, typer.Option("--format", help="Of the shards in a folder; default: parquet.")
     ] = None,
     column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="INPUT is a dataset (a folder or a Hub name) with this column.")
+        str | None,
+        typer.Option(metavar="NAME", help="Read this column of a table, or of a dataset (a folder or a Hub name)."),
     ] = None,
     split: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --column: split of the dataset; default: train.")

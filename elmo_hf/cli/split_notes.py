@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..text.sentences import looks_split
+from ..text.sentences import looks_split, num_ends
 from .errors import counted, say
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ def say_split(
         unknown: share of the text's words that are unknown to the softmax.
         options: of the command, by word splitter.
     """
+    if texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
+        say(
+            f"Note: most lines of {name} have several sentences; each line was read as one. Write one sentence a line, "
+            "for example with spaCy's sentencizer, to read them apart.",
+            is_error=True,
+        )
     other = next(each for each in SPLITS if each != splitter)
     found = ["looks split into words already"] if looks_split(texts) else []
     found += [f"has {unknown:.0%} unknown words"] if texts and unknown > MOST_UNKNOWN else []

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..text.sentences import Sentence, read_dataset, read_sentences
-from .stores import InputFile, find_files, place_of
+from ..text.sentences import KEYS, Sentence, read_dataset, read_sentences
+from .stores import InputFile, find_files, is_file, place_of
 
 # The place of a sentence: its document, and its number in it, from 0.
 Line = tuple[str, int]
@@ -35,7 +35,7 @@ class Documents(NamedTuple):
         names: of files, also in stores, or of datasets.
         split_into_words: whether sentences are words separated by blanks already.
         encoding: of the files' characters.
-        column: of datasets; None: the names are of files.
+        column: of datasets, tables or JSON objects; None: the names are of files.
         split: of datasets.
         stream: standard input, which is the only document then.
     """
@@ -99,12 +99,13 @@ class Documents(NamedTuple):
                 yield (name, index), sentence
 
     def _sentences(self, name: str) -> Iterator[Sentence]:
-        if self.column is not None:
-            yield from read_dataset(name, self.split, (self.column,))
+        keys = KEYS if self.column is None else (self.column,)
+        if self.column is not None and self.stream is None and not is_file(name):
+            yield from read_dataset(name, self.split, keys)
             return
         file: Any = InputFile(name, self.stream)
         version = file.version()
-        yield from read_sentences(file, encoding=self.encoding)
+        yield from read_sentences(file, encoding=self.encoding, keys=keys)
         if file.version() != version:
             raise ValueError(
                 f"{name} changed while it was being read. Make it what it was, or delete what was written; then "

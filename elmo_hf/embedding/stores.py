@@ -25,6 +25,12 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
+def is_file(name: str) -> bool:
+    """Whether a file of this name exists."""
+    store, path = _store(name)
+    return store.isfile(path)
+
+
 class InputFile(NamedTuple):
     """A file for `read_sentences`, which needs the name and the bytes of a path; `stream` is standard input."""
 

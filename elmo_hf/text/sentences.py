@@ -5,6 +5,7 @@ The name of a file decides how it is read, with or without `.gz` after it:
     *.jsonl, *.json    one value a line: a string, a list of words, or an object; of its keys `words`, `tokens`, `text`,
                        `sentence`, the first that exists and is not null is read
     *.conllu           blocks of lines; the words are in the second column, multiword tokens are split
+    *.csv, *.tsv       a table; its first line names the columns, which are read like the keys of an object
     *.fasta, *.fa, *.faa
                        proteins: a line `>NAME ...`, then lines of residues, one letter each; a residue is a word
     any other name     text, one sentence a line
@@ -15,6 +16,7 @@ it. In CoNLL-U each block is a sentence, in FASTA each record.
 """
 
 import codecs
+import csv
 import gzip
 import io
 import json
@@ -34,6 +36,7 @@ CONLLU_SUFFIX = ".conllu"
 # text8, a corpus on one line, has 100 million characters and 17 million words; JSON and CoNLL-U take more memory.
 MAX_LINE_CHARACTERS, MAX_LINE_BLANKS, MAX_LINE_COMMAS, MAX_CONLLU_WORDS = 1 << 27, 20_000_000, 1 << 21, 1 << 20
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
 # What the library `datasets` raises besides its own errors if a dataset does not exist, or a file of it is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
@@ -55,21 +58,26 @@ class Protein(list[str]):
     name = ""
 
 
-def read_sentences(path: Path, split_into_words: bool = False, encoding: str = "utf-8") -> Iterator[Sentence]:
+def read_sentences(
+    path: Path, split_into_words: bool = False, encoding: str = "utf-8", keys: Sequence[str] = KEYS
+) -> Iterator[Sentence]:
     """Reads a file sentence by sentence; errors are those of `read_lines`.
 
     Args:
         path: the file; its suffix decides how it is read.
         split_into_words: whether strings are words separated by blanks already.
         encoding: of the file's characters, one of Python's names.
+        keys: the columns of a table, or keys of objects, as in `sentence_of`.
     """
     sentences: Iterator[Sentence]
     if suffix_of(path) == CONLLU_SUFFIX:
         sentences = _blocks(path, read_lines(path, encoding, _conllu_words))
     elif suffix_of(path) in FASTA_SUFFIXES:
         sentences = _proteins(read_lines(path, encoding, _fasta_residues))
+    elif suffix_of(path) in SEPARATORS:
+        sentences = (sentence_of(row, keys) for row in read_table(path, encoding, keys))
     else:
-        parse = _json_sentence if suffix_of(path) in JSON_SUFFIXES else _text_sentence
+        parse = partial(_json_sentence, keys=keys) if suffix_of(path) in JSON_SUFFIXES else _text_sentence
         sentences = read_lines(path, encoding, parse)
     for sentence in sentences:
         yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
@@ -113,6 +121,31 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
                     "as `--encoding latin-1`; unpack a compressed file, or name it .gz if it is gzipped."
                 )
             raise ValueError(f"{path}{f', line {number}' if number else ''}: {reason}") from error
+
+
+def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Reads the rows of a .csv or .tsv as text; `datasets` would read `007` as 7, `NA` as null, and shift long rows.
+
+    Raises:
+        ValueError: with the file, if a row has more or fewer cells than the first line, or no column is one of `keys`.
+    """
+    limit = csv.field_size_limit(MAX_LINE_CHARACTERS)  # of the whole process
+    try:
+        reader = csv.reader(read_lines(path, encoding), delimiter=SEPARATORS[suffix_of(path)], strict=True)
+        names = next(reader, [])
+        if names and keys and not {*keys} & {*names}:
+            raise ValueError(
+                f"{path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
+                f"{', '.join(names)[:80]}; rename one, or give its name (embed --column NAME)."
+            )
+        for cells in filter(None, reader):
+            if len(cells) != len(names):
+                raise ValueError(f"{path}, line {reader.line_num}: expected {len(names)} columns, found {len(cells)}.")
+            yield dict(zip(names, cells, strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(limit)
 
 
 def read_dataset(name: str, split: str, keys: Sequence[str] = KEYS) -> Iterator[Sentence]:
@@ -182,6 +215,11 @@ def looks_split(texts: Iterable[str]) -> bool:
     return alone > 2 * at_ends
 
 
+def num_ends(text: str) -> int:
+    """How many sentences end within a text: a mark, then blanks and a capital."""
+    return len(re.findall(r"[.!?][\"')\]”’»]*\s+[\"'(\[“‘«]*[A-Z]", text[:LOOKED_AT_CHARACTERS]))
+
+
 def suffix_of(path: Path) -> str:
     """The suffix of a file's name that decides its format, such as `.conllu`, before any `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
@@ -196,10 +234,10 @@ def _text_sentence(line: str) -> str:
     return line.rstrip("\r\n")
 
 
-def _json_sentence(line: str) -> Sentence:
+def _json_sentence(line: str, keys: Sequence[str]) -> Sentence:
     if line.count(",") > MAX_LINE_COMMAS:
         raise ValueError(f"holds more than {MAX_LINE_COMMAS:,} commas; give a sentence a line.")
-    return sentence_of(json.loads(line)) if line.strip() else ""
+    return sentence_of(json.loads(line), keys) if line.strip() else ""
 
 
 def _conllu_words(line: str) -> list[str] | None:

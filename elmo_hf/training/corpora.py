@@ -16,6 +16,7 @@ from ..text.sentences import (
     CONLLU_SUFFIX,
     FASTA_SUFFIXES,
     JSON_SUFFIXES,
+    SEPARATORS,
     Sentence,
     read_dataset,
     read_sentences,
@@ -50,7 +51,7 @@ def _files(source: str) -> list[str]:
     """The file itself, or the files that match a pattern; empty for a dataset."""
     paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
     is_name = HUB_NAME.fullmatch(source) and not source.endswith(
-        (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES)
+        (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES, *SEPARATORS)
     )
     if not paths and not is_name and not os.path.isdir(source):
         raise ValueError(f"there is no file {source}.")

@@ -110,6 +110,10 @@ def test_embed_reads_a_column_of_a_dataset(tiny_folder: Path, tmp_path: Path) ->
     command = ("embed", tiny_folder, "data", "-o", "vectors/", "--layers", "pooled", "--column", "line")
     assert_fails(run(*command, "--split", "dev"), 1, "data cannot be read as a dataset: ")
     assert run(*command).exit_code == 0
+    (tmp_path / "a.csv").write_text("id,line\n1,The ferry left.\n2,Yes.\n")  # never looked for on the Hub
+    assert (
+        run("embed", tiny_folder, "a.csv", "-o", "a.npz", "--column", "line").stdout == "Wrote 2 sentences to a.npz.\n"
+    )
     table = pq.read_table(tmp_path / "vectors")
     assert table["sentence"].to_pylist() == ["The ferry left.", "", "Yes."]
     assert table["index"].to_pylist() == [0, 1, 2]

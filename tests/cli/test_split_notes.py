@@ -17,7 +17,7 @@ from elmo_hf.text.sentences import looks_split
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
-RAW = "The ferry left, and nobody knew. It was late.\n"
+RAW = "The ferry left, and nobody knew it was late.\n"
 PTB_NOTE = "it was split by Penn Treebank rules. --words whitespace splits it at blanks."
 EMBED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
 BLANKS_NOTE = "it was split at blanks. --words ptb splits it by Penn Treebank rules."
@@ -57,6 +57,17 @@ def test_a_text_looks_split_where_its_marks_stand_alone(texts: list[str], expect
     assert looks_split(texts) is expected
 
 
+def test_several_sentences_a_line_are_a_note(tmp_path: Path) -> None:
+    note = "Note: most lines of the text have several sentences; each line was read as one."
+    for lines, count in (
+        (["We left. It rained.", "“No!” She went.", "Yes."], 1),
+        (["We left. It rained.", "Yes.", ""], 0),
+    ):
+        (tmp_path / "in.txt").write_text("\n".join(lines), encoding="utf-8")
+        found = notes(run("embed", "tiny", tmp_path / "in.txt", "-o", tmp_path / f"{count}.npz"))
+        assert [each.startswith(note) for each in found] == [True] * count
+
+
 def test_score_reads_text_at_blanks_with_a_model_from_bilm_tf(tiny_lm_folder: Path, split_text: Path) -> None:
     every = {"default": (), "whitespace": ("--words", "whitespace"), "ptb": ("--words", "ptb")}
     results = {name: run("score", tiny_lm_folder, split_text, *options) for name, options in every.items()}
@@ -76,7 +87,7 @@ def test_other_models_score_text_as_their_tokenizer_splits_it(split_text: Path, 
     (tmp_path / "raw.txt").write_text(RAW)
     assert notes(run("score", "tiny", tmp_path / "raw.txt")) == []
     assert notes(run("score", "tiny", tmp_path / "raw.txt", "--words", "whitespace")) == [
-        f"Note: {tmp_path / 'raw.txt'} has 33% unknown words; {BLANKS_NOTE}"
+        f"Note: {tmp_path / 'raw.txt'} has 22% unknown words; {BLANKS_NOTE}"
     ]
     words = json.dumps("the ferry left , two .".split())
     (tmp_path / "words.jsonl").write_text(f"{words}\n")
