@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The system's errors in messages of safetensors and torch; torch gives no reason why it could not write.
 NUMBER = re.compile(r"\(os error (\d+)\)|errno (\d+) ")
-NO_REASON = ("PytorchStreamWriter failed", ". unexpected pos ")
+NO_REASON = ("PytorchStreamWriter failed", ". unexpected pos ", "iostream error")
 # The user's umask, which can only be read by setting it.
 MASK = os.umask(0o077)
 os.umask(MASK)

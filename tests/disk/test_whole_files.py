@@ -144,6 +144,7 @@ def test_what_a_killed_process_left_beside_a_complete_folder_goes_and_what_a_liv
         (RuntimeError("open file failed because of errno 28 on fopen: No space left on device"), "no room to write"),
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 662"), "no room to write"),
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "no room to write"),
+        (RuntimeError("basic_ios::clear: iostream error"), "no room to write"),
         (PermissionError("not here"), "^not here$"),
     ],
     ids=repr,
