@@ -8,9 +8,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import transformers
 from checkpoints import run_online
 from fresh_process import without
 from loopback_hub import LoopbackHub, Repository, StoredFile
+from packaging.version import Version
 
 from elmo_hf.hub_code import TABLE
 from elmo_hf.model.configuration_elmo import AUTO_MAP
@@ -96,6 +98,38 @@ def test_every_auto_class_and_pipeline_loads_what_was_pushed_and_loads_it_again_
     assert hub.asked == []
 
 
+def stored(hub: LoopbackHub, folder: Path) -> dict[str, StoredFile]:
+    """The files of a folder, for a commit; the weights are in the Hub's large storage."""
+    files = {path.name: StoredFile(path.read_bytes(), path.suffix == ".safetensors") for path in folder.iterdir()}
+    hub.lfs |= {file.oid: file.content for file in files.values() if file.is_lfs}
+    return files
+
+
+FIRST_USE = """
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+for kind in (AutoConfig, AutoTokenizer, AutoModel):
+    kind.from_pretrained("org/elmo", trust_remote_code=True)
+"""
+
+
+def test_a_first_use_sends_few_requests_and_a_use_after_an_edit_fewer(
+    hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
+) -> None:
+    # Older versions request config.json again with each file of code.
+    most = (28, 20, 0) if Version(transformers.__version__) >= Version("5.23") else (32, 24, 0)
+    repository = hub.repositories["org/elmo"] = Repository(is_private=False)
+    files, requests = stored(hub, tiny_folder), []
+    edited = files | {"README.md": StoredFile(b"Another card.\n", is_lfs=False)}
+    for content, variables in ((files, {}), (edited, {}), (edited, {"HF_HUB_OFFLINE": "1"})):
+        repository.commit("main", content)
+        hub.asked.clear()
+        run_online(WITHOUT + FIRST_USE, hub, tmp_path, HF_TOKEN="", **variables)
+        requests.append(len(hub.asked))
+    assert requests[0] > 4
+    assert all(found <= limit for found, limit in zip(requests, most, strict=True)), requests
+
+
 INFO = """
 import sys
 from pathlib import Path
@@ -114,10 +148,7 @@ def test_info_of_a_model_on_the_hub_downloads_no_weights_and_another_kind_or_non
     hub: LoopbackHub, tiny_folder: Path, tmp_path: Path
 ) -> None:
     bert = {"config.json": StoredFile(b'{"model_type": "bert", "hidden_size": 5}', is_lfs=False)}
-    elmo = {
-        path.name: StoredFile(path.read_bytes(), is_lfs=path.suffix == ".safetensors") for path in tiny_folder.iterdir()
-    }
-    hub.lfs |= {file.oid: file.content for file in elmo.values() if file.is_lfs}
+    elmo = stored(hub, tiny_folder)
     for name, files in (("org/elmo", elmo), ("org/bert", bert), ("org/secret", bert)):
         hub.repositories[name] = Repository(is_private=name == "org/secret")
         hub.repositories[name].commit("main", files)
