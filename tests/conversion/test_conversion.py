@@ -26,6 +26,7 @@ from language_models import random_language_model, save_directory, words_file
 from one_direction import arrays_of_one_direction, half_of
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.check import largest_difference
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
@@ -70,6 +71,15 @@ def test_random_architecture_equals_the_reference_and_returns(seed: int, equal: 
     }
     found = " and ".join(reason for reason, holds in reasons.items() if holds)
     assert notes == ([f"bilm-tf reads these files, AllenNLP does not, because {found}."] if found else [])
+
+
+@pytest.mark.parametrize("changed", ["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B", "CNN_high_1/b_carry", "char_embed"])
+def test_check_sees_a_change_in_any_array(changed: str, tiny_folder: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    options, arrays = base_checkpoint()
+    assert largest_difference(model, tokenizer, ReferenceElmo(options, arrays)) < 1e-5
+    arrays[changed] = arrays[changed] + 0.05
+    assert largest_difference(model, tokenizer, ReferenceElmo(options, arrays)) > 1e-3
 
 
 def test_options_left_out_have_bilm_tfs_defaults_and_settings_of_the_training_change_nothing() -> None:
