@@ -221,7 +221,7 @@ def change_hdf5(content: bytes, dice: Dice) -> bytes:
         if kind == "array":
             file[name] = change_array(array, dice)
         elif kind in ("renamed", "extra"):
-            file[dice.choose("CNN/W_cnn_99", "softmax/W", "embedding", f"{name}0", name.upper(), *TEXTS[5:9])] = array
+            file[dice.choose("CNN/W_cnn_99", "softmax/W", f"{name}0", name.upper(), *TEXTS[5:9])] = array
         elif kind == "stored":
             options: dict[str, Any] = dice.choice([{"compression": "gzip"}, {"shuffle": True}, {"fletcher32": True}])
             file.create_dataset(name, data=array, chunks=True, **options)
