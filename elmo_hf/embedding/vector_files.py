@@ -69,15 +69,18 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
 
 def write_safetensors(path: Path, records: Iterator[Record], most: int = MOST_TENSORS) -> None:
     """Writes one tensor a sentence, named by its number; uint16 holds the bits of bfloat16."""
-    arrays = {name: torch.from_numpy(array) for record in records for name, array in record.named.items()}
+    arrays = {name: array for record in records for name, array in record.named.items()}
     if len(arrays) > most:
         raise ValueError(
             f"a .safetensors file holds at most {most:,} arrays, because its header is limited, found "
             f"{len(arrays):,}; choose another format."
         )
-    save_file(
-        {name: each.view(torch.bfloat16) if each.dtype == torch.uint16 else each for name, each in arrays.items()}, path
-    )
+    if all(array.dtype != np.uint16 for array in arrays.values()):
+        save_arrays(arrays, path)  # takes a quarter of the time for each array
+        return
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    is_bits = {name: tensor.dtype == torch.uint16 for name, tensor in tensors.items()}
+    save_file({name: each.view(torch.bfloat16) if is_bits[name] else each for name, each in tensors.items()}, path)
 
 
 def write_npz(path: Path, records: Iterator[Record]) -> None:
