@@ -46,7 +46,7 @@ def require(holds: bool, where: object, field: str, expected: str, found: object
     """
     if not holds:
         what = f"{where}: `{shortened(field)}`" if field else f"{where}"
-        what_is = shortened(str(found), MAX_QUOTE * MAX_LISTED) or "nothing"
+        what_is = shortened(str(found), 5 * MAX_QUOTE) or "nothing"
         raise ConversionError(f"{what} must be {expected}, found {what_is}. {advice}".rstrip())
 
 

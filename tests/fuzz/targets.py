@@ -43,6 +43,7 @@ from elmo_hf import (
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.folder.loading import load_complete, load_tokenizer
+from elmo_hf.text.sentences import storable
 
 from .changes import TEXTS, Dice, Files, mutate
 from .expected import (
@@ -380,7 +381,10 @@ def reading(kind: str, work: Path) -> Target:
         out.unlink()
         call("vocab", text, "-o", folder / "out.txt")
         counts = Counter(
-            word for words in lists for word in words if re.fullmatch(r"\S([^\r\n\ud800-\udfff]*\S)?", word)
+            word
+            for words in lists
+            for word in words
+            if re.fullmatch(r"\S([^\r\n]*\S)?", word) and storable(word) == word
         )
         for special in (*SPECIAL, "<pad>", "!!!MAXTERMID"):
             counts.pop(special, None)
