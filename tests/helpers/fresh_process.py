@@ -15,11 +15,10 @@ import types
 from pathlib import Path
 
 PRELOADED = ["torch", "torch._dynamo", "torch.distributed.tensor", "torchao", "sklearn.metrics"]
-TIME_LIMIT = 600
 
 
-def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[str, str]) -> str:
-    """Runs a program as `python -c` does; returns what it printed.
+def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[str, str], seconds: float = 600) -> str:
+    """Runs a program as `python -c` does, killed if it takes longer; returns what it printed.
 
     Raises:
         AssertionError: with the end of its output, if it failed.
@@ -30,7 +29,7 @@ def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[
         paths = [Path(outputs, name) for name in ("stdout", "stderr")]
         process = context.Process(target=run_program, args=(code, arguments, folder, environment, *paths))
         process.start()
-        process.join(TIME_LIMIT)
+        process.join(seconds)
         if process.exitcode is None:
             process.kill()
             process.join()

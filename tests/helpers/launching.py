@@ -1,27 +1,31 @@
 """Two processes of one program on this machine: forked, with the environment that `torchrun` gives."""
 
 import os
-import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fresh_process import python_path, run_forked
+from torch.distributed import TCPStore
 
+SECONDS = 240
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
 def fork_two(module: str, folder: Path, function: str = "main") -> str:
-    """Calls `function(folder)` of a module of this folder in two processes; returns their output."""
+    """Calls `function(folder)` of a module of this folder in two processes; returns their output.
+
+    As with `torchrun`, the store by which they meet is the launcher's: its port is never another program's, and it
+    stays until both have ended.
+    """
     code = f"import os; os.dup2(1, 2); from pathlib import Path; import {module}; {module}.{function}(Path.cwd())"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    given |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
     given |= _environment() | {"PYTHONPATH": python_path(Path(__file__).parent)}
     ranks = [given | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
     with ThreadPoolExecutor(2) as pool:
-        return "".join(pool.map(lambda environment: run_forked(code, [], folder, environment), ranks))
+        return "".join(pool.map(lambda environment: run_forked(code, [], folder, environment, SECONDS), ranks))
 
 
 def _environment() -> dict[str, str]:

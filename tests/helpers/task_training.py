@@ -62,8 +62,8 @@ def train_on_two_texts(folder: Path, **options: Any) -> Trainer:
 
 
 def train_as_one_of_two(folder: Path) -> None:
-    """What each of two processes does; the first writes the weights to the file `two`."""
-    trainer = train_on_two_texts(folder / "run", per_device_train_batch_size=1)
+    """What each of two processes does, or fails after a minute's wait; the first writes the weights to `two`."""
+    trainer = train_on_two_texts(folder / "run", per_device_train_batch_size=1, ddp_timeout=60)
     assert trainer.args.world_size == 2
     if trainer.is_world_process_zero():
         torch.save({name: p.detach() for name, p in trainer.model.named_parameters()}, folder / "two")
