@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from archives import MANYLANGS, manylangs_files, without_part, write_files
-from checkpoints import run_python
-from fresh_process import without
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
@@ -75,22 +73,6 @@ def test_the_config_and_the_card_say_what_the_model_is(folder: Path) -> None:
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in text for name in ("token_embedder.pkl", "encoder.pkl", "char.dic", "word.dic"))
     assert "| token encoder | 6-d words (14) and 5-d code points (33), filters 1:4, 2:8, 3:12 (relu), 2 highway" in text
-
-
-def test_the_folder_works_without_the_package(folder: Path, tmp_path: Path) -> None:
-    code = """
-import torch
-from transformers import AutoTokenizer, pipeline
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
-embed = pipeline(model=sys.argv[1], trust_remote_code=True)
-with torch.no_grad():
-    output = embed.model(**tokenizer("Hello wörld !", return_tensors="pt"), output_hidden_states=True)
-features = embed("Hello wörld !", return_tensors=True)
-print(torch.allclose(features, output.last_hidden_state, atol=1e-6), *output.hidden_states[-1][0, 2, :3].tolist())
-"""
-    same, *found = run_python(without("elmo_hf", "conversion", "h5py") + code, tmp_path, folder).split()
-    assert same == "True"
-    np.testing.assert_allclose([*map(float, found)], EXPECTED["call1/1"][2, 1, :3], rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ FORMATS: dict[str, dict[str, Maker]] = {
         "folder": plain(NLPL),
         "stored": zipped(NLPL, zipfile.ZIP_STORED),
         "deflated": zipped(NLPL),
+        "beside a program, no module": plain(NLPL | {"saved_model.pb": b"x", "tf/saved_model.pb": b"x"}),
     },
     "a trained AllenNLP model": {
         "gz": tarred(TRAINED),

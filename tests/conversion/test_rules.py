@@ -13,7 +13,6 @@ from elmo_hf.conversion.rules import (
     SplitRows,
     SwapMiddleGates,
     Transpose,
-    export_arrays,
     import_arrays,
 )
 
@@ -38,7 +37,6 @@ OPERATIONS = {
     ),
     "prepend zero row": (PrependZeroRow(), [[[1, 2, 3], [4, 5, 6]]], [[[0, 0, 0], [1, 2, 3], [4, 5, 6]]]),
 }  # fmt: skip
-KERNEL_OPS = (SwapMiddleGates(), SplitRows(), Transpose())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -47,43 +45,6 @@ def test_operation_moves_each_number_to_its_place(op: ArrayOp, theirs: list, our
     for change, source, target in ((op.apply, theirs, ours), (op.invert, ours, theirs)):
         found = change([np.array(values, dtype) for values in source])
         assert bits(dict(enumerate(found))) == bits({k: np.array(values, dtype) for k, values in enumerate(target)})
-
-
-def test_lstm_kernel_comes_apart_by_gate_and_by_input_and_recurrent_rows() -> None:
-    size, cell = 2, 3
-    kernel = np.arange(2 * size * 4 * cell, dtype=np.float32).reshape(2 * size, 4 * cell)
-    rule = Rule("W_0", kernel.shape, ("input", "recurrent"), KERNEL_OPS)
-    imported = import_arrays([rule], {"W_0": kernel}, "weights.hdf5")
-    i, j, f, o = (kernel[:, gate * cell : (gate + 1) * cell].T for gate in range(4))
-    ours = np.concatenate([i, f, j, o])
-    np.testing.assert_array_equal(imported["input"], ours[:, :size])
-    np.testing.assert_array_equal(imported["recurrent"], ours[:, size:])
-
-
-def test_export_is_the_inverse_of_import_bit_by_bit() -> None:
-    generator = np.random.default_rng(7)
-    rules = [
-        Rule("W_0", (4, 12), ("input", "recurrent"), KERNEL_OPS),
-        Rule("B", (12,), ("bias",), (SwapMiddleGates(),)),
-        Rule("W_cnn", (1, 2, 3, 5), ("convolution",), (DropLeadingAxis(), Transpose())),
-        Rule("char_embed", (7, 3), ("embedding",), (PrependZeroRow(),)),
-    ]
-    source = {rule.source: generator.normal(size=rule.shape).astype(np.float32) for rule in rules}
-    imported = import_arrays(rules, source, "weights.hdf5")
-    assert {name: (array.shape, array.dtype, array.flags.c_contiguous) for name, array in imported.items()} == {
-        name: (shape, np.dtype(np.float32), True)
-        for name, shape in {
-            "input": (12, 2), "recurrent": (12, 2), "bias": (12,), "convolution": (5, 3, 2), "embedding": (8, 3)
-        }.items()
-    }  # fmt: skip
-    exported = export_arrays(rules, imported)
-    assert list(exported) == list(source)
-    assert bits(exported) == bits(source)
-    assert all(array.flags.c_contiguous for array in exported.values())
-    with pytest.raises(KeyError, match="recurrent"):
-        export_arrays(rules, {"input": imported["input"]})
-    with pytest.raises(ConversionError, match="row 0 of the embedding"):
-        export_arrays(rules, imported | {"embedding": imported["embedding"] + np.float32(1e-30)})
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from archives import write_files
 from checkpoints import BASE, Arrays, bits, read_datasets
 from hub_modules import LOGITS, SCALE, variables_of, write_module
-from transformers import AutoTokenizer
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
@@ -68,17 +66,6 @@ def test_boundaries_and_state_are_those_of_who_made_it(
     assert model.scalar_mixes[0].scale.item() == SCALE
 
 
-def test_a_tokenizer_without_boundaries_stays_so_when_saved_and_can_be_loaded_with_them(tmp_path: Path) -> None:
-    ElmoTokenizer(add_boundaries=False).save_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=True)
-    with_boundaries = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=True, add_boundaries=True)
-    assert with_boundaries(["a cat"]).tokens() == ["<S>", "a", "cat", "</S>"]
-    assert tokenizer(["a cat"], add_special_tokens=True).tokens() == ["a", "cat"]
-    assert tokenizer(["a cat", "on"], padding=True).tokens(1) == ["on", "<pad>"]
-    assert tokenizer.encode("a cat") == tokenizer("a cat")["input_ids"]
-    assert [tokenizer.num_special_tokens_to_add(pair) for pair in (False, True)] == [0, 0]
-
-
 def test_variables_of_other_layers_are_noted_and_the_bilm_goes_back(tmp_path: Path) -> None:
     ours = {f"module/{name}": array for name, array in GOOGLE.items()}
     rest = {"dense/kernel": np.ones((3, 2), np.float32), "global_step": np.array(4, np.int64)}
@@ -89,9 +76,3 @@ def test_variables_of_other_layers_are_noted_and_the_bilm_goes_back(tmp_path: Pa
     assert "the mix of layers is left out" in mix
     assert "this is Google's model, which reads no `<S>` and `</S>`" in boundaries
     assert bits(read_datasets(tmp_path / "back" / "weights.hdf5")) == bits(read_datasets(BASE / "weights.hdf5"))
-
-
-def test_weights_with_a_program_beside_them_are_no_module(tmp_path: Path) -> None:
-    weights = {name: (BASE / name).read_bytes() for name in ("options.json", "weights.hdf5")}
-    source = write_files(tmp_path / "elmo", weights | {"saved_model.pb": b"x", "tf/saved_model.pb": b"x"})
-    assert convert(source, tmp_path / "to")[0].startswith("Found options and weights of AllenNLP")

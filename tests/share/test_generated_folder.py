@@ -43,7 +43,7 @@ def test_every_class_and_golden_case_computes_the_same_without_the_package(tmp_p
     }
     models["word vectors"] = make_task_model("crf", **LSTM, word_vectors=VECTORS.config)
     folders = [save(tmp_path / name, model) for name, model in models.items()]
-    for case in GOLDEN_CASES:
+    for case in [*GOLDEN_CASES, "efml_tiny"]:
         folders.append(tmp_path / case / "model")
         allennlp_to_folder(FIXTURES / case, folders[-1], source_name=case)
         shutil.copy(FIXTURES / case / "sentences.json", tmp_path / case)
