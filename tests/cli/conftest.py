@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from newcomer import pretrain_whole, write_files
+from commands import run
+from newcomer import SMALL, write_files
 from typer.testing import Result
 
 
@@ -14,4 +15,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pretrained(work: Path) -> tuple[Path, Result]:
-    return pretrain_whole(work)
+    """Twenty steps, scored and saved every eight, in the folder `lm`."""
+    files = {"--vocabulary": "words.txt", "--config": "config.json", "--held-out": "held-out.txt"}
+    options = [each for name, file in files.items() for each in (name, work / file)]
+    steps = ("--max-steps", 20, "--checkpoint-steps", 8, "--logging-steps", 4)
+    result = run("pretrain", work / "corpus.txt", "-o", work / "lm", *options, *steps, *SMALL)
+    assert result.exit_code == 0, result.output
+    return work / "lm", result

@@ -23,6 +23,8 @@ def pretrained(work: Path) -> Path:
 
 
 def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
+    refusal = "this config has none. Make a vocabulary with `elmo-hf vocab`"
+    assert_fails(pretrain(work, tmp_path / "out", "--model", tiny_folder), 1, refusal)
     options = ("--model", tiny_folder, "--vocabulary", work / "words.txt", "--frozen-steps", 2)
     result = pretrain(work, tmp_path / "frozen", *options)
     assert result.exit_code == 0, result.output
@@ -66,7 +68,9 @@ def test_a_half_precision_language_model_is_adapted_in_single_precision(
     assert ElmoForPreTraining.from_pretrained(tmp_path / "lm").dtype == torch.float32
 
 
-def test_a_language_model_is_adapted_with_its_own_softmax(pretrained: Path, work: Path, tmp_path: Path) -> None:
+def test_a_language_model_is_adapted_with_its_own_softmax_or_a_new_one(
+    pretrained: Path, work: Path, tmp_path: Path
+) -> None:
     result = pretrain(work, tmp_path / "same", "--model", pretrained, "--learning-rate", 0)
     assert result.exit_code == 0, result.output
     before, after = state_of(pretrained), state_of(tmp_path / "same")
@@ -77,15 +81,7 @@ def test_a_language_model_is_adapted_with_its_own_softmax(pretrained: Path, work
     assert result.exit_code == 0, result.output
     assert ElmoForPreTraining.from_pretrained(tmp_path / "other").config.softmax == "sampled"
     assert ElmoTokenizer.from_pretrained(tmp_path / "other").predicted_words == VOCABULARY
-
-
-def test_a_language_model_takes_a_new_vocabulary(pretrained: Path, work: Path, tmp_path: Path) -> None:
     vocabulary = words_file(tmp_path, VOCABULARY[:9])
-    result = pretrain(work, tmp_path / "lm", "--model", pretrained, "--vocabulary", vocabulary)
+    result = pretrain(work, tmp_path / "new", "--model", pretrained, "--vocabulary", vocabulary)
     assert result.exit_code == 0, result.output
-    assert state_of(tmp_path / "lm")["softmax.weight"].shape == (9, 7)
-
-
-def test_adaptation_of_a_converted_bilm_asks_for_a_vocabulary(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
-    message = "this config has none. Make a vocabulary with `elmo-hf vocab`"
-    assert_fails(pretrain(work, tmp_path / "out", "--model", tiny_folder), 1, message)
+    assert state_of(tmp_path / "new")["softmax.weight"].shape == (9, 7)

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -42,10 +41,6 @@ def test_vocab_writes_words_by_frequency_and_says_what_they_cover(tmp_path: Path
     assert result.stdout == (
         f"Wrote 5 words to {tmp_path / 'words'}: 60.00% of the corpus's 10 words (6 distinct) are among them.\n"
     )
-    (tmp_path / "words").unlink()
-    result = run("vocab", tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "words", "--min-count", 2)
-    assert result.exit_code == 0
-    assert (tmp_path / "words").read_text() == "<S>\n</S>\n<UNK>\nb\na\n"
 
 
 @pytest.mark.parametrize(("name", "value"), [("alphabet", "code_points"), ("num_input_words", 5)])
@@ -130,19 +125,6 @@ def test_pretrain_does_what_its_options_say(work: Path, tmp_path: Path) -> None:
     assert 1 < perplexities(scored.stdout, "from zero state")[2] < 3 * len(VOCABULARY)
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_pretrain_makes_a_word_model(is_shared: bool, work: Path, tmp_path: Path) -> None:
-    fields = {"token_encoder": "word_embedding", "projection_size": 7, "cell_size": 8}
-    (tmp_path / "config.json").write_text(json.dumps(fields | {"share_embedding_softmax": is_shared}))
-    result = pretrain(work, tmp_path / "lm", "--vocabulary", work / "words.txt", "--config", tmp_path / "config.json")
-    assert result.exit_code == 0, result.output
-    state = state_of(tmp_path / "lm")
-    assert state["elmo.token_encoder.embedding.weight"].shape == (len(VOCABULARY) + 1, 7)
-    assert ("softmax.weight" in state) != is_shared
-    assert ElmoTokenizer.from_pretrained(tmp_path / "lm").predicted_words == VOCABULARY
-    assert run("score", tmp_path / "lm", work / "held-out.txt").exit_code == 0
-
-
 @pytest.mark.parametrize(
     ("words", "splitter", "token_encoder"),
     [((), "whitespace", "word_embedding"), (("--words", "ptb"), "ptb", "char_cnn")],
@@ -162,6 +144,8 @@ def test_raw_text_is_split_as_in_training_ever_after(
     assert trained.endswith(" 0.00% unknown.")
     tokenizer = ElmoTokenizer.from_pretrained(model)
     assert tokenizer.word_splitter == splitter
+    if token_encoder == "word_embedding":
+        assert state_of(model)["elmo.token_encoder.embedding.weight"].shape == (tokenizer.num_word_classes + 1, 7)
     scored = run("score", model, text, "--per-word", tmp_path / "t.tsv")
     assert scored.stdout.splitlines()[0] == trained
     with (tmp_path / "t.tsv").open(encoding="utf-8", newline="") as file:
@@ -212,59 +196,25 @@ def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given
     ]
 
 
-def as_conllu(text: Path, path: Path) -> Path:
-    """The sentences of a text as CoNLL-U."""
-    sentences = [line.split() for line in text.read_text().splitlines() if line]
-    rows = [[f"{k}\t{word}" + "\t_" * 8 for k, word in enumerate(words, start=1)] for words in sentences]
-    path.write_text("".join("\n".join(lines) + "\n\n" for lines in rows))
-    return path
-
-
-def test_all_commands_read_conllu_as_the_text_that_it_is(
-    pretrained: tuple[Path, Result], work: Path, tmp_path: Path
-) -> None:
-    texts = {name: as_conllu(work / f"{name}.txt", tmp_path / f"{name}.conllu") for name in ("corpus", "held-out")}
-    for name, path in (("text", work / "corpus.txt"), ("conllu", texts["corpus"])):
-        assert run("vocab", path, "-o", tmp_path / name).exit_code == 0
-        options = (*files(work), "--max-steps", 1, "--rows", 3, "--unroll-steps", 5)
-        assert run("pretrain", path, "-o", tmp_path / f"of-{name}", *options).exit_code == 0
-    assert (tmp_path / "text").read_bytes() == (tmp_path / "conllu").read_bytes()
-    assert (tmp_path / "of-text" / "run.json").read_bytes() == (tmp_path / "of-conllu" / "run.json").read_bytes()
-    scores = [run("score", pretrained[0], path).stdout for path in (work / "held-out.txt", texts["held-out"])]
-    assert scores[0] == scores[1]
-
-
-@pytest.mark.parametrize(("suffix", "carries_state"), [(".tsv", False), (".parquet", True)])
+@pytest.mark.parametrize("carries_state", [False, True])
 def test_score_writes_the_surprisal_of_each_word(
-    suffix: str, carries_state: bool, pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+    carries_state: bool, pretrained: tuple[Path, Result], work: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / f"table{suffix}"
     options = ("--carry-state", "--rows", 2) if carries_state else ()
-    result = run("score", pretrained[0], work / "held-out.txt", "--per-word", path, *options)
+    result = run("score", pretrained[0], work / "held-out.txt", "--per-word", tmp_path / "t.parquet", *options)
     assert result.exit_code == 0, result.output
-    assert f"Wrote {path}.\n" in result.stdout
-    if suffix == ".tsv":
-        with path.open(encoding="utf-8", newline="") as file:
-            rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter="\t"))
-    else:
-        rows = pyarrow.parquet.read_table(path).to_pylist()
-    assert list(rows[0])[:6] == ["sentence", "position", "word", "is_unknown", "forward_bits", "backward_bits"]
-    lines = (work / "held-out.txt").read_text().splitlines()
-    words = [(n, k, w) for n, line in enumerate(lines) if line for k, w in enumerate(["<S>", *line.split(), "</S>"])]
-    assert [(int(row["sentence"]), int(row["position"]), row["word"]) for row in rows] == words
-    assert [str(row["is_unknown"]).lower() == "true" for row in rows] == [
-        w not in VOCABULARY or w == "<UNK>" for *_, w in words
-    ]
+    assert f"Wrote {tmp_path / 't.parquet'}.\n" in result.stdout
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pydict()
+    sentences = [line.split() for line in (work / "held-out.txt").read_text().splitlines() if line]
+    assert table["word"] == [word for words in sentences for word in ("<S>", *words, "</S>")]
     model = ElmoForPreTraining.from_pretrained(pretrained[0]).eval()
-    sentences = [line.split() for line in lines if line]
     tokenizer = ElmoTokenizer.from_pretrained(pretrained[0])
     scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=2)
-    for index, (name, places) in enumerate((("forward", slice(1, None)), ("backward", slice(0, -1)))):
-        for number, line in enumerate(line for line in lines if line):
-            cells = [row[f"{name}_bits"] for row in rows if lines[int(row["sentence"])] == line]
-            bits = np.array([np.nan if cell in (None, "") else float(cell) for cell in cells])
-            np.testing.assert_allclose(bits[places], scores.surprisals(number)[index], rtol=1e-5)
-            assert np.isnan(np.delete(bits, np.arange(len(bits))[places])).all()
+    surprisals = [scores.surprisals(number) for number in range(len(sentences))]
+    for index, name in enumerate(("forward_bits", "backward_bits")):
+        bits = [bit for bit in table[name] if bit is not None]
+        expected = np.concatenate([each[index] for each in surprisals])
+        np.testing.assert_allclose(bits, expected[~np.isnan(expected)], rtol=1e-5)
 
 
 def test_the_bar_of_score_ends_where_it_should(pretrained: tuple[Path, Result], work: Path) -> None:

@@ -110,14 +110,6 @@ def test_nearest_words_are_printed_for_words_of_the_file_and_others(tiny_folder:
     assert [word.split()[0] for word in result.stdout.split(": ")[1].split(", ")] == ["late"]
 
 
-def test_words_with_blanks_are_refused_in_python_too(tiny_folder: Path, tmp_path: Path) -> None:
-    tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
-    for word in ("New York", "New\u00a0York", " a", "", "a\u2028"):
-        with pytest.raises(ValueError, match="a word must not have blanks"):
-            write_word_vectors(model, tokenizer, ["The", word], tmp_path / "v.txt")
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_small_numbers_have_six_digits_too(tiny_folder: Path, tmp_path: Path) -> None:
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
     with torch.no_grad():

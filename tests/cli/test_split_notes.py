@@ -134,15 +134,12 @@ def test_pretrain_and_vocab_print_the_note(tiny_lm_folder: Path, split_text: Pat
     ]
 
 
-@pytest.mark.parametrize("output", ["vectors.hdf5", "shards/"])
-def test_embed_prints_the_note_on_text_that_looks_split(
-    output: str, tiny_folder: Path, split_text: Path, tmp_path: Path
-) -> None:
+def test_embed_prints_the_note_on_text_that_looks_split(tiny_folder: Path, split_text: Path, tmp_path: Path) -> None:
     note = f"Note: the text looks split into words already; {EMBED}"
-    assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path / 'a'}{output}")) == [note]
-    assert notes(run("embed", tiny_folder, "-", "-o", f"{tmp_path / 'b'}{output}", stdin=SPLIT)) == [note]
-    assert notes(run("embed", tiny_folder, "-", "-o", f"{tmp_path / 'c'}{output}", stdin=RAW)) == []
-    assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path / 'd'}{output}", "--split-into-words")) == []
+    assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path}/a/")) == [note]
+    assert notes(run("embed", tiny_folder, "-", "-o", tmp_path / "b.hdf5", stdin=SPLIT)) == [note]
+    assert notes(run("embed", tiny_folder, "-", "-o", tmp_path / "c.hdf5", stdin=RAW)) == []
+    assert notes(run("embed", tiny_folder, split_text, "-o", tmp_path / "d.hdf5", "--split-into-words")) == []
 
 
 @pytest.mark.slow

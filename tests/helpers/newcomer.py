@@ -20,22 +20,6 @@ def write_files(folder: Path) -> Path:
     return folder
 
 
-def pretrain_whole(work: Path) -> tuple[Path, Result]:
-    """Twenty steps, scored and saved every eight, in the folder `lm`."""
-    options = (
-        "--vocabulary",
-        work / "words.txt",
-        "--config",
-        work / "config.json",
-        "--held-out",
-        work / "held-out.txt",
-    )
-    steps = ("--max-steps", 20, "--checkpoint-steps", 8, "--logging-steps", 4)
-    result = run("pretrain", work / "corpus.txt", "-o", work / "lm", *options, *steps, *SMALL)
-    assert result.exit_code == 0, result.output
-    return work / "lm", result
-
-
 def pretrain(work: Path, folder: Path, *options: object) -> Result:
     """Trains for two steps, a new model or an adapted one."""
     return run("pretrain", work / "corpus.txt", "-o", folder, "--max-steps", 2, *SMALL, *options)

@@ -41,17 +41,6 @@ def test_encode_gives_the_pooler_output_exactly(each_folder: Path) -> None:
     np.testing.assert_allclose(together, pooled(each_folder, TEXTS), atol=1e-6, rtol=0)
 
 
-def test_it_is_saved_and_opened_again_with_its_prompts_and_further_modules(folder: Path, tmp_path: Path) -> None:
-    model = open_folder(folder)
-    model.append(library().sentence_transformer.modules.Normalize())
-    model.prompts = {"query": "Yes "}
-    model.save(str(tmp_path / "saved"))
-    again = open_folder(tmp_path / "saved")
-    np.testing.assert_array_equal(again.encode(TEXTS[:1]), model.encode(TEXTS[:1]))
-    np.testing.assert_allclose(np.linalg.norm(again.encode(TEXTS[:1])), 1, rtol=1e-6)
-    assert again.prompts["query"] == "Yes "
-
-
 def test_training_moves_the_mix_alone_if_the_rest_is_frozen(folder: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     pytest.importorskip("accelerate")

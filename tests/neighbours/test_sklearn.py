@@ -1,13 +1,12 @@
 """`ElmoVectorizer` in scikit-learn: its estimator checks, pipelines, tables, clones and pickles."""
 
 import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from neighbours import TEXTS, pooled, save_mixed
+from neighbours import TEXTS, pooled
 
 pytest.importorskip("sklearn")
 
@@ -80,16 +79,6 @@ def test_columns_of_tables_become_data_frames(column: Any, folder: Path) -> None
     assert list(frame.index) == list("vwxyz")
     assert list(frame.columns[:2]) == ["t__elmo0", "t__elmo1"]
     np.testing.assert_allclose(frame.to_numpy(), pooled(folder, TEXTS), atol=1e-6, rtol=0)
-
-
-def test_a_folder_that_was_written_again_is_read_again(folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "model")
-    vectorizer = ElmoVectorizer(tmp_path / "model")
-    before = vectorizer.transform(["Yes"])
-    save_mixed(tiny_folder, tmp_path / "model", scalar_mix_layer_norm="word")
-    after = vectorizer.transform(["Yes"])
-    assert not np.allclose(before, after)
-    np.testing.assert_allclose(after, pooled(tmp_path / "model", ["Yes"]), atol=1e-6, rtol=0)
 
 
 def test_a_folder_in_bfloat16_gives_numbers_that_numpy_has(tiny_folder: Path, tmp_path: Path) -> None:
