@@ -40,25 +40,20 @@ app = typer.Typer(
 )
 
 
-def _show_version(context: typer.Context, is_asked: bool) -> None:
-    if is_asked:
-        versions = [f"{package} {metadata.version(package)}" for package in ("elmo-hf", "torch", "transformers")]
-        say(", ".join([*versions, f"Python {platform.python_version()}"]))
-        context.exit()
-
-
 @app.callback()
 def start(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """ELMo (Peters et al. 2018) as a transformers model: convert, embed, pretrain, score, share.
 
     Where a command takes a MODEL, that is a folder, a Hub name, or `tiny`, the small English model in the package;
     `elmo-hf convert --model small DEST` downloads a published one, which is much better.
     """
+    if version:
+        versions = [f"{package} {metadata.version(package)}" for package in ("elmo-hf", "torch", "transformers")]
+        say(", ".join([*versions, f"Python {platform.python_version()}"]))
+        context.exit()
     if context.invoked_subcommand is None:
         say(GREETING)
     for name in ("torchao", "torch.utils._pytree"):  # these log whenever transformers imports torchao

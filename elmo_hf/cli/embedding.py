@@ -97,16 +97,15 @@ def embed(
 
         make, processes = partial(in_workers, device=device), Alone()
     place = usable_device("cpu" if engine else device or processes.device)
-    loaded = load_complete(model).to(place), load_tokenizer(model)
-    tokenizer = loaded[1]
+    loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 
     def look(texts: list[str]) -> None:
         say_split("the text", texts, tokenizer.word_splitter, options={"whitespace": "--split-into-words"})
-        for _ in note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"):
-            pass
+        list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
 
     count = embed_documents(
-        *loaded,
+        loaded,
+        tokenizer,
         documents,
         output,
         Selection(layers, dtype, chosen, allow_nan),

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,9 +11,6 @@ from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, Model, load_on_gpu
 from .errors import say
 from .split_notes import note_cut
-
-if TYPE_CHECKING:
-    from ..language_model.cloze import PredictedWord
 
 
 def fill(
@@ -50,14 +47,10 @@ def fill(
         log_probs = gap_log_probs(language_model, tokenizer, words, found)
         say(sentence if isinstance(sentence, str) else " ".join(words))
         for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction):
-            say(_table(ranked, direction))
-
-
-def _table(ranked: list["PredictedWord"], direction: str) -> str:
-    width = max(len("word"), *(len(each.word) for each in ranked))
-    names = [name for name in ("forward", "backward") if getattr(ranked[0], name) is not None]
-    lines = [f"  {'word':{width}}  {direction:>8}" + "".join(f"  {name:>8}" for name in names if name != direction)]
-    for each in ranked:
-        others = [getattr(each, name) for name in names if name != direction]
-        lines.append(f"  {each.word:{width}}" + "".join(f"  {number:8.4f}" for number in (each.probability, *others)))
-    return "\n".join(lines)
+            width = max(len("word"), *(len(each.word) for each in ranked))
+            names = [name for name in ("forward", "backward") if getattr(ranked[0], name) is not None]
+            others = [name for name in names if name != direction]
+            say(f"  {'word':{width}}" + "".join(f"  {name:>8}" for name in (direction, *others)))
+            for each in ranked:
+                numbers = (each.probability, *(getattr(each, name) for name in others))
+                say(f"  {each.word:{width}}" + "".join(f"  {number:8.4f}" for number in numbers))

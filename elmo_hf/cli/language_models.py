@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
     from ..language_model.surprisal_table import PlacedSentence
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
-    from ..training.trainer import ElmoPretrainer
 
 Corpora = Annotated[
     list[str],
@@ -175,7 +174,11 @@ def pretrain(
     train = _read_corpus("training text", corpora, encoding, tokenizer, has_bar)
     trainer = run(lm, tokenizer, train, scored, args, started_from=model)
     if trainer.is_world_process_zero():
-        _print_best(trainer)
+        scores = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
+        chosen = [entry for entry in scores if entry["step"] == trainer.state.best_global_step] or scores
+        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
+            names = ("forward_perplexity", "backward_perplexity", "perplexity")
+            say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
         say(f"Wrote {output}.")
 
 
@@ -272,15 +275,6 @@ def _corpus(
     say_split(name, texts, splitter, unknown)
     sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
     return corpus, f"{sizes}, {unknown:.2%} unknown."
-
-
-def _print_best(trainer: "ElmoPretrainer") -> None:
-    """Prints the perplexities of the model that was written, if there was a held-out text."""
-    scored = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
-    chosen = [entry for entry in scored if entry["step"] == trainer.state.best_global_step] or scored
-    for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
-        names = ("forward_perplexity", "backward_perplexity", "perplexity")
-        say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
 
 
 def _perplexities(state: str, *values: float | None) -> str:

@@ -49,8 +49,7 @@ def vectors(
     found = read_words(words, encoding)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
-    for _ in note_cut([found.words], tokenizer):
-        pass
+    list(note_cut([found.words], tokenizer))
     if output is not None:
         header = text_format != "glove"
         size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)

@@ -194,14 +194,14 @@ def sentence_of(value: Any, keys: Sequence[str] = KEYS) -> Sentence:
 
 
 def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sentence]]:
-    """The raw texts among the first sentences, for `looks_split`, and all sentences."""
+    """What `raw_texts` gives of sentences, and all sentences."""
     first = list(islice(sentences, LOOKED_AT))
     return raw_texts(first), chain(first, sentences)
 
 
 def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """The strings among the first sentences; the others are words already."""
-    return [sentence for sentence in islice(sentences, LOOKED_AT) if isinstance(sentence, str)]
+    """The beginnings of the strings among the first sentences, for `looks_split`; the others are words already."""
+    return [each[:LOOKED_AT_CHARACTERS] for each in islice(sentences, LOOKED_AT) if isinstance(each, str)]
 
 
 def looks_split(texts: Iterable[str]) -> bool:
@@ -209,7 +209,7 @@ def looks_split(texts: Iterable[str]) -> bool:
 
     In raw English one mark in a hundred stands alone; in split text one in thirty ends a word, as in `U.S.`
     """
-    tokens = [token for text in texts for token in text[:LOOKED_AT_CHARACTERS].split()]
+    tokens = [token for text in texts for token in text.split()]
     alone = sum(token in SPLIT_OFF for token in tokens)
     at_ends = sum(token not in SPLIT_OFF and token.rstrip(CLOSING).endswith(MARKS) for token in tokens)
     return alone > 2 * at_ends
@@ -217,7 +217,7 @@ def looks_split(texts: Iterable[str]) -> bool:
 
 def num_ends(text: str) -> int:
     """How many sentences end within a text: a mark, then blanks and a capital."""
-    return len(re.findall(r"[.!?][\"')\]”’»]*\s+[\"'(\[“‘«]*[A-Z]", text[:LOOKED_AT_CHARACTERS]))
+    return len(re.findall(r"[.!?][\"')\]”’»]*\s+[\"'(\[“‘«]*[A-Z]", text))
 
 
 def suffix_of(path: Path) -> str:

@@ -163,7 +163,12 @@ def pretrain(
         if trainer.is_world_process_zero():
             _write_log(trainer, output)
             trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
-            _write_model(trainer.model, tokenizer, partial, output)
+            trainer.model.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+            write_sums(partial, "*.safetensors")
+            # Last the file that marks the model as finished.
+            for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
+                publish(path, output / path.name)
         return trainer
 
 
@@ -255,15 +260,6 @@ def _fingerprint(corpus: Corpus) -> str:
     for array in (corpus.words, corpus.starts, corpus.ids, corpus.classes):
         digest.update(array.tobytes())
     return f"{len(corpus)} sentences, {corpus.num_words} words, sha256 {digest.hexdigest()}"
-
-
-def _write_model(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, partial: Path, output: Path) -> None:
-    """Writes the finished model to `partial` and moves its files, last the one that marks it as finished."""
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    write_sums(partial, "*.safetensors")
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
-        publish(path, output / path.name)
 
 
 def _write_json(path: Path, value: Any) -> None:

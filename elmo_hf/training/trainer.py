@@ -26,7 +26,8 @@ training; a sentence may begin from the zero state (`reset_probability`).
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -93,62 +94,51 @@ class PretrainingArguments(TrainingArguments):
         return min(super().n_gpu, 1)
 
 
+@dataclass
 class Windows(Dataset):
-    """Windows of one process's rows, as arguments of `ElmoForPreTraining`."""
+    """Windows of the corpus, as arguments of `ElmoForPreTraining`; this process reads `own_rows` of `num_rows`."""
 
-    def __init__(
-        self, corpus: Corpus, num_rows: int, own_rows: range, args: PretrainingArguments, num_directions: int = 2
-    ) -> None:
-        """Cuts `num_rows` rows of the corpus into windows; this process reads `own_rows` of them."""
-        self._corpus, self._num_rows, self._own_rows, self._args = corpus, num_rows, own_rows, args
-        self._num_directions = num_directions
-        # Made on first use, because workers of a DataLoader get this object pickled.
-        self._streams: list[Stream] = []
+    corpus: Corpus
+    num_rows: int
+    own_rows: range
+    args: PretrainingArguments
+    num_directions: int = 2
+    # Made on first use, because workers of a DataLoader get this object pickled.
+    streams: list[Stream] = field(default_factory=list)
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """The window at `index`; moving forward is cheap, moving back restarts the streams."""
-        args, step = self._args, index * self._args.unroll_steps
-        if not self._streams or step < self._streams[0].step:
+        args, step = self.args, index * self.args.unroll_steps
+        if not self.streams or step < self.streams[0].step:
             seed = args.seed if args.data_seed is None else args.data_seed
-            self._streams = [
-                Stream(
-                    self._corpus,
-                    self._num_rows,
-                    is_backward=is_backward,
-                    seed=seed,
-                    reset_probability=args.reset_probability,
-                )
-                for is_backward in (False, True)[: self._num_directions]
-            ]
-        for stream in self._streams:
+            start = partial(Stream, self.corpus, self.num_rows, seed=seed, reset_probability=args.reset_probability)
+            self.streams = [start(is_backward=is_backward) for is_backward in (False, True)[: self.num_directions]]
+        for stream in self.streams:
             stream.skip(step - stream.step)
-        return window_arguments(
-            self._corpus, *(stream.take(args.unroll_steps, self._own_rows) for stream in self._streams)
-        )
+        return window_arguments(self.corpus, *(each.take(args.unroll_steps, self.own_rows) for each in self.streams))
 
 
+@dataclass(eq=False)
 class WindowIndices(Sampler):
-    """Batch sampler of window indices, which are counted through all passes."""
+    """Batch sampler of window indices, which are counted through all passes; the trainer counts the passes."""
 
-    def __init__(self, num_windows: int, trainer: Trainer) -> None:
-        """Takes the number of windows of a pass, and the trainer, which counts the passes."""
-        self._num_windows = num_windows
-        self._trainer = trainer
+    num_windows: int
+    trainer: Trainer
 
     def __iter__(self) -> Iterator[list[int]]:
         """One window per batch; none for a resumed run that was killed after its last step."""
-        if self._trainer.state.global_step >= self._trainer.state.max_steps:
+        if self.trainer.state.global_step >= self.trainer.state.max_steps:
             return iter([])
-        first = int(self._trainer.state.epoch or 0) * self._num_windows
-        return iter([[index] for index in range(first, first + self._num_windows)])
+        first = int(self.trainer.state.epoch or 0) * self.num_windows
+        return iter([[index] for index in range(first, first + self.num_windows)])
 
     def __len__(self) -> int:
         """Windows of a pass."""
-        return self._num_windows
+        return self.num_windows
 
 
-class ElmoPretrainer(ElmoTrainer):
-    """A Trainer that carries the LSTM state from step to step.
+class ElmoPretrainer(ElmoTrainer, TrainerCallback):
+    """A Trainer that carries the LSTM state from step to step, and is one of its own callbacks.
 
     `train_dataset` and `eval_dataset` are of class `Corpus`.
     """
@@ -162,7 +152,7 @@ class ElmoPretrainer(ElmoTrainer):
         self._loss_scale = args.unroll_steps if args.scale_loss_by_steps else 1
         # The losses of the windows since the last log, by direction.
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
-        self.add_callback(_StartCallback(self))
+        self.add_callback(self)
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
@@ -264,17 +254,11 @@ class ElmoPretrainer(ElmoTrainer):
     def _state_file(self, folder: str) -> Path:
         return Path(folder, f"bilm_state_{self.args.process_index}.safetensors")
 
-
-class _StartCallback(TrainerCallback):
-    """Acts at the start of training, where a checkpoint is loaded already."""
-
-    def __init__(self, trainer: ElmoPretrainer) -> None:
-        self._trainer = trainer
-
     def on_train_begin(
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._trainer.bilm_state = None
+        """Acts at the start of training, where a checkpoint is loaded already."""
+        self.bilm_state = None
         # In a checkpoint, `fused` is set for the device that wrote it.
         optimizer = kwargs["optimizer"]
         for group in optimizer.param_groups:
