@@ -49,7 +49,7 @@ from transformers import TorchAoConfig
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, model_folder
-from elmo_hf.share.export import export_model
+from elmo_hf.share.export import NamedTensors, export_model
 from elmo_hf.text.sentences import read_sentences
 
 VERSIONS = {"torchao": torchao, "onnxruntime": onnxruntime}
@@ -124,7 +124,7 @@ def contestants(folder: Path, work: Path) -> dict[str, Callable[[], Run]]:
 
     def exported(path: Path) -> Run:
         if not graph.exists():
-            export_model(load_complete(folder, dtype=torch.float32), graph)
+            export_model(NamedTensors(load_complete(folder, dtype=torch.float32)), graph)
             quantize_graph(graph, small_graph, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True})
         return in_onnx_runtime(path)
 

@@ -93,10 +93,10 @@ def export(
     The file runs without this package, for any number of texts and words. A model for a task is written with its head,
     any other model as its biLM. Inputs and outputs have names. The file is kept only if its outputs equal the model's.
     """
-    from elmo_hf.share.export import check_output, export_model, load_for_export
+    from elmo_hf.share.export import NamedTensors, check_output, export_model, load_for_export
 
     check_output(output)
-    difference = export_model(load_for_export(model, state), output, has_state=state)
+    difference = export_model(NamedTensors(load_for_export(model, state), state), output)
     say(f"Largest difference from the model, all outputs: {difference:.1e} (float32).")
     say(f"Wrote {output}.")
 

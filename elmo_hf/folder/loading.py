@@ -65,16 +65,15 @@ def check_kind(source: str | Path, folder: Path) -> None:
     kind = read_json(config).get("model_type") if config.exists() else None
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder] if folder.is_file() else []
     foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
-    problem = None
     if kind not in (None, "elmo"):
-        problem = f"{source} holds a model of `model_type` {kind!r:.50}; this is not an ELMo."
-    elif kind is None and foreign:
-        problem = f"{source} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {source} "
-        problem += "NEW` first and give the folder NEW."
-    elif not folder.is_dir():
-        problem = f"there is no folder {source}, and a Hub name looks like org/name."
-    if problem is not None:
-        raise ValueError(problem)
+        raise ValueError(f"{source} holds a model of `model_type` {kind!r:.50}; this is not an ELMo.")
+    if kind is None and foreign:
+        raise ValueError(
+            f"{source} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {source} NEW` "
+            "first and give the folder NEW."
+        )
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
 
 
 # In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words

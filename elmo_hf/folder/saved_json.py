@@ -9,6 +9,8 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassClassValidationError
 
+from ..text.escapes import printable
+
 MOST_JSON_BYTES = 2**23
 MOST_CHARACTERS = 1000
 
@@ -17,8 +19,7 @@ def one_line(error: BaseException) -> str:
     """An error's text, printable, without line breaks and not too long; for a broken rule only the rule."""
     if isinstance(error, StrictDataclassClassValidationError) and error.__cause__ is not None:
         error = error.__cause__
-    text = " ".join(str(error).split()) or type(error).__name__
-    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    text = printable(" ".join(str(error).split()) or type(error).__name__)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 

@@ -15,11 +15,14 @@ CPU_FACTS = Path("/proc/cpuinfo")
 def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACTS) -> list[tuple[str, str]]:
     """Names and values: versions, processor, threads, GPU, and the layout of large weights (`scan/`)."""
     kernels = kernels or ProcessorKernels()
+    lines = cpu_facts.read_text(encoding="utf-8").splitlines() if cpu_facts.exists() else []  # Linux alone has it
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    names.append(platform.processor() or platform.machine())
     packages = ("elmo-hf", "torch", "transformers", "tokenizers")
     rows = [(package, metadata.version(package)) for package in packages]
     rows += [
         ("Python", platform.python_version()),
-        ("processor", f"{_processor(cpu_facts)}, {torch.backends.cpu.get_cpu_capability()}"),
+        ("processor", f"{names[0]}, {torch.backends.cpu.get_cpu_capability()}"),
         ("threads", str(torch.get_num_threads())),
         ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
     ]
@@ -29,10 +32,3 @@ def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACT
     rows.append(("bfloat16", "fast" if is_fast else "many times slower than float32"))
     rows.append(("layout of large weights", "oneDNN's" if has_layout else "plain: this torch has no oneDNN"))
     return rows
-
-
-def _processor(cpu_facts: Path) -> str:
-    """The processor's name from Linux, or else the name of its architecture."""
-    lines = cpu_facts.read_text(encoding="utf-8").splitlines() if cpu_facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

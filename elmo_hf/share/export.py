@@ -60,10 +60,10 @@ Tensors = dict[str, Tensor]
 class NamedTensors(nn.Module):
     """A model that takes tensors and returns a dict of tensors, by the names in the file."""
 
-    def __init__(self, model: ElmoPreTrainedModel, has_state: bool) -> None:
-        """With `has_state`, the state is an input and an output."""
+    def __init__(self, model: ElmoPreTrainedModel, has_state: bool = False) -> None:
+        """The model is put into evaluation mode; with `has_state`, the state of a biLM is an input and an output."""
         super().__init__()
-        self.model = model
+        self.model = model.eval()
         self.has_state = has_state
 
     def forward(
@@ -127,38 +127,29 @@ def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrain
     return load_complete(source, ElmoModel if has_state else head, dtype=torch.float32)
 
 
-def export_model(model: ElmoPreTrainedModel, destination: Path, has_state: bool = False) -> float:
+def export_model(
+    module: NamedTensors,
+    destination: Path,
+    program: torch.export.ExportedProgram | None = None,
+    largest_file: int = LARGEST_FILE,
+) -> float:
     """Writes a model as a file, runs the file and compares its outputs with the model's.
 
     Args:
-        model: in float32, on the CPU; it is put into evaluation mode.
+        module: the model, in float32, on the CPU.
         destination: the new file, `.onnx` or `.pt2`.
-        has_state: whether the state of the LSTMs is an input and an output; only for a biLM.
+        program: what `program_of` makes of the module; None makes it.
+        largest_file: weights of more bytes go into a file beside an ONNX file, with `.data` added to its name.
 
     Returns:
         the largest difference from the model, over several batches.
 
     Raises:
-        FileExistsError: if the file exists.
-        FileNotFoundError: if its folder does not exist.
-        ImportError: if a package is missing.
+        OSError, ImportError: as in `check_output`.
         ValueError: if the suffix is wrong, the model cannot be exported, or the file computes other numbers.
     """
     check_output(destination)
-    module = NamedTensors(model.eval(), has_state)
-    return write_program(module, program_of(module), destination)
-
-
-def write_program(
-    module: NamedTensors, program: torch.export.ExportedProgram, destination: Path, largest_file: int = LARGEST_FILE
-) -> float:
-    """Writes a module's program to a new file, runs the file and compares its outputs with the module's.
-
-    Weights of more than `largest_file` bytes go into a file beside an ONNX file, with `.data` added to its name.
-
-    Raises:
-        ValueError: if the file computes other numbers; it is removed then.
-    """
+    program = program or program_of(module)
     with workplace(destination) as folder:
         written = folder / destination.name
         if destination.suffix == ".pt2":

@@ -1,9 +1,9 @@
 """The README.md of a model folder, rendered by `huggingface_hub` from `model_cards/template.md`.
 
 A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
-was converted (`Conversion`); and how a model was trained here (`TrainingRun`). Unknown parts have no section, and a
-card without facts lists what to add. The template escapes every text from outside this package. `saved_card.py` changes
-existing cards.
+was converted (`Conversion`); and how a model was trained (transformers' `TrainingSummary`). Unknown parts have no
+section, and a card without facts lists what to add. The template escapes every text from outside this package.
+`saved_card.py` changes existing cards.
 """
 
 import re
@@ -13,6 +13,7 @@ from importlib import metadata, resources
 from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
+from transformers.modelcard import TrainingSummary
 
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..text.escapes import code_span, markdown, printable, string_literal
@@ -74,25 +75,6 @@ class Conversion:
     difference: float | None
 
 
-@dataclass(frozen=True)
-class TrainingRun:
-    """How a model was trained by transformers' Trainer.
-
-    Attributes:
-        hyperparameters: by name.
-        results: final scores on the evaluation set, by name.
-        history: one table row for each evaluation.
-        dataset: a description of the training data, or None.
-        started_from: the model that it started from if that is not on the Hub: a folder's name, or `tiny`.
-    """
-
-    hyperparameters: Mapping[str, str]
-    results: Mapping[str, str]
-    history: Sequence[Mapping[str, str]] = ()
-    dataset: str | None = None
-    started_from: str | None = None
-
-
 def render_card(
     name: str,
     config: ElmoConfig,
@@ -102,7 +84,7 @@ def render_card(
     auto_class: str = "AutoModel",
     facts: Facts | None = None,
     conversion: Conversion | None = None,
-    run: TrainingRun | None = None,
+    run: TrainingSummary | None = None,
     word_splitter: str = "ptb",
     **labels: Any,
 ) -> str:
@@ -118,7 +100,7 @@ def render_card(
             softmax, a second snippet does, and the first one loads the biLM.
         facts: what the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
-        run: how the model was trained.
+        run: how the model was trained, with its numbers as text.
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
@@ -137,21 +119,19 @@ def render_card(
         package=ELMO_HF,
         loaded=string_literal(repository or name),
         architecture=sizes,
-        hidden_size=config.hidden_size,
+        config=config,
         word_limit=word_limit(config),
         word_splitter=word_splitter if facts is None or facts.words is None else None,
         is_labelled=auto_class in LABELLED,
         auto_class=auto_class.removesuffix("ForPreTraining"),
         is_pair=takes_pairs(config, auto_class),
-        task=data.pipeline_tag,
+        data=data,
         facts=facts,
         provenance=provenance(data.to_dict(), asks=repository is None),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
         conversion=conversion,
         run=run,
-        base_model=data.base_model,
         num_softmax_words=config.num_softmax_words if auto_class == "AutoModelForPreTraining" else None,
-        bidirectional=config.bidirectional,
         printable=printable,
         markdown=markdown,
         code_span=code_span,

@@ -96,23 +96,32 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ValueError: as in `look_at`.
     """
     model = look_at(source)
-    config, metadata = model.config, model.card.data
+    config, metadata, tokenizer = model.config, model.card.data, model.tokenizer
     sizes = [row for row in architecture(config, model.num_parameters) if row[0] != "softmax"]
     types = sorted({DTYPES.get(kind, kind) for _, kind in model.tensors.values()})
     layers = config.num_hidden_layers + 1
+    weights = config.scalar_mix_weights
+    are_saved = any("_mixes." in name for name in model.tensors)
+    origin = f"weights {_listed(weights)} of the config" if weights else "saved" if are_saved else "equal weights"
+    has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
+    knows_words = tokenizer is not None and tokenizer.num_word_classes is not None
+    words = "its words are known" if knows_words else "words.txt is missing"
+    num_words = config.num_softmax_words or config.vocab_size - 1
+    limit = word_limit(config)
+    reads = "words looked up whole" if limit is None else f"words of up to {limit}"
     return [
         ("model", str(source)),
         ("class", model.class_name),
         *sizes,
         ("saved as", ", ".join(types)),
         ("vectors", f"{config.hidden_size} numbers for each word, in {layers} layers (0 is the word by itself)"),
-        ("mixes", _mixes(model)),
-        ("softmax", _softmax(model)),
-        ("tokenizer", _tokenizer(model)),
+        ("mixes", f"{config.num_output_representations} {config.layer_mix}, {origin}"),
+        ("softmax", f"{num_words:,} words, {config.softmax} in training; {words}" if has_softmax else "none"),
+        ("tokenizer", "none" if tokenizer is None else f"splits {SPLITTERS[tokenizer.word_splitter]}; {reads}"),
         ("source", _source(model)),
         ("licence", metadata.get("license") or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
-        ("can", "; ".join(_abilities(model, str(source)))),
+        ("can", "; ".join(_abilities(model, str(source), has_softmax and knows_words))),
     ]
 
 
@@ -142,45 +151,18 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
     return card + training_of_draft(model.card) if is_draft(model.card) else card
 
 
-def _mixes(model: SavedModel) -> str:
-    count, kind = model.config.num_output_representations, model.config.layer_mix
-    are_saved = any("_mixes." in name for name in model.tensors)
-    weights = model.config.scalar_mix_weights
-    origin = f"weights {_listed(weights)} of the config" if weights else "saved" if are_saved else "equal weights"
-    return f"{count} {kind}, {origin}"
-
-
-def _softmax(model: SavedModel) -> str:
-    config = model.config
-    if not _has_softmax(model):
-        return "none"
-    words = "its words are known" if _knows_words(model) else "words.txt is missing"
-    return f"{config.num_softmax_words or config.vocab_size - 1:,} words, {config.softmax} in training; {words}"
-
-
-def _tokenizer(model: SavedModel) -> str:
-    if model.tokenizer is None:
-        return "none"
-    limit = word_limit(model.config)
-    reads = "words looked up whole" if limit is None else f"words of up to {limit}"
-    return f"splits {SPLITTERS[model.tokenizer.word_splitter]}; {reads}"
-
-
 def _source(model: SavedModel) -> str:
     told = re.search(r"^converted from (.+) by `elmo-hf`", model.card.text, re.MULTILINE)
-    named = (
-        model.card.data.get("base_model")
-        or model.card.data.get("source")
-        or (told and MARKDOWN_ESCAPE.sub(r"\1", told[1]))
-    )
+    labels = model.card.data
+    named = labels.get("base_model") or labels.get("source") or (told and MARKDOWN_ESCAPE.sub(r"\1", told[1]))
     return _listed(named) or "not said"
 
 
-def _abilities(model: SavedModel, name: str) -> list[str]:
+def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
     """What the commands and classes can do with the model."""
     abilities = ["embed", "export"]
     head = HEADS.get(model.class_name)
-    if _has_softmax(model) and _knows_words(model):
+    if can_score:
         abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn":
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
@@ -190,14 +172,6 @@ def _abilities(model: SavedModel, name: str) -> list[str]:
         labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in head else ""
         abilities.append(f"{head}{labels}")
     return abilities
-
-
-def _has_softmax(model: SavedModel) -> bool:
-    return model.config.num_softmax_words is not None or model.config.share_embedding_softmax
-
-
-def _knows_words(model: SavedModel) -> bool:
-    return model.tokenizer is not None and model.tokenizer.num_word_classes is not None
 
 
 def _listed(value: Any) -> str:

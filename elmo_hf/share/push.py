@@ -20,7 +20,7 @@ from ..language_model.pretraining import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel
 from .export import HEADS
 from .model_card import loading_line
-from .model_info import SavedModel, look_at, new_card
+from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
 # The classes whose weights must all be there; of any other class, those of the biLM.
@@ -58,10 +58,19 @@ def push_folder(
         the commit, the names that were left out, and a line of Python that loads the model.
 
     Raises:
-        ValueError: if the folder is incomplete, a pattern fits no file, or the name is illegal; nothing
-            is sent then. If the Hub refuses the token, is out of reach, or an upload broke off.
+        ValueError: if the folder is incomplete, with what writes the missing files, a pattern fits no file, or the name
+            is illegal; nothing is sent then. If the Hub refuses the token, is out of reach, or an upload broke off.
     """
-    model = check_folder(folder)
+    needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
+    missing = [name for name in sorted(needed) if not is_own(folder / name)]
+    if missing:
+        raise ValueError(
+            f"there is no folder {folder} with {', '.join(missing)}, as files and not as links. "
+            "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
+            f"{folder} --license NAME --language CODE` the model card {CARD}."
+        )
+    model = look_at(folder)
+    load_complete(folder, CLASSES.get(model.class_name, ElmoModel))
     files, left_out = chosen_files(folder, include)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
@@ -94,22 +103,3 @@ def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[
 def is_own(path: Path) -> bool:
     """Whether a path is a file and no link."""
     return path.is_file() and not path.is_symlink()
-
-
-def check_folder(folder: Path) -> SavedModel:
-    """Checks that a folder has everything that loading it elsewhere needs.
-
-    Raises:
-        ValueError: with the missing files and what writes them, the missing weights, or the damaged file.
-    """
-    needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
-    missing = [name for name in sorted(needed) if not is_own(folder / name)]
-    if missing:
-        raise ValueError(
-            f"there is no folder {folder} with {', '.join(missing)}, as files and not as links. "
-            "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
-            f"{folder} --license NAME --language CODE` the model card {CARD}."
-        )
-    model = look_at(folder)
-    load_complete(folder, CLASSES.get(model.class_name, ElmoModel))
-    return model

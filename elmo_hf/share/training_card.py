@@ -15,7 +15,7 @@ from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import HUB_NAME, TINY
 from ..text.escapes import printable
-from .model_card import FEATURE_EXTRACTION, TASKS, TrainingRun, as_list, auto_class_of, loading_line, render_card
+from .model_card import FEATURE_EXTRACTION, TASKS, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card
 
 
@@ -55,11 +55,16 @@ class ElmoTrainer(Trainer):
             best = {"Loss" if key == "Validation Loss" else key: value for row in rows for key, value in row.items()}
             summary.eval_results = {name: best.get(name, value) for name, value in summary.eval_results.items()}
         task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
-        start, dataset = str(summary.finetuned_from or ""), ", ".join(as_list(summary.dataset)) or None
+        start = str(summary.finetuned_from or "")
         is_on_hub = HUB_NAME.fullmatch(start) and not Path(start).exists()
         scores = _scores(summary, task)
         own = {field.name for field in fields(self.args)} - {field.name for field in fields(TrainingArguments)}
         settings = summary.hyperparameters | {name: getattr(self.args, name) for name in sorted(own)}
+        summary.hyperparameters = _readable(settings)
+        summary.eval_results = _readable(summary.eval_results or {})
+        summary.eval_lines = [_readable(row) for row in summary.eval_lines or ()]
+        summary.dataset = ", ".join(as_list(summary.dataset))
+        summary.finetuned_from = start if start == TINY else Path(start).name
         card = render_card(
             summary.model_name,
             config=self.model.config,
@@ -67,13 +72,7 @@ class ElmoTrainer(Trainer):
             repository=self.hub_model_id,
             auto_class=self._auto_class,
             pipeline_tag=task,
-            run=TrainingRun(
-                hyperparameters=_readable(settings),
-                results=_readable(summary.eval_results or {}),
-                history=[_readable(row) for row in summary.eval_lines or ()],
-                dataset=dataset,
-                started_from=None if is_on_hub else start if start == TINY else Path(start).name or None,
-            ),
+            run=summary,
             tags=["elmo", "bilm", *as_list(summary.tags)],
             language=summary.language,
             license=summary.license,

@@ -4,9 +4,10 @@ import ast
 
 import pytest
 from huggingface_hub import EvalResult, ModelCard
+from transformers.modelcard import TrainingSummary
 
 from elmo_hf import ElmoConfig
-from elmo_hf.share.model_card import TrainingRun, render_card
+from elmo_hf.share.model_card import render_card
 from elmo_hf.text.escapes import code_span, markdown, printable, string_literal
 
 TEXTS = ["plain-name_2.5B", 'a"b', "a\\b", "a\nb", "```\nx", "<b>&amp;", "café 日本", "\udce9", "\x1b[0m", "a|b", ""]
@@ -42,7 +43,8 @@ def test_what_markdown_would_read_is_escaped(escape: object, text: str, expected
 @pytest.mark.parametrize("text", ["x\n---\ny", '"]: {a}', "<b>|`\udce9"])
 def test_a_runs_values_change_neither_metadata_nor_tables(text: str) -> None:
     result = EvalResult("feature-extraction", "org/data", printable(text), "f1", 0.5)
-    run = TrainingRun({text: text}, {text: text}, [{text: text}], text, text)
+    run = TrainingSummary(text, dataset=text, finetuned_from=text, eval_lines=[{text: text}], license="mit")
+    run.hyperparameters = run.eval_results = {text: text}
     card = render_card(
         text, ElmoConfig(), run=run, datasets=["org/data"], model_name=printable(text), eval_results=[result]
     )

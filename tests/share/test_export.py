@@ -17,14 +17,7 @@ from torch import Tensor
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.folder.loading import load_complete
-from elmo_hf.share.export import (
-    NamedTensors,
-    example_inputs,
-    export_model,
-    load_for_export,
-    program_of,
-    write_program,
-)
+from elmo_hf.share.export import NamedTensors, example_inputs, export_model, load_for_export, program_of
 
 # What ONNX Runtime's float32 may differ by in models as small as these, relative to numbers above 1.
 TOLERANCE = 1e-5
@@ -129,7 +122,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     path = tmp_path_factory.mktemp("exported") / "elmo.onnx"
     module = NamedTensors(model, has_state=True)
     program = program_of(module)
-    write_program(module, program, path, largest_file=10)
+    export_model(module, path, program, largest_file=10)
     return Exported(model, path, module, program)
 
 
@@ -156,7 +149,7 @@ def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
     config = word_config()
     config.num_hidden_layers = 1
     model = ElmoModel(config).eval()
-    export_model(model, tmp_path / "elmo.onnx")
+    export_model(NamedTensors(model), tmp_path / "elmo.onnx")
     assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
 
 
@@ -176,7 +169,7 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
     make_task_model(task, **sizes, **fields).save_pretrained(tmp_path / "model")
     model = load_for_export(tmp_path / "model")
     assert type(model) is TASKS[task][0]
-    export_model(model.train(), tmp_path / "task.onnx")
+    export_model(NamedTensors(model.train()), tmp_path / "task.onnx")
     names = ("start_logits", "end_logits") if task == "questions" else ("logits",)
     for side, rows in (("right", slice(None)), ("left", slice(None)), ("right", slice(1, 2))):
         inputs = {name: make_batch(task, side, rows)[name] for name in ("input_ids", "attention_mask")}
@@ -187,7 +180,7 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
 def test_a_program_for_torch_runs_where_neither_this_package_nor_transformers_is(
     exported: Exported, tmp_path: Path
 ) -> None:
-    write_program(exported.module, exported.program, tmp_path / "elmo.pt2")
+    export_model(exported.module, tmp_path / "elmo.pt2", exported.program)
     inputs = ragged(exported.model.config, [2, 9, 4], has_state=True)
     torch.save(inputs, tmp_path / "inputs")
     code = """
@@ -208,7 +201,7 @@ def test_a_file_that_gives_other_numbers_is_not_kept(change: float, exported: Ex
     other = copy.deepcopy(exported.module)
     other.model.linear_mixes[0].linear.bias.data += change  # in one output alone
     with pytest.raises(ValueError, match="differs from the model"):
-        write_program(other, exported.program, tmp_path / "elmo.pt2")
+        export_model(other, tmp_path / "elmo.pt2", exported.program)
     assert not any(tmp_path.iterdir())
 
 
