@@ -99,7 +99,7 @@ def main() -> None:
     num_words = tokenizer.num_word_classes
     assert num_words is not None
     train, *tests = (
-        Corpus.from_sentences(filter(None, read_sentences(path, split_into_words=True)), tokenizer)
+        Corpus.from_sentences(filter(None, map(str.split, read_sentences(path))), tokenizer)
         for path in (arguments.train, *arguments.test)
     )
     losses = np.zeros((2, len(tests)))

@@ -66,7 +66,7 @@ def main() -> None:
         set_seed(seed)
         model, tokenizer = new_language_model(arguments.data / "vocab_full.txt", **CONFIG, softmax=arguments.softmax)
         train, held_out = (
-            Corpus.from_sentences(filter(None, read_sentences(arguments.data / name, split_into_words=True)), tokenizer)
+            Corpus.from_sentences(filter(None, map(str.split, read_sentences(arguments.data / name))), tokenizer)
             for name in ("train.txt", "heldout.txt")
         )
         times = StepTimes()

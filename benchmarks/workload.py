@@ -80,7 +80,7 @@ def all_sentences(path: Path) -> list[list[str]]:
     # Not on top, because `compare.py` runs this file with packages of other commits, where the module may be elsewhere.
     from elmo_hf.text.sentences import read_sentences
 
-    return [sentence for sentence in read_sentences(path, split_into_words=True) if isinstance(sentence, list)]
+    return [each.split() if isinstance(each, str) else each for each in read_sentences(path)]
 
 
 def some_sentences(path: Path, number: int) -> list[list[str]]:

@@ -52,7 +52,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 def read_words(path: Path, tokenizer: ElmoTokenizer, is_split: bool) -> list[list[str]]:
     """The words of each sentence of a file."""
-    return [tokenizer.tokenize(each) if isinstance(each, str) else each for each in read_sentences(path, is_split)]
+    split = str.split if is_split else tokenizer.tokenize
+    return [split(each) if isinstance(each, str) else each for each in read_sentences(path)]
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -21,7 +21,6 @@ FLOORS = [
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},
-    {"stateful"},
     {"allennlp", "tfhub", "sklearn", "spacy"},
     {"cli"},
 ]

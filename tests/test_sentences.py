@@ -49,10 +49,20 @@ VALUES = [
     {"words": ["日本", "."], "label": 1},
     "",
     [],
+    {"text": "line\nbreak"},
 ]
-VALUES.append({"text": "line\nbreak"})
 JSON = "\n".join(json.dumps(value) for value in VALUES)
 JSON_SENTENCES = ["The ferry left.", ["New York", "!"], "Größe", ["日本", "."], "", [], "line\nbreak"]
+# Of the keys of an object the first one with a value is read.
+KEYED: list[tuple[dict, Any]] = [
+    ({"sentence": "d", "text": "c", "tokens": ["b"], "words": ["a"]}, ["a"]),
+    ({"sentence": "d", "text": "c", "tokens": ["b"]}, ["b"]),
+    ({"sentence": "d", "text": "c"}, "c"),
+    ({"sentence": "d"}, "d"),
+    ({"words": None, "text": "c"}, "c"),
+    ({"words": [], "text": "c"}, []),
+    ({"words": None, "text": None}, ""),
+]
 BLANKS = "_\t" * 8
 TEXT = "The ferry left .\n\n  Größe 日本 \n\nEnd"
 
@@ -78,6 +88,7 @@ def write_gzipped(path: Path, content: bytes) -> Path:
         ("windows.txt", "One here\r\n\r\nTwo\r\n", ["One here", "", "Two"]),
         ("carriage returns.txt", "one\rstill one\n\r\ntwo\r\n", ["one\rstill one", "", "two"]),
         *((f"corpus{suffix}", JSON, JSON_SENTENCES) for suffix in (".jsonl", ".JSONL", ".json")),
+        ("keys.jsonl", "\n".join(json.dumps(value) for value, _ in KEYED), [expected for _, expected in KEYED]),
         ("blank.jsonl", '"one"\n\n["two"]\n', ["one", "", ["two"]]),
         ("corpus.conllu", CONLLU, CONLLU_SENTENCES),
         ("windows.conllu", "\n\n" + CONLLU.replace("\n", "\r\n") + "\r\n\r\n", CONLLU_SENTENCES),
@@ -95,25 +106,6 @@ def test_sentences_of_every_format(
 ) -> None:
     path = write(tmp_path / name, content.encode())
     assert list(read_sentences(path)) == expected
-    split = [each.split() if isinstance(each, str) else each for each in expected]
-    assert list(read_sentences(path, split_into_words=True)) == split
-
-
-KEYED: list[tuple[dict, object]] = [
-    ({"sentence": "d", "text": "c", "tokens": ["b"], "words": ["a"]}, ["a"]),
-    ({"sentence": "d", "text": "c", "tokens": ["b"]}, ["b"]),
-    ({"sentence": "d", "text": "c"}, "c"),
-    ({"sentence": "d"}, "d"),
-    ({"words": None, "text": "c"}, "c"),
-    ({"words": [], "text": "c"}, []),
-    ({"words": None, "text": None}, ""),
-]
-
-
-def test_of_the_keys_of_an_object_the_first_one_with_a_value_is_read(tmp_path: Path) -> None:
-    content = "".join(f"{json.dumps(value)}\n" for value, _ in KEYED)
-    path = write_plain(tmp_path / "corpus.jsonl", content.encode())
-    assert list(read_sentences(path)) == [expected for _, expected in KEYED]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-32", "utf-8-sig", "gb18030"])

@@ -78,7 +78,7 @@ def embed(
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
-    from elmo_hf.embedding.shards import embed_documents, in_this_process, is_folder
+    from elmo_hf.embedding.shards import embed_documents, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -91,7 +91,7 @@ def embed(
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     if engine is None:
-        make, processes = in_this_process, launched(on_cpu=device == "cpu")
+        make, processes = None, launched(on_cpu=device == "cpu")
     else:
         from elmo_hf.embedding.ray_data import in_workers
 

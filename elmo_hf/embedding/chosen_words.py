@@ -42,9 +42,7 @@ class ChosenWords:
 
     def positions(self, words: Sequence[str]) -> np.ndarray:
         """The places of the chosen ones among a sentence's words, from 0."""
-        places = [place for place, word in enumerate(words) if self._is_chosen(word)]
+        matches = self._known.__contains__ if self._pattern is None else self._pattern.fullmatch
+        places = [place for place, word in enumerate(words) if matches(word)]
         self.found = bool(self.found or places)
         return np.array(places, dtype=np.int32)
-
-    def _is_chosen(self, word: str) -> bool:
-        return word in self._known if self._pattern is None else self._pattern.fullmatch(word) is not None

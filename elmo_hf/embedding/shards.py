@@ -83,12 +83,6 @@ class Maker(NamedTuple):
         self.shards.write(window, arrays)
 
 
-def in_this_process(maker: Maker, windows: Iterable[Window], bar: tqdm) -> None:
-    """Makes the shards of windows one by one."""
-    for window in windows:
-        maker(window, bar)
-
-
 def embed_documents(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
@@ -100,7 +94,7 @@ def embed_documents(
     batch_words: int = BATCH_WORDS,
     window_characters: int | None = None,
     processes: "Alone | PartialState | None" = None,
-    make: Callable[[Maker, Iterable[Window], tqdm], None] = in_this_process,
+    make: Callable[[Maker, Iterable[Window], tqdm], None] | None = None,
     show_progress: bool = False,
     look: Callable[[list[str]], None] = lambda texts: None,
 ) -> int:
@@ -117,7 +111,7 @@ def embed_documents(
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
         window_characters: of a shard; None: about `SHARD_BYTES` of vectors, or `CHUNK_CHARACTERS` for a file.
         processes: those that share the work, each calling this function with the same arguments; None: only this one.
-        make: makes the shards of windows, in any order.
+        make: makes the shards of windows, in any order; None: this process does, one by one.
         show_progress: shows a bar of the first process's sentences.
         look: is called with the raw texts among the first sentences.
 
@@ -151,21 +145,27 @@ def embed_documents(
         windows, count = windows if processes.is_main_process else iter(()), 1
     with ExitStack() as stack:
         if processes.is_main_process:
-            joined = shards.begin(stack)
+            is_new = shards.begin(stack)
             first = [*islice(windows, 1)]  # reads first: if that fails, nothing is written
-            if not first and shards.is_new():
+            if not first and is_new:
                 raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
             look(raw_texts(chain.from_iterable(window.sentences for window in first)))
             windows = chain(first, windows)
-            shards.record_job()
+            if is_new:
+                shards.record_job()
         processes.wait_for_everyone()
         shards.look()
         with tqdm(unit=" sentences", disable=not (show_progress and processes.is_main_process)) as bar:
             maker = Maker(model.eval(), tokenizer, selection, batch_words, shards)
-            make(maker, shards.missing(windows, index, count), bar)
+            missing = shards.missing(windows, index, count)
+            if make is not None:
+                make(maker, missing, bar)
+            else:
+                for window in missing:
+                    maker(window, bar)
         processes.wait_for_everyone()
         if processes.is_main_process:
-            shards.finish(joined)
+            shards.finish()
     return shards.num_sentences
 
 
@@ -189,43 +189,38 @@ class Shards:
     def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
         """Writes nothing yet; the shards are joined in `file` if there is one."""
         self._folder, self._job, self._file = folder, json.dumps(job, indent=1), file
+        self._joined: Path | None = None  # where the single file is written
         self._suffix = f".{job['format']}"
         self._sizes: dict[str, int] = {}
         self._windows: list[tuple[str, int, list[list[Any]]]] = []  # digest, first sentence and spans of each
         self.num_sentences = 0
 
-    def begin(self, stack: ExitStack) -> Path | None:
+    def begin(self, stack: ExitStack) -> bool:
         """Keeps other runs from writing an output on a disk until `stack` closes.
 
         Returns:
-            where to write the single file, which is renamed at the end.
+            whether there are no shards yet.
 
         Raises:
             FileExistsError: if the file exists, or the folder holds other files.
         """
-        joined = None
         place = self._file or self._folder.disk
         if place is not None:
             if self._file is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
-            joined = stack.enter_context(only_writer(place))
+            self._joined = stack.enter_context(only_writer(place))
             stack.enter_context(named_if_full(place))
         if self._file is not None:
             refuse_existing(self._file, is_folder=False)
         names = self._folder.sizes()
         if names and JOB not in names:
             raise FileExistsError(f"{self._folder.name} holds other files, such as {min(names)}; give a new folder.")
-        return joined
-
-    def is_new(self) -> bool:
-        """Whether there are no shards yet."""
-        return not any(name.startswith("part-") for name in self._folder.sizes())
+        return not any(name.startswith("part-") for name in names)
 
     def record_job(self) -> None:
-        """Records what the shards are computed with, unless it is recorded already."""
-        if self.is_new():
-            with self._folder.new(JOB) as path:
-                path.write_text(self._job, encoding="utf-8")
+        """Records what the shards are computed with."""
+        with self._folder.new(JOB) as path:
+            path.write_text(self._job, encoding="utf-8")
 
     def look(self) -> None:
         """Lists the files that exist.
@@ -299,8 +294,8 @@ class Shards:
         with self._folder.new(_entry(window.number)) as path:
             path.write_text(" ".join(facts) + "\n", encoding="ascii")
 
-    def finish(self, joined: Path | None) -> None:
-        """Writes `_index.jsonl`; or joins the shards in a file at `joined`, and renames it.
+    def finish(self) -> None:
+        """Writes `_index.jsonl`; or joins the shards in the single file, under another name until it is complete.
 
         Raises:
             ValueError: if the input changed or a shard was damaged meanwhile.
@@ -309,11 +304,11 @@ class Shards:
         if beyond := sorted(name for name in self._sizes if name.startswith("part-") and name not in known):
             self._refuse(beyond[0])
         self._folder.remove_leftovers()
-        if self._file is not None and joined is not None and self._folder.disk is not None:
-            WRITERS[self._file.suffix.lower()](joined, self._records(self._folder.disk))
-            publish(joined, self._file)
+        if self._file is not None and self._joined is not None and self._folder.disk is not None:
+            WRITERS[self._file.suffix.lower()](self._joined, self._records(self._folder.disk))
+            publish(self._joined, self._file)
             with leftover(self._folder.disk):
-                self._folder.disk.replace(joined)  # removed here, or by a later process if this one is killed
+                self._folder.disk.replace(self._joined)  # removed here, or by a later process if this one is killed
             return
         content = "".join(self._index()).encode()
         if INDEX not in self._sizes or self._folder.read([INDEX]) != [content]:

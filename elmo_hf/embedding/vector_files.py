@@ -7,6 +7,7 @@ of a sentence is a column; in other formats `17` is the name of the vectors of s
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -91,8 +92,8 @@ def write_npz(path: Path, records: Iterator[Record]) -> None:
 
 def write_parquet(path: Path, records: Iterator[Record]) -> None:
     """Writes one row a sentence: `document` if there is one, `index`, `sentence`, and each array as nested lists."""
-    writer = None
-    try:
+    with ExitStack() as stack:
+        writer = None
         while group := list(islice(records, ROWS_PER_GROUP)):
             lines = [record.line or ("", record.number) for record in group]
             columns = {"document": pa.array([storable(document) for document, _ in lines], pa.string())}
@@ -103,13 +104,9 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
                 columns[name] = _nested([record.arrays[name] for record in group], is_fixed=name == "vectors")
             table = pa.table(columns)
             # Parquet's dictionaries would take most of the time for numbers, and make the file a quarter larger.
-            writer = writer or pq.ParquetWriter(path, table.schema, use_dictionary=["document"])
+            if writer is None:
+                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, use_dictionary=["document"]))
             writer.write_table(table)
-        if writer is None:
-            pq.write_table(pa.table({"index": pa.array([], pa.int64()), "sentence": pa.array([], pa.string())}), path)
-    finally:
-        if writer is not None:
-            writer.close()
 
 
 def write_chunk(path: Path, records: Iterator[Record]) -> None:
@@ -148,9 +145,6 @@ def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:
         column = pa.FixedSizeListArray.from_arrays(column, arrays[0].shape[-1])
     for axis in reversed(range(arrays[0].ndim - is_fixed)):
         lengths = [array.shape[axis] for array in arrays for _ in range(math.prod(array.shape[:axis]))]
-        column = pa.ListArray.from_arrays(_offsets(lengths), column)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        column = pa.ListArray.from_arrays(offsets, column)
     return column
-
-
-def _offsets(lengths: list[int]) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())

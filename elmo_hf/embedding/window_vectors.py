@@ -109,7 +109,7 @@ class Selection:
         """
         columns = {"vectors": vectors}
         if self.dtype == "int8":
-            columns["scales"] = _scales(vectors)
+            columns["scales"] = vectors.float().abs().amax(-1) / 127  # 0 for a vector of zeros
             columns["vectors"] = (vectors / columns["scales"].unsqueeze(-1)).nan_to_num(0).round()
         columns["vectors"] = columns["vectors"].to(getattr(torch, self.dtype))
         arrays = {name: _to_numpy(each) for name, each in columns.items()}
@@ -236,11 +236,6 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Sele
     if kind != "all":
         return model.pool(kept[0], is_text).unsqueeze(0)
     return torch.stack(LAYERS[selection.layers](model, [*kept], mask, is_text))
-
-
-def _scales(vectors: Tensor) -> Tensor:
-    """The factors of vectors of int8 from -127 to 127; 0 for a vector of zeros."""
-    return vectors.float().abs().amax(-1) / 127
 
 
 def _digest_of(tokenizer: ElmoTokenizer) -> str:

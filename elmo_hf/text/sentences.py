@@ -58,29 +58,22 @@ class Protein(list[str]):
     name = ""
 
 
-def read_sentences(
-    path: Path, split_into_words: bool = False, encoding: str = "utf-8", keys: Sequence[str] = KEYS
-) -> Iterator[Sentence]:
+def read_sentences(path: Path, encoding: str = "utf-8", keys: Sequence[str] = KEYS) -> Iterator[Sentence]:
     """Reads a file sentence by sentence; errors are those of `read_lines`.
 
     Args:
         path: the file; its suffix decides how it is read.
-        split_into_words: whether strings are words separated by blanks already.
         encoding: of the file's characters, one of Python's names.
         keys: the columns of a table, or keys of objects, as in `sentence_of`.
     """
-    sentences: Iterator[Sentence]
     if suffix_of(path) == CONLLU_SUFFIX:
-        sentences = _blocks(path, read_lines(path, encoding, _conllu_words))
-    elif suffix_of(path) in FASTA_SUFFIXES:
-        sentences = _proteins(read_lines(path, encoding, _fasta_residues))
-    elif suffix_of(path) in SEPARATORS:
-        sentences = (sentence_of(row, keys) for row in read_table(path, encoding, keys))
-    else:
-        parse = partial(_json_sentence, keys=keys) if suffix_of(path) in JSON_SUFFIXES else _text_sentence
-        sentences = read_lines(path, encoding, parse)
-    for sentence in sentences:
-        yield sentence.split() if split_into_words and isinstance(sentence, str) else sentence
+        return _joined(path, read_lines(path, encoding, _conllu_words), [])
+    if suffix_of(path) in FASTA_SUFFIXES:
+        return _joined(path, read_lines(path, encoding, _fasta_residues), Protein())
+    if suffix_of(path) in SEPARATORS:
+        return (sentence_of(row, keys) for row in read_table(path, encoding, keys))
+    parse = partial(_json_sentence, keys=keys) if suffix_of(path) in JSON_SUFFIXES else _text_sentence
+    return read_lines(path, encoding, parse)
 
 
 def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] = str) -> Iterator[Any]:
@@ -253,18 +246,19 @@ def _conllu_words(line: str) -> list[str] | None:
     return None if not line else [columns[1]] if found and found[1] else []
 
 
-def _blocks(path: Path, lines: Iterable[list[str] | None]) -> Iterator[Sentence]:
-    words: list[str] = []
+def _joined(path: Path, lines: Iterable[list[str] | None], words: list[str]) -> Iterator[Sentence]:
+    """Joins the words of lines; `words` begins the first sentence, and None or a new protein ends one."""
     for of_line in chain(lines, [None]):
-        if of_line is not None:
-            words += of_line
-            if len(words) > MAX_CONLLU_WORDS:
-                raise ValueError(
-                    f"{path}: more than {MAX_CONLLU_WORDS:,} words without a blank line, which ends a sentence."
-                )
-        elif words:
-            yield words
-            words = []
+        if of_line is None or isinstance(of_line, Protein):
+            if words or (isinstance(words, Protein) and words.name):
+                yield words
+            words = [] if of_line is None else of_line
+            continue
+        words += of_line
+        if len(words) > MAX_CONLLU_WORDS and not isinstance(words, Protein):
+            raise ValueError(
+                f"{path}: more than {MAX_CONLLU_WORDS:,} words without a blank line, which ends a sentence."
+            )
 
 
 def _fasta_residues(line: str) -> list[str]:
@@ -277,14 +271,3 @@ def _fasta_residues(line: str) -> list[str]:
     if not re.fullmatch("[A-Z*-]*", residues):
         raise ValueError(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.")
     return [*residues]
-
-
-def _proteins(lines: Iterable[list[str]]) -> Iterator[Sentence]:
-    protein = Protein()
-    for of_line in chain(lines, [Protein()]):
-        if not isinstance(of_line, Protein):
-            protein += of_line
-            continue
-        if protein or protein.name:
-            yield protein
-        protein = of_line

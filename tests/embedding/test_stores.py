@@ -16,7 +16,7 @@ from vectors import SENTENCES, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.input_documents import Documents
-from elmo_hf.embedding.stores import Folder, find_files
+from elmo_hf.embedding.stores import Folder
 
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
 
@@ -89,13 +89,6 @@ def test_a_store_is_read_and_written_by_runs_that_go_on_and_make_again_what_lost
     found = [(line["shard"], line["index"], line["rows"]) for line in lines]
     assert found == list(zip(shards, (0, 3, 5), (3, 2, 1), strict=True))
     assert all(re.fullmatch(rf"{root}/+in/a\.txt", line["document"]) for line in lines)
-
-
-def test_what_s3_refuses_is_named(bucket: Any) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no file s3://bucket/none\.txt;"):
-        find_files("s3://bucket/none.txt")
-    with pytest.raises(OSError, match="bucket does not exist"), Folder("s3://nobucket/out").new("part") as path:
-        path.touch()
 
 
 @pytest.mark.parametrize("root", ["memory://", "", "PATH/"])
