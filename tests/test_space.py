@@ -171,13 +171,8 @@ def test_the_page_answers_through_its_api(client: Any) -> None:
     assert "The road turns to the <mark>left</mark> beyond the church" in table.split("</tr>")[1]
 
 
-def test_the_page_tells_of_bad_input_and_opens_no_other_model(client: Any, name: str) -> None:
+def test_the_page_opens_no_other_model(client: Any, name: str) -> None:
     gradio_client = pytest.importorskip("gradio_client")
-    for arguments, path, words in (
-        (("tiny", " "), "/read", "empty"),
-        ((name, "Yes."), "/read", name),
-        ((name, "Yes.", 0, 1, 1, 1), "/nearest", "not on this page"),
-        (("tiny", "Yes.", 0, 0, 0, 0), "/nearest", "slider"),
-    ):
-        with pytest.raises(gradio_client.exceptions.AppError, match=words):
+    for arguments, path in (((name, "Yes."), "/read"), ((name, "Yes.", 0, 1, 1, 1), "/nearest")):
+        with pytest.raises(gradio_client.exceptions.AppError, match="not on this page"):
             client.predict(*arguments, api_name=path)
