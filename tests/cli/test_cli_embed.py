@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from commands import assert_fails, read_hdf5, run
+from commands import assert_fails, run
+from vectors import read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.arguments import Splitter
@@ -40,7 +41,7 @@ def test_embed_writes_a_file_of_vectors(tiny_folder: Path, corpus: Path, tmp_pat
     result = run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5")
     assert result.exit_code == 0
     assert result.stdout == f"Wrote 3 sentences to {tmp_path / 'vectors.hdf5'}.\n"
-    found = read_hdf5(tmp_path / "vectors.hdf5")
+    found = read_vectors(tmp_path / "vectors.hdf5")
     assert [vectors.shape for vectors in found] == [(3, 4, 16), (3, 0, 16), (3, 5, 16)]
     for vectors, sentence in zip(found, ("The ferry left.", "", "It isn't late."), strict=True):
         np.testing.assert_allclose(vectors, layers_of(tiny_folder, sentence), rtol=0, atol=1e-6)
@@ -59,7 +60,7 @@ def test_embed_reads_standard_input(tiny_folder: Path, corpus: Path, tmp_path: P
 def test_embed_takes_its_other_options(tiny_folder: Path, corpus: Path, tmp_path: Path) -> None:
     options = ("--dtype", "float16", "--split-into-words", "--batch-words", 1, "--device", "cpu", "--layers", "top")
     assert run("embed", tiny_folder, corpus, "-o", tmp_path / "vectors.hdf5", *options).exit_code == 0
-    found = read_hdf5(tmp_path / "vectors.hdf5")
+    found = read_vectors(tmp_path / "vectors.hdf5")
     assert [vectors.shape for vectors in found] == [(3, 16), (0, 16), (3, 16)]
     expected = layers_of(tiny_folder, ["It", "isn't", "late."])[-1]
     np.testing.assert_allclose(found[2], expected.astype(np.float16), rtol=0, atol=1e-3)

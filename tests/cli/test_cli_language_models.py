@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from commands import assert_fails, read_hdf5, run
+from commands import assert_fails, run
 from language_models import state_of
 from newcomer import pretrain
 from pretraining_runs import FIELDS, VOCABULARY, write_text
 from typer.testing import Result
+from vectors import read_vectors
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.hub_code import TABLE
@@ -153,7 +154,7 @@ def test_raw_text_is_split_as_in_training_ever_after(
     assert read[1:-1] == tokenizer.tokenize(sentence)
     assert ("aujourd'hui" in read) == (splitter == "whitespace")
     assert run("embed", model, text, "-o", tmp_path / "v.hdf5").exit_code == 0
-    assert read_hdf5(tmp_path / "v.hdf5")[0].shape[1] == len(read) - 2
+    assert read_vectors(tmp_path / "v.hdf5")[0].shape[1] == len(read) - 2
     assert f'(`word_splitter="{splitter}"`)' in (model / "README.md").read_text(encoding="utf-8")
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +54,6 @@ def run_python(code: str, folder: Path, *arguments: object) -> str:
     """Runs a program in a process of its own, offline and with a code cache of its own; returns what it printed."""
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")}
     return run_forked(code, [*map(str, arguments)], folder, environment)
-
-
-def run_interpreter(code: str, folder: Path, *arguments: object) -> str:
-    """As `run_python`, in a process in which nothing was imported before, where that makes a difference."""
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert completed.returncode == 0, completed.stderr[-3000:]
-    return completed.stdout
 
 
 def run_online(code: str, hub: LoopbackHub, home: Path, *arguments: object, **variables: str) -> str:

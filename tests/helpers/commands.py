@@ -1,10 +1,7 @@
-"""Commands of `elmo-hf` run in this process, and what they wrote."""
+"""Commands of `elmo-hf` run in this process."""
 
 import re
-from pathlib import Path
 
-import h5py
-import numpy as np
 from typer.testing import CliRunner, Result
 
 from elmo_hf.cli import app
@@ -22,9 +19,3 @@ def assert_fails(result: Result, code: int, text: str) -> None:
     assert text in " ".join(result.stderr.split())
     assert re.search(r"^Error: ", result.stderr, re.MULTILINE)
     assert "Traceback" not in result.output
-
-
-def read_hdf5(path: Path) -> list[np.ndarray]:
-    """The vectors that `elmo-hf embed` wrote, in the order of the sentences."""
-    with h5py.File(path, "r") as file:
-        return [file[str(index)][()] for index in range(len(file) - 1)]

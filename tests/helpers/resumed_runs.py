@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from interrupts import Interrupt, power_cut
 from pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model, make_tokenizer
 from transformers import TrainerCallback
 
@@ -40,14 +41,6 @@ class At(TrainerCallback):
             self.action()
 
 
-class Interrupt(Exception):
-    """A power cut."""
-
-
-def cut() -> None:
-    raise Interrupt
-
-
 def run(
     folder: Path,
     *,
@@ -71,5 +64,5 @@ def run(
 def interrupt(folder: Path, step: int, event: str = "on_step_begin", **settings: Any) -> None:
     """Runs until an event when so many steps are done."""
     with pytest.raises(Interrupt):
-        run(folder, callbacks=[At(step, event, cut)], **settings)
+        run(folder, callbacks=[At(step, event, power_cut)], **settings)
     assert not (folder / "out" / "config.json").exists()

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import BASE, EDGES, VOCABULARY, allennlp_to_folder
-from language_models import tiny_files
+from language_models import tiny_files, words_file
 from loopback_hub import LoopbackHub
 from rows import C
+from tiny_inputs import TINY
 from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
@@ -42,17 +43,7 @@ def _seeded() -> None:
 @pytest.fixture
 def tiny_config() -> ElmoConfig:
     """A config in which no two sizes are equal."""
-    return ElmoConfig(
-        max_word_length=11,
-        char_embedding_size=5,
-        char_filters=[[1, 3], [2, 4], [3, 6]],
-        num_highway_layers=1,
-        projection_size=7,
-        cell_size=9,
-        num_hidden_layers=2,
-        cell_clip=0.6,
-        projection_clip=0.4,
-    )
+    return ElmoConfig(**TINY)
 
 
 @pytest.fixture
@@ -86,9 +77,8 @@ def tiny_lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def word_files(tmp_path: Path) -> AllenNlpFiles:
     """`bi_word_2` with a vocabulary of its 32 words."""
-    path = tmp_path / "words.txt"
-    path.write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
-    return AllenNlpFiles(EDGES / "bi_word_2" / "options.json", EDGES / "bi_word_2" / "w.hdf5", path)
+    folder = EDGES / "bi_word_2"
+    return AllenNlpFiles(folder / "options.json", folder / "w.hdf5", words_file(tmp_path, VOCABULARY, "words.txt"))
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from tiny_inputs import TINY
 from torch import Tensor
 
 from elmo_hf import (
@@ -14,7 +15,7 @@ from elmo_hf import (
 )
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
-C = 11
+C = TINY["max_word_length"]
 FIRST = ["The ferry left at noon .", "Yes", "We waited on the quay ."]
 SECOND = ["It left early", "He said no , twice , and went", "All day"]
 IOB_LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
@@ -34,9 +35,7 @@ def make_task_model(task: str, seed: int = 0, **fields: Any) -> ElmoTaskModel:
     """A model in evaluation mode with weights so large that logits differ; no two sizes are equal."""
     model_class, needed = TASKS[task]
     torch.manual_seed(seed)
-    sizes: dict[str, Any] = {"max_word_length": C, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4], [3, 6]]}
-    sizes |= {"num_highway_layers": 1, "projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4}
-    model = model_class(ElmoConfig(**sizes | needed | fields)).eval()
+    model = model_class(ElmoConfig(**TINY | needed | fields)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if not name.startswith("elmo."):

@@ -6,6 +6,19 @@ import torch
 
 from elmo_hf import ElmoConfig
 
+# No two sizes are equal.
+TINY: dict[str, Any] = {
+    "max_word_length": 11,
+    "char_embedding_size": 5,
+    "char_filters": [[1, 3], [2, 4], [3, 6]],
+    "num_highway_layers": 1,
+    "projection_size": 7,
+    "cell_size": 9,
+    "num_hidden_layers": 2,
+    "cell_clip": 0.6,
+    "projection_clip": 0.4,
+}
+
 
 def random_inputs(config: ElmoConfig, lengths: list[int], seed: int = 3) -> dict[str, torch.Tensor]:
     """Random texts, padded on the right: `input_ids` (B, T, C) and `attention_mask` (B, T)."""

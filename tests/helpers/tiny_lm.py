@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from language_models import words_file
+from tiny_inputs import TINY
 from torch import Tensor
 from transformers import BatchEncoding
 
@@ -22,19 +24,9 @@ SENTENCES = [
     "the ferry left at dawn .".split(),
     "at ten , the ferry unseen".split(),
 ]
-SIZES = {
-    "max_word_length": 11,
-    "char_embedding_size": 5,
-    "char_filters": [[1, 3], [2, 4], [3, 6]],
-    "num_highway_layers": 1,
-    "projection_size": 7,
-    "cell_size": 9,
-    "num_hidden_layers": 2,
-    "cell_clip": 0.6,
-    "projection_clip": 0.4,
-    "num_softmax_words": len(WORDS),
-    "num_softmax_samples": 8,
-}
+# Rows of a stream, of equal lengths.
+ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
+SIZES = TINY | {"num_softmax_words": len(WORDS), "num_softmax_samples": 8}
 
 
 def tiny_lm(**fields: Any) -> ElmoForPreTraining:
@@ -56,17 +48,12 @@ def tiny_word_lm(**fields: Any) -> ElmoForPreTraining:
 MAKERS = [tiny_lm, tiny_word_lm]
 
 
-def words_path(folder: Path) -> str:
-    path = folder / "words.txt"
-    path.write_text("".join(f"{word}\n" for word in WORDS), encoding="utf-8")
-    return str(path)
-
-
 def tiny_tokenizer_of(model: ElmoForPreTraining, folder: Path) -> ElmoTokenizer:
     """A tokenizer with the vocabulary of the model's softmax."""
+    path = str(words_file(folder, WORDS))
     if model.config.token_encoder == "word_embedding":
-        return ElmoTokenizer(token_encoder="word_embedding", vocab_file=words_path(folder))
-    return ElmoTokenizer(max_word_length=11, words_file=words_path(folder))
+        return ElmoTokenizer(token_encoder="word_embedding", vocab_file=path)
+    return ElmoTokenizer(max_word_length=11, words_file=path)
 
 
 def inputs_of(

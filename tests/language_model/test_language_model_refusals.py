@@ -1,13 +1,13 @@
 """What language models refuse: each line is a call, the kind of error, and a word that its message must have."""
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from one_direction import forward_half
-from tiny_lm import SENTENCES, SIZES, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of
+from tiny_inputs import TINY
+from tiny_lm import SENTENCES, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of
 
 import elmo_hf
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer, predict_words
@@ -30,7 +30,7 @@ def damaged(given: SimpleNamespace) -> ElmoForPreTraining:
 
 
 REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
-    "num_softmax_words": lambda given: ElmoForPreTraining(ElmoConfig(**SIZES | {"num_softmax_words": None})),
+    "num_softmax_words": lambda given: ElmoForPreTraining(ElmoConfig(**TINY)),
     # A batch of sentences.
     "`attention_mask`, `backward_input_ids`, `labels`": lambda given: given.lm(
         **given.inputs, forward_targets=ones(7, 10)
@@ -68,6 +68,7 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
     "forward, found 'backward'": lambda given: predict_words(
         forward_half(given.lm), given.tokenizer, GAP, direction="backward"
     ),
+    "no softmax over words": lambda given: elmo_hf.pipeline("fill-mask", str(given.encoder)),
     "knows none": lambda given: predict_words(given.lm, ElmoTokenizer(max_word_length=11), GAP),
 }
 
@@ -75,8 +76,10 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder, model = tmp_path_factory.mktemp("words"), tiny_lm()
+    ElmoModel(ElmoConfig(**TINY)).save_pretrained(folder / "encoder")
     return SimpleNamespace(
         lm=model,
+        encoder=folder / "encoder",
         tokenizer=tiny_tokenizer_of(model, folder),
         inputs=dict(inputs_of(model, folder, SENTENCES)),
         stream=stream_of(model, folder, [[SENTENCES[0][:5]]]),
@@ -95,9 +98,3 @@ def test_places_count_from_either_end_as_in_a_list(given: SimpleNamespace) -> No
         predict_words(given.lm, given.tokenizer, GAP, 3)
     last, first = (predict_words(given.lm, given.tokenizer, GAP, place) for place in (-1, -3))
     assert [last, first] == [predict_words(given.lm, given.tokenizer, GAP, place) for place in (2, 0)]
-
-
-def test_folders_without_a_softmax_fill_no_gaps(tmp_path: Path) -> None:
-    ElmoModel(ElmoConfig(**{**SIZES, "num_softmax_words": None})).save_pretrained(tmp_path / "encoder")
-    with pytest.raises(ValueError, match="no softmax over words"):
-        elmo_hf.pipeline("fill-mask", str(tmp_path / "encoder"))

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 from one_direction import forward_half, half_of
-from tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import ROWS, SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of, tiny_word_lm
 
 from elmo_hf import BiLMState
 from elmo_hf.language_model.cloze import predict_words
 from elmo_hf.language_model.sampled_softmax import draw_candidates
 from elmo_hf.language_model.surprisal_table import PlacedSentence, write_table
-
-ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
 
 
 @pytest.mark.parametrize("kind", ["sentences", "words", "stream", "sampled"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_lm import MAKERS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
+from tiny_lm import MAKERS, ROWS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
@@ -16,7 +16,6 @@ from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.scan.reading_order import BatchLayout
 
 V, P = len(WORDS), 7
-ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
 
 
 @pytest.mark.parametrize("layer_mix", ["scalar", "linear"])

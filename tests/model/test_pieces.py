@@ -8,7 +8,6 @@ from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_config
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
-from elmo_hf.model.lstmp import clip
 from elmo_hf.scan.path import scan_path
 
 WORDS = ["The", "naïve", "日本語", "", "extraordinarily"]
@@ -97,9 +96,3 @@ def test_gradients_of_every_parameter_are_the_references_finite_differences(mode
         assert parameter.grad is not None
         analytic = float((parameter.grad * direction).sum())
         assert analytic == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-4, abs=1e-6), name
-
-
-def test_the_gradient_of_a_clip_is_one_inside_the_limits_and_at_them_and_zero_outside() -> None:
-    values = torch.tensor([-3.0, -2.0, 0.5, 2.0, 2.5], requires_grad=True)
-    clip(values, 2.0).sum().backward()
-    assert values.grad.tolist() == [0, 1, 1, 1, 0]

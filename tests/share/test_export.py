@@ -12,7 +12,7 @@ from checkpoints import run_python
 from commands import assert_fails, run
 from fresh_process import without
 from task_models import LSTM, TASKS, make_batch, make_task_model
-from tiny_inputs import assert_outputs_close, word_config
+from tiny_inputs import TINY, assert_outputs_close, word_config
 from torch import Tensor
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
@@ -109,8 +109,7 @@ class Exported(NamedTuple):
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A model with state, with word vectors beside characters, and with weights large enough for both clips to act."""
     config = ElmoConfig(
-        **{"max_word_length": 11, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4], [3, 6]]},
-        **{"num_highway_layers": 1, "projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4},
+        **TINY,
         **{"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4, "layer_mix": "linear"},
         num_output_representations=2,
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from language_models import words_file
 from rows import BOTH, CHARACTERS_ALONE, WORDS_ALONE, C, rows
-from tiny_lm import words_path
 from transformers import AutoTokenizer
 
 from elmo_hf import ElmoTokenizer
@@ -33,7 +33,8 @@ def test_words_and_ids_convert_both_ways(tokenizer: ElmoTokenizer) -> None:
     assert tokenizer.convert_tokens_to_ids("naïve") == ids[1]
     assert tokenizer.convert_ids_to_tokens(ids[1]) == "naïve"
     assert [tokenizer.convert_tokens_to_ids(name) for name in ("<pad>", "<S>", "</S>")] == [0, 257, 258]
-    assert [tokenizer.convert_ids_to_tokens(number) for number in (0, 66, 257)] == ["<pad>", "<0x41>", "<S>"]
+    names = ["<pad>", "<0x00>", "<0x41>", "<0xFF>", "<S>", "</S>", "<W>", "</W>", "<filler>"]
+    assert [tokenizer.convert_ids_to_tokens(number) for number in (0, 1, 66, *range(256, 262))] == names
     assert tokenizer.tokenize("Don't go.") == ["Do", "n't", "go", "."]
     assert tokenizer.encode("a b") == rows("<S> a b </S>")
 
@@ -124,7 +125,7 @@ def test_tokens_that_there_are_can_have_other_names_and_no_others_can_be_added_w
 
 
 def test_a_folder_names_no_path_and_a_prefix_is_that_of_every_file(tmp_path: Path) -> None:
-    path = words_path(tmp_path)
+    path = str(words_file(tmp_path, ["<S>", "</S>", "<UNK>", "the"]))
     tokenizer = ElmoTokenizer(words_file=path)
     assert tokenizer.init_kwargs["words_file"] == path
     tokenizer.save_pretrained(tmp_path / "saved", filename_prefix="my")

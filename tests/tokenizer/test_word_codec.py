@@ -86,14 +86,6 @@ def test_decoding_marks_the_incomplete_character_of_a_cut_word_and_tells_the_emp
     assert codec.decode(np.zeros(11, dtype=np.int64)) == "<pad>"
 
 
-def test_each_single_id_has_one_name() -> None:
-    symbols = CharacterCodec(11).symbols
-    assert sorted(symbols.values()) == list(range(262))
-    names = {"<pad>": 0, "<0x00>": 1, "<0x41>": ord("A") + 1, "<0xFF>": 256, "<S>": 257, "</S>": 258}
-    names |= {"<W>": 259, "</W>": 260, "<filler>": 261}
-    assert {name: symbols[name] for name in names} == names
-
-
 def test_words_have_their_number_in_the_vocabulary_and_others_are_unknown() -> None:
     codec = VocabularyCodec({"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3, "the": 4, "cat": 5})
     ids = codec.encode(["<S>", "cat", "the", "cat", "</S>"])
