@@ -38,55 +38,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from .folder.loading import load_complete, load_tokenizer
-from .model.bilm import BiLMState
 from .model.pooling import masked_mean
-
-
-class StatefulElmo(nn.Module):
-    """An `ElmoModel` that keeps each batch row's LSTM state from call to call, as TF-Hub's and DeepPavlov's modules do.
-
-    Row r starts from the final state of row r in the previous call, or from zeros if no earlier batch had that many
-    rows. The states of rows beyond a smaller batch are kept for later calls.
-
-    Attributes:
-        model: the model.
-        stateful: whether calls read and update the kept state; if False, every call starts from zeros.
-    """
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        """Starts without a state."""
-        super().__init__()
-        self.model = model
-        self.stateful = True
-        self._states: dict[str, BiLMState] = {}
-
-    def reset_states(self) -> None:
-        """Forgets the state of earlier calls, in every stream."""
-        self._states = {}
-
-    def forward(self, attention_mask: Tensor, stream: str = "", **inputs: Any) -> Any:
-        """Runs the model and returns its output with all layers.
-
-        Args:
-            attention_mask: `(B, T)`.
-            stream: calls of one stream share a state.
-            **inputs: the model's other inputs.
-        """
-        before = self._states.get(stream) if self.stateful else None
-        if before is not None:
-            before = BiLMState(*(tensor.to(attention_mask.device) for tensor in before))
-        output = self.model(
-            attention_mask=attention_mask,
-            state=None if before is None else before.resize(len(attention_mask)),
-            output_hidden_states=True,
-            **inputs,
-        )
-        if self.stateful:
-            self._states[stream] = output.state if before is None else before.update(output.state)
-        return output
+from .stateful import StatefulElmo
 
 
 class Module(nn.Module):

@@ -21,6 +21,7 @@ FLOORS = [
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},
+    {"stateful"},
     {"allennlp", "tfhub", "sklearn", "spacy"},
     {"cli"},
 ]
