@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rows import BARE, mask, rows
+from rows import BARE, SPLIT, C, mask, rows
+from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
 from elmo_hf import ElmoTokenizer
 
@@ -62,6 +63,30 @@ def test_pad_makes_numbers_of_python_those_of_torch(tokenizer: ElmoTokenizer) ->
     for label, dtype in ((0.5, torch.float32), ([0.5, 1.0], torch.float32), (np.ones(2), torch.float64)):
         labels = tokenizer.pad([ids | {"labels": label}] * 2, return_tensors="pt")["labels"]
         assert (labels.dtype, labels.tolist()) == (dtype, [np.asarray(label).tolist()] * 2)
+
+
+@pytest.mark.parametrize(("side", "labels"), [("right", [4, -100]), ("left", [-100, 4])])
+def test_collator_for_words_puts_labels_where_the_words_are(side: str, labels: list[int]) -> None:
+    elmo = ElmoTokenizer(max_word_length=C, padding_side=side)
+    features = [dict(elmo(text, add_special_tokens=False)) for text in ("a b", "c")]
+    batch = DataCollatorForTokenClassification(elmo)([features[0] | {"labels": [2, 3]}, features[1] | {"labels": [4]}])
+    assert batch["input_ids"].dtype == torch.int64
+    assert batch["input_ids"].tolist() == [rows("a b"), rows("c _" if side == "right" else "_ c")]
+    assert batch["labels"].tolist() == [[2, 3], labels]
+
+
+@pytest.mark.parametrize("options", [{}, {"return_tensors": "np"}], ids=repr)
+def test_a_dataset_maps_in_batches(tokenizer: ElmoTokenizer, options: dict[str, Any]) -> None:
+    datasets = pytest.importorskip("datasets")
+    texts = datasets.Dataset.from_dict({"words": [["a", "b"], ["c"], []]})
+    mapped = texts.map(lambda batch: tokenizer(batch["words"], **SPLIT, **options), batched=True)
+    expected = ["<S> a b </S>", "<S> c </S>", "<S> </S>"]
+    assert mapped["input_ids"][:] == [*map(rows, expected)]
+    assert mapped["attention_mask"][:] == [*map(mask, expected)]
+    if "return_tensors" in options:
+        assert mapped.features["input_ids"].feature.feature.dtype == "int16"
+    batch = DataCollatorWithPadding(tokenizer)(list(mapped.remove_columns("words")))
+    assert batch["input_ids"].tolist() == [rows("<S> a b </S>"), rows("<S> c </S> _"), rows("<S> </S> _ _")]
 
 
 def test_pad_takes_one_example_and_lays_out_word_ids(tokenizer: ElmoTokenizer, word_tokenizer: ElmoTokenizer) -> None:
