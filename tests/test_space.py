@@ -174,5 +174,5 @@ def test_the_page_answers_through_its_api(client: Any) -> None:
 def test_the_page_opens_no_other_model(client: Any, name: str) -> None:
     gradio_client = pytest.importorskip("gradio_client")
     for arguments, path in (((name, "Yes."), "/read"), ((name, "Yes.", 0, 1, 1, 1), "/nearest")):
-        with pytest.raises(gradio_client.exceptions.AppError, match="not (on this page|in the list of choices)"):
+        with pytest.raises(gradio_client.exceptions.AppError, match=r"not (on this page|in the list of choices)"):
             client.predict(*arguments, api_name=path)
