@@ -29,8 +29,9 @@ def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}
     constants["HF_TOKEN_PATH"] = str(tmp_path / "none")
     values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
-    for name, value in (values | {"time.sleep": lambda seconds: None}).items():
-        monkeypatch.setattr(name, value)
+    values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
+    for name, value in values.items():
+        monkeypatch.setattr(name, value, raising=False)
     for name, value in hub.environment().items():
         monkeypatch.setenv(name, value)
     return hub
