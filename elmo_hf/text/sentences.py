@@ -1,6 +1,6 @@
-"""Reads sentences from files, one at a time, for every command: text, JSON lines, CoNLL-U and FASTA, plain or gzipped.
+"""Reads sentences from files, one at a time, for every command: text, JSON lines, CoNLL-U, tables and FASTA.
 
-The name of a file decides how it is read, with or without `.gz` after it:
+The name of a file decides how it is read, with or without `.gz` after it, which means that it is gzipped:
 
     *.jsonl, *.json    one value a line: a string, a list of words, or an object; of its keys `words`, `tokens`, `text`,
                        `sentence`, the first that exists and is not null is read
