@@ -1,4 +1,4 @@
-"""The check of `--check`: compares a written folder's numbers with those of a witness, and with published ones."""
+"""The option `--check`: compares the numbers of a written folder with a witness's and with published numbers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ CHECK_SENTENCES = (
     ["Yes"],
     ["naïve", "Übung", "日本語", "x" * 60, "!"],
 )
-# float32 against float64. Golden cases with random weights differ by at most 5e-6, real weights by a little more.
+# float32 against float64: golden cases with random weights differ by at most 5e-6, real weights by a little more.
 CHECK_TOLERANCE = 1e-4
 
 
@@ -34,7 +34,7 @@ def check_folder(
     """Compares the folder's model with the checkpoint's witness, and with what others published about these weights.
 
     Returns:
-        the largest absolute difference from the witness, and the published models whose numbers the folder computes.
+        the largest absolute difference from the witness, and the published models whose numbers the folder reproduces.
 
     Raises:
         ConversionError: if there is no witness, or a difference is larger than the tolerance.

@@ -1,4 +1,4 @@
-"""The argument and the result of every reader: the user's extra files, and an ELMo with our names."""
+"""The argument and the result of every reader: the files that the user gave, and an ELMo with our names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .witness.reference import ReferenceElmo
 
 @dataclass(frozen=True)
 class Given:
-    """Files and settings that a user may give besides the SOURCE; None leaves the choice to the format.
+    """Files and settings that a user may give besides SOURCE; for None the format decides.
 
     Attributes:
         options: the options file.
@@ -40,9 +40,9 @@ class Checkpoint:
         tensors: the weights by our names: an `ElmoForPreTraining`'s if the config has a softmax, else an
             `ElmoModel`'s. Scalar mixes are included only if the source has them.
         tokenizer: turns text into the model's inputs.
-        sources: the files whose digests the model card lists, by the names that it prints.
+        sources: the files whose digests the model card lists, by the names that the card prints.
         make_reference: makes the witness for `--check`; None if there is none.
-        notes: for the user: what of the source is not in the folder.
+        notes: for the user: the parts of the source that the folder lacks.
     """
 
     config: ElmoConfig

@@ -64,10 +64,10 @@ def convert_source(
         given: the files and settings that the user gave beside it.
         source_name: the model card's name for the source; None: the name of its file or folder.
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: of the weights that are written: float32, bfloat16, or int8 (only the biLM's linears).
+        dtype: the type of the written weights: float32, bfloat16, or int8 (only the biLM's linears).
         facts: published facts about the weights, for the card.
         labels: the user's labels of the weights, for the card (`card_labels`).
-        tell: is called with messages: the format, what the folder lacks of the source, and published vectors.
+        tell: a function for messages: the format, parts of the source that the folder lacks, and published vectors.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -124,7 +124,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         destination: the new folder; it must not exist.
 
     Returns:
-        notes for the user: what the format cannot hold, and which software reads the files.
+        notes for the user: the parts that the format cannot hold, and the software that reads the files.
 
     Raises:
         ValueError: if the folder cannot be loaded, or the format cannot hold the model; nothing is written then.
@@ -154,7 +154,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
 
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_words: bool) -> list[str]:
-    # The reader makes an equal mix by itself.
+    # The reading software makes an equal mix by itself.
     is_equal = all(
         (name.endswith(".logits") and np.ptp(tensor) == 0) or np.all(tensor == 1)
         for name, tensor in tensors.items()

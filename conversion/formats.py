@@ -17,12 +17,12 @@ EVERYTHING = frozenset(field.name for field in fields(Given))
 
 @dataclass(frozen=True)
 class Format:
-    """One entry.
+    """One format of the table.
 
     Attributes:
         name: its name, for the user.
         matches: whether a source's files look like this format.
-        read: reads the source, or raises a `ConversionError` that explains what to do.
+        read: a function that reads the source, or raises a `ConversionError` with advice.
         takes: the fields of `Given` that `read` uses.
     """
 
@@ -65,7 +65,7 @@ def recognise(source: Source) -> Format:
     """Finds the first format that matches.
 
     Raises:
-        ConversionError: if none does; lists the known ones.
+        ConversionError: if no format matches; the message lists the known formats.
     """
     found = next((each for each in FORMATS if each.matches(source)), None)
     known = f"one of: {'; '.join(each.name for each in FORMATS)}"

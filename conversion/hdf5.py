@@ -53,7 +53,7 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _datasets(group: h5py.Group, prefix: str, seen: set[int]) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Every array and its full name, once even if several links lead to it; only links inside the file are followed."""
+    """Every array and its full name, once even if several links lead to it; links to other files are not followed."""
     for name in group:
         if isinstance(group.get(name, getlink=True), h5py.HardLink):
             item = group[name]

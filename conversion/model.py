@@ -1,4 +1,4 @@
-"""From a `Checkpoint` to a model, in memory or saved in a folder."""
+"""Makes a model from a `Checkpoint`, in memory or saved in a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def save_smaller(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str)
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
-    """Counts the numbers of the biLM and its softmax, without scalar mixes and without the tables' padding vectors."""
+    """Counts the numbers in the biLM and its softmax, without scalar mixes and without padding vectors."""
     counted = {name: tensor for name, tensor in tensors.items() if not is_of_a_mix(name)}
     padding = sum(tensor.shape[1] for name, tensor in counted.items() if name.endswith("embedding.weight"))
     return sum(tensor.size for tensor in counted.values()) - padding

@@ -18,7 +18,7 @@ REQUIRED = object()
 
 
 def clip_to_config(value: Any) -> Any:
-    """Maps a clipping limit to the config's; AllenNLP switches it off with 0 or null."""
+    """Maps a clipping limit to that of the config; AllenNLP switches a clip off with 0 or null."""
     return float(value) if type(value) is int and 0 < value < MOST_NUMBER else value or None
 
 
@@ -30,8 +30,8 @@ class Option:
         path: the keys that lead to the value, from the top of the options.
         field: the field of `ElmoConfig`.
         default: the original software's value if the key is absent; `REQUIRED` if it has none.
-        to_config: maps the options' value to the field's; a value of a wrong type is passed on, and the config refuses
-            it.
+        to_config: maps the options' value to the field's; it passes on a value of a wrong type, which the config
+            refuses.
         from_config: maps the field's value to the options'.
     """
 
@@ -46,7 +46,7 @@ def read_options(path: Path) -> dict[str, Any]:
     """Reads an options file, one JSON object.
 
     Raises:
-        ConversionError: if it is missing, damaged or too large.
+        ConversionError: if the file is missing, damaged or too large.
     """
     with reading(path):
         return read_json(path)
@@ -62,7 +62,7 @@ def make_config(options: Mapping[str, Any], table: Iterable[Option], where: obje
         **fields: further fields of `ElmoConfig`.
 
     Raises:
-        ConversionError: if a key is missing, or a value is illegal; names the file and the key.
+        ConversionError: if a key is missing, or a value is illegal; the message names file and key.
     """
     keys = {option.field: ".".join(option.path) for option in table}
     fields |= {option.field: option.to_config(_look_up(options, option, where)) for option in table}

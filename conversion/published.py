@@ -1,7 +1,7 @@
 """The published checkpoints and their download.
 
-The table `published.tsv` has their addresses and what public pages or code say about them. `model_cards/` has more
-facts about checkpoints of two files, by their names. A row has one of these:
+The table `published.tsv` has their addresses and the facts that public pages or code state. `model_cards/NAME.md` has
+more facts about checkpoints of two files. A row has one of these:
 
     options, weights                 AllenNLP's two files; some with the softmax and its vocabulary
     options, weights, vocabulary     a TensorFlow checkpoint of bilm-tf: `weights` is its `.index`
@@ -48,7 +48,7 @@ class Published:
         language: its ISO 639 code.
         size: LSTM cells and projection of each direction.
         licence: its name on the Hub, or `no-restrictions` or `unknown`.
-        text: what it was trained on.
+        text: the training text.
         source: the page with the addresses.
     """
 
@@ -79,10 +79,10 @@ def download(
         published: the table.
 
     Returns:
-        its weights, or the archive with all files, and the other files by the names of their fields.
+        the file of weights, or the archive with all files; and the other files by the names of their fields.
 
     Raises:
-        ConversionError: if the name is unknown, a download fails, or a file differs from its recorded checksum.
+        ConversionError: if the name is unknown, if a download fails, or if a file differs from its recorded checksum.
     """
     advice = "`elmo-hf models` lists all names."
     require(name in published, "--model", "", f"one of {listed(published)}", name, advice)
@@ -104,7 +104,7 @@ def download(
 
 
 class SecureRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but none from https to an address without encryption."""
+    """Follows redirects, except from https to an address without encryption."""
 
     def redirect_request(self, request: Request, *rest: Any) -> Request | None:
         """The next request; `rest` ends with its address."""

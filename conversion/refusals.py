@@ -1,4 +1,4 @@
-"""Refuses files, which may come from anyone, with one class of errors, one form of messages and one check of sizes.
+"""Refuses files from strangers with one class of errors, one form of messages and one check of sizes.
 
 Readers report the file, the field, what it must be and what was found (`require`). A library's error for a damaged file
 is replaced by one with the name of the file (`reading`).
@@ -18,7 +18,7 @@ from elmo_hf.text.escapes import printable
 
 MAX_QUOTE = 200
 MAX_LISTED = 20
-# Compression hardly shrinks weights, and shrinks text to a tenth.
+# Compression hardly shrinks weights; it shrinks text to a tenth.
 MAX_RATIO = 100
 ALLOWANCE = 16 << 20  # bytes that any file may unpack to
 MAX_GROWTH = 256 << 20  # bytes that unpacking may add to those of the file
@@ -39,10 +39,10 @@ def require(holds: bool, where: object, field: str, expected: str, found: object
     Args:
         holds: the condition.
         where: the file.
-        field: the field; empty if it is the whole file.
-        expected: what it must be.
-        found: what was found, as text; a value from the file in Python's form.
-        advice: what to do, a sentence.
+        field: the field; empty if the whole file is meant.
+        expected: the legal values.
+        found: the value found, as text; a value from the file in Python's form.
+        advice: a sentence that tells the user what to do.
     """
     if not holds:
         what = f"{where}: `{shortened(field)}`" if field else f"{where}"
@@ -77,12 +77,12 @@ def check_unpacked(unpacked: int, path: Path) -> None:
 
 
 def shortened(text: str, most: int = MAX_QUOTE) -> str:
-    """The text for a terminal, cut to a number of characters."""
+    """The text for a terminal, cut to `most` characters."""
     return printable(text if len(text) <= most else f"{text[:most]}...")
 
 
 def listed(names: Iterable[object], separator: str = ", ") -> str:
-    """The first `MAX_LISTED` names, and the number of the others."""
+    """The first `MAX_LISTED` names, and how many others there are."""
     texts = [shortened(str(name)) for name in names]
     more = [f"and {len(texts) - MAX_LISTED:,} more"] if len(texts) > MAX_LISTED else []
     return separator.join(texts[:MAX_LISTED] + more)

@@ -25,10 +25,10 @@ class ArrayOp(Protocol):
     """A reversible rearrangement."""
 
     def apply(self, arrays: Arrays) -> Arrays:
-        """From the foreign file to ours."""
+        """Maps arrays of the foreign file to ours."""
 
     def invert(self, arrays: Arrays) -> Arrays:
-        """From ours to the foreign file."""
+        """Maps our arrays to those of the foreign file."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class DropLeadingAxis:
     """Removes a first axis of length 1: a TensorFlow convolution's height, or the axis of a single number."""
 
     def apply(self, arrays: Arrays) -> Arrays:
-        """`(1, ...)` to `(...)`."""
+        """Maps `(1, ...)` to `(...)`."""
         return [array.reshape(array.shape[1:]) for array in arrays]
 
     def invert(self, arrays: Arrays) -> Arrays:
-        """`(...)` to `(1, ...)`."""
+        """Maps `(...)` to `(1, ...)`."""
         return [array[np.newaxis] for array in arrays]
 
 
@@ -92,14 +92,14 @@ class NegateSecond:
 
 @dataclass(frozen=True)
 class PrependZeroRow:
-    """Adds the padding id's zero vector in front of a table; files lack it, and bilm-tf adds it when it reads them."""
+    """Puts the padding id's zero vector in front of a table; files lack this vector, and bilm-tf adds it on reading."""
 
     def apply(self, arrays: Arrays) -> Arrays:
-        """`(n, d)` to `(n + 1, d)`."""
+        """Maps `(n, d)` to `(n + 1, d)`."""
         return [np.concatenate([np.zeros_like(array[:1]), array]) for array in arrays]
 
     def invert(self, arrays: Arrays) -> Arrays:
-        """`(n + 1, d)` to `(n, d)`."""
+        """Maps `(n + 1, d)` to `(n, d)`."""
         if any(array[0].any() for array in arrays):
             raise ConversionError("row 0 of the embedding must be zero: the format has no place for a padding vector.")
         return [array[1:] for array in arrays]
@@ -134,8 +134,8 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         our tensors by name, C-contiguous float32; other float types are cast, as AllenNLP's reader does.
 
     Raises:
-        ConversionError: if an array is missing, unknown or of a wrong shape, or has anything but finite floats; the
-            message lists all of them.
+        ConversionError: if an array is missing, unknown or of a wrong shape, or if its values are not finite floats;
+            the message lists all faults.
     """
     rules = list(rules)
     known = {rule.source for rule in rules}

@@ -1,7 +1,7 @@
 """The SOURCE of a conversion: a folder, a file or an archive, each presented as files by name.
 
-Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards, up to a size
-that depends on the archive's own. An archive that holds links, devices, or names such as `../x` is refused.
+Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards, up to a limit
+that depends on the size of the archive. An archive that holds links, devices, or names such as `../x` is refused.
 """
 
 import bz2
@@ -22,8 +22,8 @@ from .refusals import check_unpacked, reading, require
 
 BLOCK = 1 << 17
 HEAD = 1 << 16
-MAX_FILES, MAX_FOLDERS = 10_000, 8  # of an archive; in each other
-# How deep formats keep their files in a folder, which may hold anything else besides.
+MAX_FILES, MAX_FOLDERS = 10_000, 8  # files in an archive; folders inside one another
+# The places of formats' files in a folder, which may hold any other files too.
 LEVELS = ("*", "*/*", "*/variables/*")
 ZIP_MAGIC = b"PK\x03\x04"
 TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
@@ -54,7 +54,7 @@ class Source:
         return {name: path for name, path in self.files.items() if "/" not in name}
 
     def to_digest(self, *paths: Path) -> dict[str, Path]:
-        """Names the files to digest: the given ones, or the archive in place of files inside it."""
+        """Names the files to digest: the given files, or the archive in place of files inside it."""
         inside = set(self.files.values()) if self.is_archive else set()
         return {path.name: path for path in (self.path if path in inside else path for path in paths)}
 
@@ -64,7 +64,7 @@ def open_source(path: Path) -> Iterator[Source]:
     """Opens a folder, a file or an archive.
 
     Raises:
-        ConversionError: if it does not exist, or is a damaged or hostile archive.
+        ConversionError: if the path does not exist, or is a damaged or hostile archive.
     """
     if path.is_dir():
         yield Source(path, files_in(path, *LEVELS))
@@ -72,7 +72,7 @@ def open_source(path: Path) -> Iterator[Source]:
     require(path.is_file(), path, "", "a folder or a file", "nothing")
     if _is_archive(path):
         with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary, named_if_full(Path(temporary)):
-            # This puts the archive's name into every path, and so into every message.
+            # So every path, and every message, contains the archive's name.
             folder = Path(temporary, path.name)
             folder.mkdir()
             with reading(path):
@@ -86,7 +86,7 @@ def open_source(path: Path) -> Iterator[Source]:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a zip file after checking the size of its unpacked entries.
+    """Opens a zip file after checking the unpacked size of its entries.
 
     Raises:
         ConversionError: if this size is too large.
@@ -130,7 +130,7 @@ def _unpack(path: Path, folder: Path) -> None:
         return
     opener = next(opener for magic, opener in TAR_OPENERS.items() if beginning(path).startswith(magic))
     with opener(path, "rb") as packed, tempfile.TemporaryFile(dir=folder.parent) as unpacked:
-        while block := packed.read(BLOCK):  # to the end, where the checksum is
+        while block := packed.read(BLOCK):  # to the end, so that the checksum is verified
             check_unpacked(packed.tell(), path)
             unpacked.write(block)
         unpacked.seek(0)
@@ -143,7 +143,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
-    path = PureWindowsPath(name)  # names may be absolute in several ways
+    path = PureWindowsPath(name)  # names can be absolute in several ways
     is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
     expected = f"one of at most {MAX_FILES:,} plain files inside the archive, at most {MAX_FOLDERS} folders deep"
     found = "another path or more" if is_plain else "another kind of entry"

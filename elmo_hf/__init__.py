@@ -3,8 +3,8 @@
 The first use of a public name loads `public.py`, which defines them all and registers ELMo with the Auto classes of
 transformers; so `import elmo_hf` and the command line start fast.
 
-In a source tree the folders `conversion` and `model_cards` are beside this one, in an installed package inside it. Both
-are imported as `elmo_hf.conversion` and `elmo_hf.model_cards`, so Python must search both places.
+In a source tree the folders `conversion` and `model_cards` are beside this one; in an installed package they are inside
+it. They are imported as `elmo_hf.conversion` and `elmo_hf.model_cards`, so Python must search both places.
 """
 
 from importlib import import_module

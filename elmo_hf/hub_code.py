@@ -1,7 +1,7 @@
 """Generates the five files of code in a saved folder from the modules of this package.
 
-With its code, a model folder opens where this package is not installed. Users should read that code before they pass
-`trust_remote_code=True`, so the many small modules of the package become a few files, one for each row of a table:
+A model folder has its code, so it opens where this package is not installed. Users should read that code before they
+pass `trust_remote_code=True`, so the many small modules of the package become a few files, one for each row of a table:
 
     the modules of the row, each after the modules that it imports
         -> their imports from outside the package, merged, on top
@@ -70,7 +70,7 @@ TABLE = {
         "language_model.sentence_model",
     ),
 }
-# What sentence-transformers reads: a text's vector is `pooler_output`. Without these files it would average
+# Files for sentence-transformers: a text's vector is `pooler_output`. Without these files, it would average
 # `last_hidden_state`, boundaries included.
 READER = "sentence_transformers.base.modules.transformer.Transformer"
 VECTOR = {"method": "forward", "method_output_name": "pooler_output"}
@@ -87,7 +87,7 @@ HEADER = """\
 
 
 def write_code(folder: Path | str, is_model: bool = False) -> None:
-    """Writes the generated files into a folder, and `SENTENCE_FILES` beside a model; any other file stays."""
+    """Writes the generated files into a folder, for a model also `SENTENCE_FILES`; other files stay."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in generated_files().items():
@@ -105,14 +105,14 @@ def generated_files() -> dict[str, str]:
     """The text of each file by its name.
 
     Raises:
-        AssertionError: if a module breaks the rule of the module docstring.
+        AssertionError: if a module breaks the rule about imports above.
     """
     return {f"{file}.py": generate(file, TABLE, PACKAGE) for file in TABLE}
 
 
 def generate(file: str, table: Mapping[str, Sequence[str]], package: Path) -> str:
     """The text of one row of a table."""
-    imports: dict[str, set[str]] = {}  # names by the module that has them; "" for whole modules
+    imports: dict[str, set[str]] = {}  # imported names by module; "" stands for the whole module
     sections = []
     for module in table[file]:
         source = package.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")

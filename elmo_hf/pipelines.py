@@ -1,8 +1,8 @@
 """`elmo_hf.pipeline`: the pipeline of transformers, with the class that a model of this package needs.
 
 `transformers.pipeline` finds that class only for a folder, with `trust_remote_code=True`. With a model object it would
-use its own class, which for tokens reads each word's row of character ids as one id. Only this package has `fill-mask`
-for ELMo, because transformers' pipeline needs a masked language model.
+use its own class, which for tokens reads each word's row of character ids as one id. transformers' `fill-mask` needs a
+masked language model, so only this package has `fill-mask` for ELMo.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from .model.modeling_elmo import ElmoModel
 from .tasks.sequence_classification import ElmoForSequenceClassification
 from .tasks.token_classification import ElmoForTokenClassification
 
-# The classes of models by the Auto class that transformers has for a task, and the classes of pipelines by task.
+# The class of models for each Auto class of transformers, and the class of pipelines for each task.
 MODELS = {
     "AutoModel": ElmoModel,
     "AutoModelForSequenceClassification": ElmoForSequenceClassification,

@@ -51,6 +51,6 @@ AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassific
 AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
 AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering)
 AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
-# Registered by its name, without a config: so it is used even if `trust_remote_code=True` offers a folder's own code,
-# like config and models (`explicit_local_code` in transformers).
+# Registered by its name, without a config. So, like config and models, it is used even if `trust_remote_code=True`
+# allows a folder's own code (`explicit_local_code` in transformers).
 AutoTokenizer.register(ElmoTokenizer, ElmoTokenizer)

@@ -2,8 +2,8 @@
 
     make_pipeline(ElmoVectorizer("elmo-small"), LogisticRegression()).fit(texts, labels)
 
-It has nothing to fit, so `transform` works without `fit`. The vectorizer keeps only the model's name, which makes
-clones and pickles small; the model is loaded on first use, and all vectorizers of a process share the last one.
+The vectorizer has nothing to fit, so `transform` works without `fit`. It keeps only the model's name, so clones and
+pickles are small; the model is loaded on first use, and all vectorizers of a process share the last one.
 """
 
 from collections.abc import Iterable

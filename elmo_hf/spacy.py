@@ -7,9 +7,9 @@
     doc.vector       (2P,)     all tokens pooled, the model's `pooler_output`
     similarity                 the cosine of two vectors
 
-The model reads a doc as one text; to have each sentence read by itself, make it a doc. spaCy saves `doc.tensor` with a
-doc, but not the hooks that compute vectors from it, and does not return them from the processes of
-`nlp.pipe(..., n_process=2)`. There, and after `Doc.from_bytes`, call `set_hooks(doc)`.
+The model reads a doc as one text; to read each sentence by itself, make a doc of each. spaCy saves `doc.tensor` with a
+doc, but not the hooks that compute vectors from `doc.tensor`. After `nlp.pipe(..., n_process=2)`, which loses the hooks
+too, and after `Doc.from_bytes`, call `set_hooks(doc)`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def make_elmo(nlp: Language, name: str, model: str, batch_words: int, device: st
 
 
 class ElmoPipe:
-    """The component. It loads the model when the first doc comes, or when spaCy loads a saved pipeline."""
+    """The component. It loads the model for the first doc, or when spaCy loads a saved pipeline."""
 
     def __init__(self, model: str = "tiny", batch_words: int = 2048, device: str = "cpu") -> None:
         """Keeps the arguments.
@@ -56,7 +56,7 @@ class ElmoPipe:
         return next(self.pipe([doc]))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 256) -> Iterator[Doc]:
-        """Sets the vectors of docs, `batch_size` at a time, which are sorted by length into batches for the model.
+        """Sets the vectors of docs, `batch_size` at a time; the model runs on batches of docs of similar length.
 
         Raises:
             ValueError: if the model cannot be loaded.
@@ -96,7 +96,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
     """Makes the vectors and similarities of a doc, its spans and its tokens those of `doc.tensor`.
 
     Args:
-        doc: went through the component; its hooks may be lost.
+        doc: a doc that went through the component; its hooks may be lost.
         pooling: that of the model's config; `"max"`, or anything else for the mean.
     """
 

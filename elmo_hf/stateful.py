@@ -1,8 +1,8 @@
 """An ELMo that keeps each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and DeepPavlov do.
 
 Row r starts from the final state of row r in the previous call, or from zeros if no earlier batch had that many rows.
-The states of rows beyond a smaller batch are kept for later calls. Use this for code written for those libraries;
-`ElmoModel` itself takes and returns its state and keeps none.
+After a smaller batch, the states of the other rows are kept for later calls. Use this class for code written for those
+libraries; `ElmoModel` itself takes and returns its state and keeps none.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ class StatefulElmo(nn.Module):
 
         Args:
             attention_mask: `(B, T)`.
-            stream: calls of one stream share a state.
+            stream: the name of a stream; calls with the same stream share a state.
             **inputs: the model's other inputs.
         """
         before = self._states.get(stream) if self.stateful else None

@@ -6,9 +6,8 @@
     hub.KerasLayer("https://tfhub.dev/google/elmo/3")    ->   hub.KerasLayer("elmo-original"), a layer of torch
     keras_elmo.ElmoEmbeddingLayer()                      ->   hub.KerasLayer("elmo-original", trainable=True)
 
-The module is named by a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the
-published ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are
-torch's.
+The argument is a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the published
+ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are torch's.
 
     default   a list of B sentences, split on blanks
     tokens    {"tokens": B lists of words, padded to one length, "sequence_len": the B true lengths}
@@ -22,7 +21,8 @@ Glossary: B batch, T words of the longest sentence or list, P projection.
 
 A converted module computes the same as in TensorFlow. Google's keeps no state. DeepPavlov's keeps each batch row's LSTM
 state from call to call, separately for each signature, and its `default` leaves out the mix's scale. On padding,
-`word_emb` and therefore `elmo` are not zero: Google's are those of the empty word, DeepPavlov's those of padding's ids.
+`word_emb` and therefore `elmo` are not zero: Google's have the vector of the empty word, DeepPavlov's that of the
+padding ids.
 
 Any other model keeps each batch row's state from call to call, and all its outputs are zero on padding.
 `module.elmo.stateful = False` switches the state off, and `module.elmo.reset_states()` forgets it.
@@ -77,7 +77,7 @@ class Module(nn.Module):
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0).requires_grad_(False)
         model.mixes.requires_grad_(trainable)
         self.elmo = StatefulElmo(model)
-        # For a converted module: `state`, which calls share one (none, shared, signature), and `scaled_mean`.
+        # For a converted module: `state` (none, shared by all calls, or one for each signature), and `scaled_mean`.
         self._module = (getattr(model.config, "task_specific_params", None) or {}).get("tfhub", {})
         self.elmo.stateful = self._module.get("state") != "none"
         self.tokenizer = load_tokenizer(spec)
@@ -90,7 +90,7 @@ class Module(nn.Module):
         """Embeds a batch.
 
         Args:
-            inputs: for `default` a list of sentences, or `{"text": them}`; for `tokens` its dictionary.
+            inputs: for `default` a list of sentences, or `{"text": sentences}`; for `tokens` its dictionary.
             signature: `"default"` or `"tokens"`.
             as_dict: whether to return all outputs by name, or only the output `default`.
 
@@ -143,7 +143,7 @@ class Module(nn.Module):
         return torch.stack([weight * layer for weight, layer in zip(weights, layers, strict=True)]).sum(dim=0)
 
     def _fill_padding(self, word_emb: Tensor, elmo: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Puts a token vector on padding; biLM layers are zero there, so the lowest alone is mixed."""
+        """Puts a token vector on padding; biLM layers are zero there, so only the lowest layer counts in the mix."""
         model = self.elmo.model
         ids = torch.tensor([self.tokenizer.convert_tokens_to_ids("")], device=word_emb.device)
         vector = model.token_encoder(ids * (not self.tokenizer.add_boundaries))[0]
@@ -153,7 +153,7 @@ class Module(nn.Module):
 
 
 def load(handle: str | Path, tags: Any = None) -> Module:
-    """`hub.load`: a frozen module, whose `signatures` take the inputs; arguments and errors are those of `Module`."""
+    """`hub.load`: returns a frozen module; call its `signatures`. Arguments and errors are those of `Module`."""
     return Module(handle, tags=tags)
 
 
@@ -204,7 +204,7 @@ class KerasLayer(nn.Module):
 
 
 def _texts(values: Sequence[str | bytes]) -> list[str]:
-    """Strings, of which TensorFlow's are UTF-8 bytes; raises ValueError for one string in place of a list."""
+    """Strings from strings or UTF-8 bytes (TensorFlow's); raises ValueError for one string in place of a list."""
     if isinstance(values, str | bytes):
         raise ValueError(f"the signatures take lists of strings, found the string {values!r:.200}; put it into a list.")
     return [value.decode() if isinstance(value, bytes) else value for value in values]

@@ -3,11 +3,11 @@
     options.json + weights.hdf5                        a biLM, as AllenNLP and bilm-tf publish them
     options.json + weights.hdf5 + softmax.hdf5         the same with its language models' softmax
     options.json + checkpoint, model.ckpt-N.*          bilm-tf's save directory, which has the softmax
-    the first + a dump of token vectors                words from a table instead of their characters
+    the first + a dump of token vectors                words from a table instead of characters
 
 Word input and language models also need the vocabulary, one word a line. A dump, written by bilm-tf's
-`dump_token_embeddings`, is one array `embedding` (words, P). It replaces the character CNN; the softmax is dropped,
-because its vocabulary differs.
+`dump_token_embeddings`, is one array `embedding` (words, P). The dump replaces the character CNN; the softmax is
+dropped, because its vocabulary differs.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class AllenNlpFiles:
 
 
 def checkpoint_files(source: Source) -> dict[str, Path]:
-    """The files outside any folder and, if these have no weights, those of the one folder with a TensorFlow checkpoint.
+    """The files at the top; if they have no weights, also the files of the one folder with a TensorFlow checkpoint.
 
     DeepPavlov's checkpoints for fine-tuning have such a folder.
     """
@@ -75,7 +75,7 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
     """Reads a folder or an archive, with the files that the user gave.
 
     Raises:
-        ConversionError: if it cannot be converted.
+        ConversionError: if the checkpoint cannot be converted.
     """
     files = checkpoint_files(source)
     beside = _beside(source.path) if source.is_file and given.options is None else {}
@@ -93,7 +93,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
         word_splitter: how the tokenizer splits raw text.
 
     Raises:
-        ConversionError: if it cannot be converted.
+        ConversionError: if the checkpoint cannot be converted.
     """
     options = read_options(files.options)
     paths = [files.options, files.weights]
@@ -201,5 +201,5 @@ def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:
 
 
 def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]:
-    """Only the file with the usual name, if there is one."""
+    """The files that match; only the file with the usual name, if there is one."""
     return [files[name]] if name in files else _named(files, pattern)

@@ -43,7 +43,7 @@ def array_name(variable: str) -> str:
 
 
 def read_variables(prefix: Path) -> dict[str, np.ndarray]:
-    """Reads a checkpoint's weights, and nothing that `IGNORED` names.
+    """Reads a checkpoint's weights, without the variables that `IGNORED` names.
 
     Args:
         prefix: the checkpoint's path without `.index`.

@@ -9,8 +9,8 @@ Glossary: d character embedding, n filters in total, P projection, C cell, k lay
 reads forward, `RNN_1` backward.
 
 The tables also cover files that bilm-tf writes and AllenNLP cannot read: one layer without the `MultiRNNCell` level,
-cells and CNNs without projection, word input, and models of one direction (`"bidirectional": false`). In the last,
-bilm-tf's export renames only a part: `rnn` is in place of `RNN_d/RNN`, and a cell's arrays have TensorFlow's names.
+cells and CNNs without projection, word input, and models of one direction (`"bidirectional": false`). For the last,
+bilm-tf's export has `rnn` in place of `RNN_d/RNN`, and TensorFlow's names for a cell's arrays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ CHAR_CNN_OPTIONS = (
     Option(("char_cnn", "activation"), "char_activation"),
     Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
 )
-# Settings of the training. Files for inference lack these keys; the config's own defaults then apply.
+# Settings of the training. Files for inference lack these keys, and the config's defaults apply.
 SOFTMAX_OPTIONS = (
     Option(("n_tokens_vocab",), "num_softmax_words"),
     Option(("dropout",), "lm_dropout", to_config=lambda value: 0.0 if value is None else value),
@@ -71,7 +71,7 @@ SOFTMAX_OPTIONS = (
     Option(("n_negative_samples_batch",), "num_softmax_samples"),
     Option(("share_embedding_softmax",), "share_embedding_softmax"),
 )
-# The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays have the true one.
+# The number of ids in the *caller's* software (261 in training, 262 for inference); the arrays have the true number.
 IGNORED_OPTIONS = {("char_cnn", "n_characters")}
 
 
@@ -160,7 +160,7 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
 
     Args:
         config: the architecture.
-        names: the file's names, to recognise bilm-tf's one-layer form; empty for the form that is written.
+        names: the names of the file's arrays, which show bilm-tf's one-layer form; empty for the form that is written.
     """
     rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
     size, cell = config.projection_size, config.cell_size
@@ -242,13 +242,13 @@ def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
 
 
 def _table(name: str, config: ElmoConfig) -> Rule:
-    """The rule of the character or word table; the file has no vector for padding."""
+    """The rule of the character or word table, which has no vector for padding in the file."""
     width = config.char_embedding_size if name == "char_embed" else config.projection_size
     return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
 
 
 def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option], where: object) -> None:
-    """Checks that every key of the architecture is known, because another one may change the model."""
+    """Checks that every key of the architecture is known, because an unknown key may change the model."""
     paths = {option.path for option in known} | IGNORED_OPTIONS
     for section in ("lstm", "char_cnn"):
         keys = sorted({path[1] for path in paths if path[0] == section})

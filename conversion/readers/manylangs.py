@@ -7,8 +7,8 @@ characters are code points. `word_dim` or `char_dim` is 0 if that part is absent
 `config.json` has the path of the file with the architecture on the machine that trained the model. Only its file name
 is used: the file is in the folder or, for most published models, in their package (`PACKAGED`).
 
-Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so symbols that
-are different white space stay different.
+Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so two symbols
+that are white space stay different.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ CHARACTERS, WORDS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding
 def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_characters: int) -> dict[str, int]:
     """Builds a tokenizer's vocabulary, ids by name.
 
-    Characters and words come with their index in the model's table, from 0; a table that the model lacks is empty.
+    `characters` and `words` have the index in the model's table, from 0; they are empty if the model lacks the table.
     """
     symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
     symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
@@ -84,7 +84,7 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
     """Reads a folder or an archive.
 
     Raises:
-        ConversionError: if it is incomplete or damaged, or its architecture is not an ELMo's.
+        ConversionError: if the files are incomplete or damaged, or if the architecture is not an ELMo's.
     """
     options, where = _architecture(source)
     token = read_state_dict(_file(source, "token_embedder.pkl"))

@@ -34,13 +34,13 @@ from ..sources import beginning
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
-MAX_INDEX_SIZE = 1 << 20  # an ELMo's index has about 5 kB
+MAX_INDEX_SIZE = 1 << 20  # the index of an ELMo has about 5 kB
 # Keys are values of TensorFlow's enum `DataType`.
 DTYPES = {number: np.dtype(name) for number, name in ((1, "<f4"), (2, "<f8"), (3, "<i4"), (9, "<i8"), (19, "<f2"))}
 
 
 class Reader:
-    """Reads bytes from the beginning on; raises ValueError if there are too few."""
+    """Reads bytes from the beginning; raises ValueError if too few are left."""
 
     def __init__(self, data: bytes) -> None:
         """Starts at the beginning."""
@@ -101,7 +101,7 @@ class TensorBundle:
         """Reads the index.
 
         Raises:
-            ConversionError: if it is missing, damaged, or of an unsupported kind.
+            ConversionError: if the index is missing, damaged, or of an unsupported kind.
         """
         self.prefix = prefix
         path = prefix.with_name(f"{prefix.name}.index")
@@ -118,8 +118,8 @@ class TensorBundle:
 
         Raises:
             KeyError: if the index has no such name.
-            ConversionError: if a type is not supported, bytes are missing or damaged, or the tensors are much larger
-                than their file, because many share its bytes.
+            ConversionError: if a type is not supported, if bytes are missing or damaged, or if the tensors are much
+                larger than their file, because many share its bytes.
         """
         unpacked: Counter[Path] = Counter()
         arrays = {}
@@ -146,7 +146,7 @@ class TensorBundle:
 
         Raises:
             KeyError: if the index has no such name.
-            ConversionError: if it is something else, or is missing or damaged.
+            ConversionError: if the tensor is not a string, or is missing or damaged.
         """
         entry, path = self.entries[name], self._shard(name)
         with reading(path), path.open("rb") as file:
@@ -173,11 +173,11 @@ def shards_of(prefix: Path) -> list[Path]:
 def find_index(files: Mapping[str, Path]) -> Path:
     """Finds the index of the checkpoint that TensorFlow would restore from a save directory.
 
-    The file `checkpoint` has its path on the machine that wrote it, of which only the file name is used. Without that
-    file, it is the `model.ckpt-N` with the highest N.
+    The file `checkpoint` has the index's path on the machine that wrote it; only the file name is used. Without this
+    file, the index is the `model.ckpt-N` with the highest N.
 
     Args:
-        files: paths by name, all in one folder, of which at least one is an index.
+        files: paths by name, all in one folder; at least one is an index.
 
     Raises:
         ConversionError: if the named index does not exist.

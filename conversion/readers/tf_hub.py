@@ -16,9 +16,9 @@ its object graph.
     aggregation/elmo_output_ELMo_W, ..._gamma                      DeepPavlov's
 
 Sizes are read from the shapes. Other settings are those of the original ELMo (`CONSTANTS`), or come from an options
-file. The names of the mix's variables show who made the module: Google's adds no `<S>` and `</S>`; DeepPavlov's adds
-both, and computes a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; for Google's the
-output in tensorflow/hub's issues #88, #369 and #450.
+file. The names of the mix's variables show who made the module: Google's modules add no `<S>` and `</S>`; DeepPavlov's
+add both, and compute a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; for Google's
+the output in tensorflow/hub's issues #88, #369 and #450.
 """
 
 import re
@@ -49,7 +49,7 @@ VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 TABLE = "bilm/char_embed"
 STATE = re.compile(r"bilm(_\d+)?/Variable(_\d+)?")
 CELL = re.compile(r"bilm/(RNN_\d+/RNN/MultiRNNCell/Cell\d+)/rnn/lstm_cell/(kernel|bias|projection/kernel)")
-# The same in google/elmo and in every ELMo that DeepPavlov published.
+# Settings that google/elmo and every ELMo of DeepPavlov have.
 CONSTANTS = {
     ("lstm", "cell_clip"): 3,
     ("lstm", "proj_clip"): 3,
@@ -62,7 +62,7 @@ DEEPPAVLOV = ("aggregation/elmo_output_ELMo_W", "aggregation/elmo_output_ELMo_ga
 
 
 def holds_module(source: Source) -> bool:
-    """Whether a source has the files of a module, and no other weights: its own, or those one folder down."""
+    """Whether a source has the files of a module, at the top or in a folder, and at the top no other weights."""
     if any(is_hdf5(name) or (name.endswith(".index") and name != INDEX) for name in source.top):
         return False
     return bool(_named(source, INDEX) or _named(source, PROGRAM))
@@ -72,7 +72,7 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     """Reads a module.
 
     Raises:
-        ConversionError: if it is not an ELMo, or cannot be converted.
+        ConversionError: if the module is not an ELMo, or cannot be converted.
     """
     found = _named(source, INDEX)
     modules = listed(str(PurePosixPath(name).parent.parent) for name in found) or f"`{PROGRAM}` alone"
@@ -95,7 +95,7 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     with reading(index):
         options = _options(shapes) if given.options is None else read_options(given.options)
     config = config_from_options(options, shapes, given.options or index)
-    # For `elmo_hf.tfhub`: which calls share a state, and whether a sentence's mean has the mix's scale.
+    # For `elmo_hf.tfhub`: the calls that share a state, and whether a sentence's mean includes the mix's scale.
     state = ("none", "shared", "signature")[min(len({name.partition("/")[0] for name in states}), 2)]
     config.task_specific_params = {"tfhub": {"state": state, "scaled_mean": is_googles}}
     weights_of_mix, scale = mixes[0]
@@ -158,7 +158,7 @@ def _arrays(variables: Mapping[str, np.ndarray], index: Path) -> dict[str, np.nd
 
 
 def _options(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
-    """Options made of shapes and `CONSTANTS`; if shapes are wrong, `import_arrays` refuses the result."""
+    """Options made from shapes and `CONSTANTS`; if shapes are wrong, `import_arrays` refuses the result."""
     cell = "RNN_0/RNN/MultiRNNCell/Cell{}/LSTMCell/{}"
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
     options: dict[str, dict[str, Any]] = {

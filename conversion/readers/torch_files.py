@@ -1,7 +1,7 @@
 """Torch's files of weights (`.pkl`, `.th`, `.pt`): tensors by name, which torch reads without running code in the file.
 
-torch.save writes a pickle that describes tensors, and their numbers. Its newer form is a zip file, which has checksums
-and can be mapped into memory.
+torch.save writes a pickle that describes tensors, and their numbers. The newer form of such a file is a zip file, which
+has checksums and can be mapped into memory.
 """
 
 import re
@@ -33,7 +33,7 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
             require(damaged is None, path, damaged or "", "as its checksum says", "other bytes")
         try:
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
-        except Exception as error:  # torch's message recommends running the code in the file
+        except Exception as error:  # torch's own message recommends to run the code in the file
             foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
             found = f"one with {foreign[1]}" if foreign else f"another, or a damaged one ({type(error).__name__})"
             expected = "a file of tensors by torch.save; other pickles can run code and are not read"

@@ -34,7 +34,7 @@ from .torch_layout import cnn_rules, lstm_rules, projection_rules
 WEIGHTS = ("weights.th", "best.th")
 BILM = "_elmo_lstm."
 CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
-# Arrays that the model must all have, or the options belong to another one.
+# Arrays that the model must have; otherwise the options belong to another model.
 OF_THE_BILM = tuple(
     f"{BILM}{part}" for part in ("_elmo_lstm.", *(f"_token_embedder.{part}" for part in ("char_conv_", "_highways.")))
 )
@@ -76,7 +76,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     arrays = _join_mixes(
         {key.removeprefix(prefixes[0]): array for key, array in state.items() if key.startswith(prefixes[0])}
     )
-    # This setting has keys that mean something else in the options of a training.
+    # Only these two: other keys of a training's options, such as `dropout`, mean something else in `setting`.
     known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")} | dict(setting)
     config = make_config(
         known,
@@ -122,7 +122,7 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
 
 
 def _settings(source: Source) -> Mapping[str, Any]:
-    """The arguments of the one ELMo in the training's configuration; empty if there is not exactly one."""
+    """The arguments of the ELMo in the training's configuration; empty unless there is exactly one ELMo."""
     rest: list[Any] = [read_options(source.files["config.json"])] if "config.json" in source.files else []
     found = []
     while rest:

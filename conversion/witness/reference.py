@@ -41,7 +41,7 @@ class ReferenceElmo:
         """Embeds one sentence.
 
         Args:
-            words: n words without boundaries, which this method adds, unless the model has none.
+            words: n words without boundaries; this method adds boundaries unless the model has none.
             state: `(h, c)` by direction and layer, read at the start and overwritten at the end; None means zeros.
 
         Returns:

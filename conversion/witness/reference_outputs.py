@@ -1,7 +1,7 @@
 """Numbers that other people published for the official weights, to compare a converted folder with.
 
-Each `Stream` comes from a fresh AllenNLP embedder (0.8 or 0.9) that read one sentence in each call, in the given order,
-split at blanks, so the LSTM state passes from sentence to sentence.
+Each `Stream` comes from a new AllenNLP embedder (0.8 or 0.9) that read one sentence in each call, in the given order,
+split at blanks. So the LSTM state passes from sentence to sentence.
 
 Glossary: layers of a sentence are an array `(L+1, n, 2P)`: n words, without boundaries, layer 0 the token vector twice.
 """
@@ -24,7 +24,7 @@ class Stream:
         model: a key of `PUBLISHED`.
         source: where the numbers were published.
         sentences: in order.
-        measure: computes the numbers from the layers of all sentences.
+        measure: a function that computes the numbers from the layers of all sentences.
         expected: the published numbers.
     """
 
@@ -36,7 +36,7 @@ class Stream:
 
 
 def cosine_distances(sentences: Layers, layer: int, *places: tuple[int, int]) -> np.ndarray:
-    """1 - cosine of each pair of words; a place is a sentence's index and a word's index in it."""
+    """1 - cosine of each pair of words; a place is the index of a sentence and of a word in that sentence."""
     words = [sentences[sentence][layer, word].astype(np.float64) for sentence, word in places]
     unit = [word / np.linalg.norm(word) for word in words]
     return np.array([1 - first @ second for first, second in combinations(unit, 2)])

@@ -29,7 +29,7 @@ def lstm_arrays(encoder: Arrays, num_layers: int) -> dict[str, np.ndarray]:
 
 
 def cnn_arrays(token: Arrays, convolution: str, highways: str, options: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Turns convolutions and highways; torch's gate is on the old value, TensorFlow's on the new."""
+    """Rearranges convolutions and highways; torch's gate is on the old value, TensorFlow's on the new value."""
     arrays = {}
     for index in range(len(options["filters"])):
         arrays[f"CNN/W_cnn_{index}"] = token[f"{convolution}{index}.weight"].transpose(2, 1, 0)[np.newaxis]
@@ -55,8 +55,8 @@ def allennlp_reference(options: Mapping[str, Any], state: Arrays) -> ReferenceEl
 class ReferenceManyLangs(ReferenceElmo):
     """The biLM of an ELMoForManyLangs folder.
 
-    The word's vector comes before the characters' features; either may be absent. As in its `create_one_batch`,
-    `<eow>` begins a word and `<bow>` ends it.
+    The word's vector comes before the characters' features; either may be absent. As in ELMoForManyLangs, `<eow>`
+    begins a word and `<bow>` ends it.
     """
 
     boundaries = ("<bos>", "<eos>")

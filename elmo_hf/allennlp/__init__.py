@@ -5,8 +5,8 @@
     from allennlp.commands.elmo import ElmoEmbedder                 ->   from elmo_hf.allennlp import ElmoEmbedder
 
 Signatures, defaults, shapes and statefulness are those of AllenNLP 2.10 and, for `ElmoEmbedder`, of 0.9; masks are
-booleans as in 2.10. So are the parts and their names: `_elmo_lstm` (`_ElmoBiLm`) with `_token_embedder`
-(`_ElmoCharacterEncoder`) and `_elmo_lstm` (`ElmoLstm`), and mixes `scalar_mix_0`, ... (`ScalarMix`), so old code can
+booleans as in 2.10. The parts have AllenNLP's names: `_elmo_lstm` (`_ElmoBiLm`) with `_token_embedder`
+(`_ElmoCharacterEncoder`) and `_elmo_lstm` (`ElmoLstm`), and mixes `scalar_mix_0`, ... (`ScalarMix`). So old code can
 read, replace and write them. The numbers are `ElmoModel`'s, which equal AllenNLP's; new code should use `ElmoModel`.
 
 Glossary: B batch, T words of the longest sentence, C = 50 characters a word, P projection, H cell, L layers.
@@ -22,7 +22,7 @@ Deliberate differences:
 - There is no sorting: a batch row may have gaps between words, and a batch of empty sentences is valid.
 - Vectors are zero on padding in every mode.
 - If training would change the cached vectors, `vocab_to_cache` is ignored, and words are read through their characters.
-- `ElmoEmbedder.embed_file` keeps a blank line, as a dataset without words.
+- `ElmoEmbedder.embed_file` writes a dataset without words for a blank line.
 - Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
 """
 

@@ -1,9 +1,9 @@
-"""The biLM in AllenNLP's parts: `_ElmoBiLm` holds `_token_embedder` and `_elmo_lstm`, and calls them one after another.
+"""The biLM in AllenNLP's parts: `_ElmoBiLm` has `_token_embedder` and `_elmo_lstm`, and calls one after the other.
 
     characters (B, T, C)  --_token_embedder-->  vectors (B, T+2, P)  --_elmo_lstm-->  L layers (B, T+2, 2P)
 
-The parts are those of an `ElmoModel`, not copies. Old code hooks into them, replaces one by its own module, or calls
-only one, so each takes and returns the same as in AllenNLP.
+The parts are those of an `ElmoModel`, not copies. Old code hooks into a part, replaces it by its own module, or calls
+only one part, so each part takes and returns the same as in AllenNLP.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ class _ElmoCharacterEncoder(nn.Module):
 
     Attributes:
         output_dim: P.
-        requires_grad: whether it was made to train.
+        requires_grad: whether the encoder was made to be trained.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class _ElmoCharacterEncoder(nn.Module):
         *,
         model: PreTrainedModel | None = None,
     ) -> None:
-        """Loads the two files, paths or addresses, or takes the encoder of `model`.
+        """Loads the two files from paths or addresses, or takes the encoder of `model`.
 
         Raises:
             ConversionError: if a file is missing or has another format.

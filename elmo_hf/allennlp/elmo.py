@@ -15,7 +15,7 @@ from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_s
 class ScalarMix(nn.Module):
     """A mix of K tensors: `gamma` times their sum, weighted by the softmax of `scalar_parameters`.
 
-    It differs from `model/scalar_mix.py` in names, and takes numbers before the softmax.
+    It differs from `model/scalar_mix.py` in names, and takes the weights' values before the softmax.
 
     Attributes:
         scalar_parameters: K parameters `(1,)`.
@@ -38,7 +38,7 @@ class ScalarMix(nn.Module):
             trainable: whether the parameters train.
 
         Raises:
-            ValueError: if there are not K numbers.
+            ValueError: if `initial_scalar_parameters` are not K numbers.
         """
         super().__init__()
         self.mixture_size = mixture_size
@@ -92,7 +92,7 @@ class Elmo(nn.Module):
                 that returns `activations` and `mask`.
 
         Raises:
-            ValueError: if both files and `module` are given, or the mix parameters are not L+1.
+            ValueError: if both files and `module` are given, or if the mix parameters are not L+1 numbers.
             ConversionError: if a file is missing or has another format.
         """
         super().__init__()

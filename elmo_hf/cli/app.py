@@ -47,8 +47,8 @@ def start(
 ) -> None:
     """ELMo (Peters et al. 2018) as a transformers model: convert, embed, pretrain, score, share.
 
-    Where a command takes a MODEL, that is a folder, a Hub name, or `tiny`, the small English model in the package;
-    `elmo-hf convert --model small DEST` downloads a published one, which is much better.
+    MODEL is a folder, a Hub name, or `tiny`, the small English model in the package; `elmo-hf convert --model small
+    DEST` downloads a published model, which is much better.
     """
     if version:
         versions = [f"{package} {metadata.version(package)}" for package in ("elmo-hf", "torch", "transformers")]
@@ -98,10 +98,10 @@ def main() -> None:
     On Linux without a GPU, the process may not allocate more than the machine's memory, so a damaged file of any format
     ends only this process.
     """
-    if sys.platform == "linux" and not os.path.exists("/proc/driver/nvidia"):  # CUDA's mappings: not measured
+    if sys.platform == "linux" and not os.path.exists("/proc/driver/nvidia"):  # CUDA maps memory too; not measured
         import resource
 
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (memory if soft == resource.RLIM_INFINITY else soft, hard))
-    app(prog_name="elmo-hf")  # also where a launcher starts the module
+    app(prog_name="elmo-hf")  # also if a launcher started the module

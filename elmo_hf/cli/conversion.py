@@ -62,9 +62,9 @@ def convert(
     SOURCE is a folder, a file with its options beside it, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf
     (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, a TF-Hub module of an ELMo, or a trained AllenNLP
     model with ELMo inside; the format is recognised. DEST becomes a complete Hub repository: config, weights,
-    tokenizer, code and model card. With a softmax, found in the checkpoint or given, it holds the language models too.
-    With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, bit for bit those that
-    it was made from.
+    tokenizer, code and model card. If the checkpoint or the options have a softmax, DEST has the language models too.
+    With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, equal bit for bit to
+    those that were converted.
     """
     source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
@@ -115,8 +115,8 @@ def convert(
 def models() -> None:
     """List the published models.
 
-    `elmo-hf convert --model NAME` downloads one. The size is that of the LSTM cells and of the projection in each
-    direction; a word gets two projections. `-`: not known. `by hand`: fetch the file from the source, then convert it.
+    `elmo-hf convert --model NAME` downloads one. The size is the number of LSTM cells and the width of the projection
+    in each direction. `-` means not known, `by hand` that you must fetch the file from the source, then convert it.
     Licences are those that the authors name.
     """
     from elmo_hf.conversion.published import PUBLISHED

@@ -10,11 +10,11 @@ from .arguments import Device, Encoding, Model, usable_device
 from .errors import counted, refuse_alone, say
 from .split_notes import note_cut, say_split
 
-# What `embed` keeps of a sentence.
+# The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
 # The type of the numbers that `embed` writes.
 Dtype = Literal["float32", "float16", "bfloat16", "int8"]
-# What `embed` writes into a folder.
+# The formats of the shards that `embed` writes into a folder.
 Format = Literal["parquet", "safetensors", "npz", "hdf5"]
 
 
@@ -68,9 +68,9 @@ def embed(
 ) -> None:
     """Embed sentences: a file, or a corpus into shards.
 
-    Line n (in CoNLL-U: sentence n) is entry n, from 0, blank lines included. Give the same command again to continue an
-    interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the processes share the
-    work; machines must share a file system, or a store.
+    Line n (in CoNLL-U: sentence n) becomes entry n, counted from 0 with blank lines. Give the same command again to
+    continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
+    processes share the work; machines must share a file system, or a store.
     """
     refuse_alone("--column NAME", column is not None, split=split)
     import pyarrow

@@ -10,10 +10,10 @@ from typer.core import TyperCommand
 from ..folder.saved_json import one_line
 from ..text.escapes import printable
 
-# What is raised where the user's input, files, machine or installation are not what a command needs.
+# The errors that a user can correct: in the input, the files, the machine or the installation.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
 USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of click, or an old one click itself
-# What Ctrl-C gives: a line, and the exit code that shells report for it.
+# The result of Ctrl-C: a line, and the exit code that shells report for it.
 STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from what is complete.", 130)
 
 
@@ -34,7 +34,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            line, code = stop.args or STOPPED  # `pretrain` knows more
+            line, code = stop.args or STOPPED  # `pretrain` has its own line
             line = line and f"\n{line}"  # a progress bar may have left its line open
         except Exception as error:
             reason = line_of(error)
@@ -47,7 +47,7 @@ class Command(TyperCommand):
 
 
 def hint(args: list[str]) -> str:
-    """What an error adds if two to eight arguments are a file's name without its quotes."""
+    """A hint for an error, if two to eight arguments together are a file's name that needs quotes."""
     names = (" ".join(args[start : start + count]) for start in range(len(args)) for count in range(2, 9))
     return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")
 
@@ -55,7 +55,7 @@ def hint(args: list[str]) -> str:
 def line_of(error: Exception) -> str | None:
     """The line for an error that a user can correct; None for others, which are errors in this package.
 
-    None also if the reader of the output has closed it; click ends the command then.
+    It is also None if the reader of the output has closed it; click ends the command then.
     """
     is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, not imported
     if is_memory or "can't allocate memory" in str(error):
@@ -76,7 +76,7 @@ def refuse_alone(needed: str, is_given: bool, **options: object) -> None:
 
 
 def say(message: str, *, is_error: bool = False) -> None:
-    """Prints a message with names escaped that a terminal cannot show or would interpret."""
+    """Prints a message; characters that a terminal cannot show or would interpret are escaped."""
     typer.echo("\n".join(map(printable, message.split("\n"))), err=is_error)
 
 

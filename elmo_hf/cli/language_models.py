@@ -41,7 +41,7 @@ def vocab(
 ) -> None:
     """Make the vocabulary of a language model.
 
-    The most frequent words of CORPUS, one a line, <S> </S> <UNK> first: the words of the softmax, in bilm-tf's form.
+    It has the most frequent words of CORPUS, one a line, after <S> </S> <UNK>: the softmax predicts these words.
     """
     check_new_file(output)
     from elmo_hf.language_model.surprisal_table import place_sentences
@@ -111,9 +111,9 @@ def pretrain(
 ) -> None:
     """Pretrain an ELMo on CORPUS, or adapt one, as bilm-tf does.
 
-    Ctrl-C stops with a checkpoint, a second one at once. Give the same command again to continue a run that was
-    stopped or killed; on a CPU the result is the same bit for bit. Under `accelerate launch` or `torchrun` each process
-    trains rows of its own.
+    Ctrl-C stops the run with a checkpoint, a second Ctrl-C at once. Give the same command again to continue a run that
+    was stopped or killed; on a CPU the result is the same, bit for bit. Under `accelerate launch` or `torchrun` each
+    process trains rows of its own.
     """
     check_usage(
         vocabulary is not None if model is None else config is None,
@@ -169,7 +169,7 @@ def pretrain(
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
     has_bar = args.process_index == 0
-    # The shorter text first, because an error in it is found sooner.
+    # The shorter text comes first, because its errors are found sooner.
     scored = _read_corpus("held-out text", held_out, encoding, tokenizer, has_bar) if held_out else None
     train = _read_corpus("training text", corpora, encoding, tokenizer, has_bar)
     trainer = run(lm, tokenizer, train, scored, args, started_from=model)
@@ -278,7 +278,7 @@ def _corpus(
 
 
 def _perplexities(state: str, *values: float | None) -> str:
-    """A line with the forward and the backward perplexity and their mean; a model of one direction lacks the second."""
+    """A line with the forward and the backward perplexity and their mean, or the forward one alone."""
     named = zip(("forward", "backward", "mean"), values, strict=True)
     parts = [f"{name} {value:10.2f}" for name, value in named if value is not None]
     return "   ".join([f"perplexity {state:>16}", *parts])

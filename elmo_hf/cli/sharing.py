@@ -15,8 +15,8 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `e
 def info(model: Model) -> None:
     """Describe MODEL and what it can do.
 
-    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are not read,
-    and not downloaded from the Hub.
+    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are neither read
+    nor downloaded.
     """
     from elmo_hf.share.model_info import describe
 
@@ -28,8 +28,8 @@ def check(
 ) -> None:
     """Check that the files of FOLDER are as they were written.
 
-    The weights of a model, and all files of a checkpoint and a download, have their checksums in SHA256SUMS, which
-    `sha256sum -c` reads too. The shards of `elmo-hf embed` have theirs in `_index/`.
+    The weights of a model, and all files of a checkpoint or a download, have their checksums in SHA256SUMS, which
+    `sha256sum -c` can read. The shards of `elmo-hf embed` have theirs in `_index/`.
     """
     from elmo_hf.disk.checksums import SUMS, changed_files
     from elmo_hf.embedding.shards import JOB, damaged_shards
@@ -60,9 +60,9 @@ def card(
 ) -> None:
     """Write the model card of FOLDER, or change it.
 
-    A folder without README.md, or with the draft of transformers' Trainer, gets one, with sizes, snippet, limits, the
-    run of the draft, and the values of the options. An existing card keeps its text; the options change its metadata
-    and its section about licence, language and source. For a new card, delete README.md first.
+    A folder without a card, or with a draft of transformers' Trainer, gets a new card: sizes, snippet, limits, the
+    draft's run, and the values of the options. An existing card keeps its text; the options change its metadata and its
+    section about licence, language and source. For a new card, delete README.md first.
     """
     from elmo_hf.folder.loading import open_folder
     from elmo_hf.share.model_info import new_card
@@ -86,12 +86,12 @@ def card(
 def export(
     model: Model,
     output: Annotated[Path, typer.Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],
-    state: Annotated[bool, typer.Option("--state", help="Let the LSTMs' state go in and out.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Make the state of the LSTMs an input and an output.")] = False,
 ) -> None:
-    """Write MODEL as an ONNX graph, or for torch alone.
+    """Write MODEL as an ONNX graph, or as a program of torch.export.
 
-    The file runs without this package, for any number of texts and words. A model for a task is written with its head,
-    any other model as its biLM. Inputs and outputs have names. The file is kept only if its outputs equal the model's.
+    The file runs without this package and takes any number of texts and words. A task's model is written with its head,
+    any other model without one. The file is kept only if its outputs equal the model's.
     """
     from elmo_hf.share.export import NamedTensors, check_output, export_model, load_for_export
 
@@ -112,9 +112,9 @@ def push(
     """Share the model in FOLDER on the Hub, in one commit.
 
     Weights, config, tokenizer, code, card, pictures and scores are sent; other files in FOLDER are listed and not sent.
-    You need a token with write access: run `hf auth login` once, or set HF_TOKEN. FOLDER must have everything that
-    loading it elsewhere needs; otherwise nothing is sent. The card is sent with the repository's name. If an upload
-    breaks off, give the same command again.
+    You need a token with write access: run `hf auth login` once, or set HF_TOKEN. If FOLDER lacks a file that loading
+    it elsewhere needs, nothing is sent. The card is sent with the repository's name. If an upload breaks off, give the
+    same command again.
     """
     from elmo_hf.share.push import push_folder
 

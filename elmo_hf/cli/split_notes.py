@@ -19,17 +19,17 @@ MOST_UNKNOWN = 0.1
 def say_split(
     name: str, texts: Sequence[str], splitter: str, unknown: float = 0.0, options: dict[str, str] = OPTIONS
 ) -> None:
-    """Prints to standard error which split was used, and the option for the other, if it may be wrong.
+    """Prints to standard error which split was used, and the option for the other, if the split may be wrong.
 
-    It may be wrong if the text looks split already, or more than a tenth of its words are unknown, unless it came as
-    lists of words.
+    It may be wrong if the text looks split already, or if more than a tenth of its words are unknown, unless the text
+    came as lists of words.
 
     Args:
-        name: of the text.
-        texts: its first raw texts.
+        name: the text's name.
+        texts: its first sentences that are raw text.
         splitter: the word splitter that was used.
         unknown: share of the text's words that are unknown to the softmax.
-        options: of the command, by word splitter.
+        options: the command's option for each word splitter.
     """
     if texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
         say(
@@ -46,7 +46,7 @@ def say_split(
 
 
 def note_cut(texts: Iterable[Sequence[str]], tokenizer: "ElmoTokenizer", where: str = "") -> Iterator[Sequence[str]]:
-    """Gives lists of words; after the last, prints to standard error how many words are longer than a model reads."""
+    """Gives lists of words; after the last list, prints to standard error how many words were cut."""
     most, cut, total = tokenizer.max_word_length - 2, 0, 0
     is_code_points = tokenizer.alphabet == "code_points"
     for words in texts:

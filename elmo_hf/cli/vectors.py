@@ -33,8 +33,8 @@ def vectors(
 ) -> None:
     """Write vectors of single words, or print nearest words.
 
-    Each word of WORDS gets a vector without context, in a text file that gensim reads. A repeated word is written once;
-    blank lines are left out. A word that contains a blank is not written.
+    Each word of WORDS gets a vector without context, in a text file that gensim can read. A repeated word is written
+    once; blank lines are left out. A word that contains a blank is not written.
     """
     check_usage(output is not None or bool(nearest), "give --output OUT, or --nearest WORD, or both.")
     refuse_alone("--output OUT", output is not None, format=text_format)

@@ -19,7 +19,7 @@ def write_sums(folder: Path, pattern: str = "*") -> None:
 
     Args:
         folder: the folder.
-        pattern: of the names of the files that are listed.
+        pattern: the pattern of the names to list.
     """
     sync(folder)
     sums = _sums(folder, pattern)
@@ -29,7 +29,7 @@ def write_sums(folder: Path, pattern: str = "*") -> None:
 
 
 def sums_agree(folder: Path) -> bool:
-    """Whether the files of a folder are exactly those of its list, unchanged."""
+    """Whether a folder has exactly the files of its list, unchanged."""
     try:
         return (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
     except (OSError, UnicodeDecodeError):

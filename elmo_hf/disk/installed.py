@@ -7,11 +7,11 @@ def require(extra: str, *packages: str) -> None:
     """Checks that packages are installed.
 
     Args:
-        extra: the extra of `pyproject.toml` that has them.
+        extra: the extra of `pyproject.toml` that contains these packages.
         *packages: their names, the same for import and for pip.
 
     Raises:
-        ImportError: naming those that are missing, with commands that install them.
+        ImportError: if some are missing; the message names them and the commands that install them.
     """
     missing = [package for package in packages if find_spec(package) is None]
     if missing:

@@ -5,8 +5,8 @@ While NAME is being written, there are two files or folders beside it:
     .NAME.lock       locked by the process that writes
     .NAME.partial    renamed to NAME when it is complete and on the disk
 
-The system releases a lock when its process ends in any way. So a file without a lock was left by a killed process, and
-the next process that writes or finds NAME removes it.
+The system releases a lock when its process ends in any way. So a partial file without a lock was left by a killed
+process, and the next process that writes or finds NAME removes it.
 """
 
 import errno
@@ -71,7 +71,7 @@ def check_new_file(path: Path) -> None:
 
 
 def refuse_existing(path: Path, is_folder: bool = True) -> None:
-    """Checks that a folder or file can be made; if it exists, removes what killed processes left beside it.
+    """Checks that a folder or file can be made; if it exists, removes partial files of killed processes.
 
     Raises:
         FileExistsError: if `path` exists; a folder may replace an empty one.
@@ -84,14 +84,14 @@ def refuse_existing(path: Path, is_folder: bool = True) -> None:
 
 @contextmanager
 def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
-    """Keeps other processes from writing `path`, and removes what a killed one left there.
+    """Keeps other processes from writing `path`, and removes files that a killed process left there.
 
     Args:
         path: the file or folder to be written.
         must_wait: whether to wait for another process instead of refusing.
 
     Yields:
-        where to write it, a path beside it that does not exist before and after the block.
+        the path to write to, beside `path`; it does not exist before and after the block.
 
     Raises:
         FileNotFoundError: if there is no folder for `path`.
@@ -116,7 +116,7 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
     finally:
         with leftover(partial):
             _remove(partial)
-        # Removes the name first: a process that opened the file in the meantime sees that, and opens it again.
+        # Removes the name first: a process that has opened the file since notices this, and opens it again.
         with leftover(lock_file):
             lock_file.unlink(missing_ok=True)
         lock.release()
@@ -124,7 +124,7 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def named_if_full(path: Path) -> Iterator[None]:
-    """Replaces the errors of libraries on a disk that is full or fails by an OSError that names `path`."""
+    """Replaces the errors of libraries on a full or failing disk by an OSError that names `path`."""
     try:
         yield
     # safetensors raises an error of its own, which is a plain Exception, and torch a RuntimeError.

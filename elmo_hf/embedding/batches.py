@@ -8,8 +8,8 @@ import torch
 from ..model.modeling_elmo import ElmoModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
-# The most texts of a batch, or one for every 16 positions where that is more. More texts take more memory, and do not
-# save time on a CPU.
+# A batch has at most this many texts, or one for every 16 positions if that is more. More texts would take more memory
+# and save no time on a CPU.
 MOST_TEXTS = 128
 
 

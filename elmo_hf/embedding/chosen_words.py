@@ -15,15 +15,15 @@ class ChosenWords:
     """Words as the model's tokenizer splits them; capitals matter.
 
     Attributes:
-        found: whether a sentence had one; None before the first sentence.
+        found: whether any sentence so far had a chosen word; None before the first sentence.
     """
 
     def __init__(self, source: str) -> None:
         """Reads a file with a word on each line, or takes a regular expression.
 
         Raises:
-            FileNotFoundError: if it looks like the name of a file, and there is none.
-            ValueError: if it is neither a file nor a regular expression, or the file is not UTF-8.
+            FileNotFoundError: if `source` looks like the name of a file that does not exist.
+            ValueError: if `source` is neither a file nor a regular expression, or if the file is not UTF-8.
         """
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, bool] = {}
@@ -41,7 +41,7 @@ class ChosenWords:
         self.digest = hashlib.sha256(content.encode()).hexdigest()
 
     def positions(self, words: Sequence[str]) -> np.ndarray:
-        """The places of the chosen ones among a sentence's words, from 0."""
+        """The places of the chosen words in a sentence, from 0."""
         matches = self._known.__contains__ if self._pattern is None else self._pattern.fullmatch
         places = [place for place, word in enumerate(words) if matches(word)]
         self.found = bool(self.found or places)

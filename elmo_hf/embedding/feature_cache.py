@@ -1,8 +1,8 @@
 """Computes the biLM's layers of a dataset once and keeps them beside the tokenized texts.
 
-While the biLM is frozen, a text has the same layers in every epoch, and running the biLM is most of the work of
-training. With a column `bilm_layers` in the dataset, the biLM does not run: mixes, task encoder and classifier learn as
-before, and the trained model still takes texts.
+While the biLM is frozen, a text has the same layers in every epoch, and the biLM takes most of the training time. With
+a column `bilm_layers` in the dataset, the biLM does not run: mixes, task encoder and classifier learn as before, and
+the trained model still takes texts.
 
     tokenized dataset -> add_bilm_layers -> the dataset with `bilm_layers` (T, L+1, 2P) in each row
 
@@ -43,12 +43,12 @@ def add_bilm_layers(
 
     Args:
         dataset: tokenized texts or pairs of texts, not padded.
-        model: for the task, on the device to run on; its classifier is not used.
+        model: the task's model, on the device to run on; its classifier is not used.
         tokenizer: the one that made `input_ids`.
         batch_size: rows that run at once.
-        dtype: of the numbers kept, `"float32"` or `"float16"`; the model computes in its own.
-        folder: where to keep the result, under a name that depends on dataset and biLM; None: where `datasets` decides,
-            which is in memory if the dataset was not read from a file.
+        dtype: the type of the numbers kept, `"float32"` or `"float16"`; the model computes in its own type.
+        folder: the folder for the result, whose name depends on dataset and biLM; None: `datasets` decides, and keeps
+            it in memory if the dataset was not read from a file.
 
     Returns:
         the dataset with `bilm_layers`, in NumPy format. A kept result for the same dataset and biLM is used again.

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ..text.sentences import KEYS, Sentence, read_dataset, read_sentences
 from .stores import InputFile, find_files, is_file, place_of
 
-# The place of a sentence: its document, and its number in it, from 0.
+# The place of a sentence: its document, and its number in that document, from 0.
 Line = tuple[str, int]
 
 
@@ -14,11 +14,11 @@ class Window(NamedTuple):
     """Consecutive sentences, which are embedded together.
 
     Attributes:
-        number: of the window, from 0.
-        first: how many sentences are before it.
+        number: the window's number, from 0.
+        first: the number of sentences before the window.
         lines: the places of its n sentences.
         sentences: its n sentences.
-        digest: of the job and these sentences, "" before it is computed.
+        digest: the digest of the job and these sentences; "" before it is computed.
     """
 
     number: int
@@ -32,11 +32,11 @@ class Documents(NamedTuple):
     """Documents in their order, and how to read them.
 
     Attributes:
-        names: of files, also in stores, or of datasets.
+        names: the names of files (on a disk or in a store) or of datasets.
         split_into_words: whether sentences are words separated by blanks already.
-        encoding: of the files' characters.
-        column: of datasets, tables or JSON objects; None: the names are of files.
-        split: of datasets.
+        encoding: the encoding of the files.
+        column: the column to read of datasets, tables or JSON objects; None: `names` are files.
+        split: the split to read of datasets.
         stream: standard input, which is the only document then.
     """
 
@@ -49,7 +49,7 @@ class Documents(NamedTuple):
 
     @classmethod
     def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":
-        """Finds the documents of names, patterns and folders, each once.
+        """Finds the documents that names, patterns and folders stand for, each document once.
 
         Args:
             sources: files, patterns, folders, or datasets.
@@ -73,10 +73,10 @@ class Documents(NamedTuple):
     def windows(self, num_characters: int) -> Iterator[Window]:
         """Reads the documents once, in windows of consecutive sentences with about `num_characters`.
 
-        A sentence counts one character more than it has. Counting words would need the tokenizer for all windows.
+        A sentence counts as its characters plus one. Counting words instead would need the tokenizer for all windows.
 
         Raises:
-            ValueError: if a document is not of its format, cannot be read, or changes while it is read.
+            ValueError: if a document does not have its format, cannot be read, or changes while it is read.
             OSError: if a file cannot be opened.
         """
         window, found = Window(0, 0, [], []), 0

@@ -1,7 +1,7 @@
 """The processes of one job, started by `torchrun`, `accelerate launch` or `mpirun`, or a single process.
 
-The first one prints, and does what must be done once; if one fails, the launcher ends all. They exchange data through
-files, so the machines of a cluster must share a file system. A single process needs neither accelerate nor a launcher.
+The first process prints, and does the work that must be done once; if one fails, the launcher ends all. Data pass
+through files, so machines must share a file system. A single process needs neither accelerate nor a launcher.
 """
 
 import os
@@ -13,14 +13,14 @@ import torch
 if TYPE_CHECKING:
     from accelerate import PartialState
 
-# How long a process waits for the slowest one, or for the first one to write a large file.
+# How long a process waits for the slowest process, or for the first process to write a large file.
 PATIENCE = timedelta(days=30)
 # Variables in which MPI's launchers, which `accelerate launch` uses on CPUs, put the number of processes.
 MPI_SIZES = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"]
 
 
 class Alone:
-    """A single process, with the attributes of accelerate's `PartialState` that are used."""
+    """A single process, with the attributes of accelerate's `PartialState` that this package uses."""
 
     process_index, num_processes, is_main_process = 0, 1, True
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -30,7 +30,7 @@ class Alone:
 
 
 def launched(on_cpu: bool = False) -> "Alone | PartialState":
-    """The processes that a launcher started, or this one; with `on_cpu` they compute on CPUs even if there are GPUs.
+    """The processes that a launcher started, or this one; with `on_cpu` they use CPUs even if there are GPUs.
 
     Raises:
         ImportError: if there are several processes, and accelerate is not installed.

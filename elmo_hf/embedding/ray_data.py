@@ -1,7 +1,7 @@
 """Embeds with Ray Data instead of a launcher's processes: each free worker gets the next window and writes its shard.
 
 A worker has a GPU, or a processor core and one thread. Ray restarts a lost worker on any machine that has room, and
-repeats its window. The model is sent to the workers; only this process reads the documents, and puts the text of
+repeats its window. The model is sent to the workers. Only this process reads the documents; it puts the text of the
 windows to compute into Ray's object store.
 """
 
@@ -24,12 +24,12 @@ def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str |
 
     Args:
         maker: makes a shard.
-        windows: what to make.
+        windows: the windows whose shards are made.
         bar: counts sentences.
         device: `"cpu"`, `"cuda"`, or None: GPUs if the cluster has any.
 
     Raises:
-        ValueError: if the cluster has no such device, or a shard cannot be made.
+        ValueError: if the cluster has no such device, or if a shard cannot be made.
     """
     ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     kind = device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
@@ -57,7 +57,7 @@ def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str |
 
 
 class _Worker:
-    """What runs in a process of Ray's."""
+    """Makes shards in a process of Ray."""
 
     def __init__(self, shared: list[Any], device: str) -> None:
         self._maker: Maker = ray.get(shared[0])

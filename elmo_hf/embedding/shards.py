@@ -3,8 +3,8 @@
 A folder on a disk or in a store holds, for windows of consecutive sentences:
 
     part-00000.parquet        the vectors of the first window, and so on; or .safetensors, .npz, .hdf5
-    _index.jsonl              which sentences of which document each shard holds; written last
-    _job.json                 what the shards are computed with: model, tokenizer, settings
+    _index.jsonl              the documents and sentences in each shard; written last
+    _job.json                 the model, tokenizer and settings that made the shards
     _index/part-00000.txt     the digest of job and sentences, checksum and size of a shard; written after the shard
 
 For a single output file, the working folder `OUT.partial` has the same files, with smaller windows and shards
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 # Formats of shards.
 FORMATS = ("parquet", "safetensors", "npz", "hdf5")
 JOB, INDEX = "_job.json", "_index.jsonl"
-# The bytes of a shard, about, if words have 5 letters; and its most characters, to limit the work that can be lost.
+# The approximate bytes of a shard if words have 5 letters, and its most characters, which limit the work at risk.
 SHARD_BYTES, SHARD_CHARACTERS = 1 << 27, 1_000_000
 # The characters of a chunk, about 17,000 words of English.
 CHUNK_CHARACTERS = 100_000
@@ -59,7 +59,7 @@ BLOCK = 1 << 22
 
 
 def is_folder(output: str) -> bool:
-    """Whether an output is a folder of shards: it ends with a slash, is one already, or is in a store."""
+    """Whether an output is a folder of shards: it ends with a slash, is a folder already, or is in a store."""
     return (
         output.endswith("/")
         or Path(output).is_dir()
@@ -103,17 +103,17 @@ def embed_documents(
     Args:
         model: on the device to run on; afterwards it is in evaluation mode.
         tokenizer: the model's.
-        documents: what to read, and how.
+        documents: the documents to read.
         output: a folder (see `is_folder`) that is new, empty, or has shards of the same job; or a new file on a disk,
             whose suffix is a key of `WRITERS`.
-        selection: what is kept of a sentence.
-        shard_format: of a folder, one of `FORMATS`.
+        selection: the vectors to keep of a sentence.
+        shard_format: the format of a folder's shards, one of `FORMATS`.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
-        window_characters: of a shard; None: about `SHARD_BYTES` of vectors, or `CHUNK_CHARACTERS` for a file.
-        processes: those that share the work, each calling this function with the same arguments; None: only this one.
-        make: makes the shards of windows, in any order; None: this process does, one by one.
+        window_characters: characters of a shard; None: about `SHARD_BYTES` of vectors, for a file `CHUNK_CHARACTERS`.
+        processes: those that share the work and call this function with the same arguments; None: only this process.
+        make: a function that makes the shards of windows, in any order; None: this process makes them one by one.
         show_progress: shows a bar of the first process's sentences.
-        look: is called with the raw texts among the first sentences.
+        look: a function that is called with the raw texts among the first sentences.
 
     Returns:
         the number of sentences.
@@ -170,7 +170,7 @@ def embed_documents(
 
 
 def damaged_shards(folder: Path) -> tuple[int, list[str]]:
-    """How many shards a folder on a disk has, and which of them are missing or not as they were written."""
+    """How many shards a folder on a disk has, and which of them are missing or changed."""
     entries = sorted(folder.glob("_index/part-*.txt"))
     suffix = f".{json.loads((folder / JOB).read_text(encoding='utf-8'))['format']}"
     shards = {folder / f"{entry.stem}{suffix}": entry.read_text(encoding="ascii").split() for entry in entries}
@@ -183,7 +183,7 @@ class Shards:
     """The shards of a folder and their entries.
 
     Attributes:
-        num_sentences: of the windows that were read.
+        num_sentences: the number of sentences in the windows that were read.
     """
 
     def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
@@ -218,7 +218,7 @@ class Shards:
         return not any(name.startswith("part-") for name in names)
 
     def record_job(self) -> None:
-        """Records what the shards are computed with."""
+        """Records the model, tokenizer and settings of the shards."""
         with self._folder.new(JOB) as path:
             path.write_text(self._job, encoding="utf-8")
 
@@ -227,7 +227,7 @@ class Shards:
 
         Raises:
             ValueError: if the recorded job is another one.
-            FileNotFoundError: if this process cannot find what the first one wrote.
+            FileNotFoundError: if this process cannot find the files that the first one wrote.
         """
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
@@ -259,10 +259,10 @@ class Shards:
         return False
 
     def _facts(self, entry: bytes, number: int, digest: str) -> list[str]:
-        """The checksum and the size of a shard, as its entry records them; two empty ones if that is damaged.
+        """The checksum and the size of a shard from its entry; two empty values if the entry is damaged.
 
         Raises:
-            ValueError: if the shard is of other sentences.
+            ValueError: if the shard holds other sentences.
         """
         found = entry.decode(errors="replace").split()
         if len(found) != 3:
@@ -282,7 +282,7 @@ class Shards:
 
         Args:
             window: its sentences.
-            arrays: place in the window and arrays of each, in any order.
+            arrays: the place in the window and the arrays of each sentence, in any order.
         """
         by_row = {row: {name: _alone(array) for name, array in each.items()} for row, each in arrays}
         texts = (storable(_shown(each)) for each in window.sentences)
@@ -331,7 +331,7 @@ class Shards:
                 row += rows
 
     def _checksums(self) -> Iterator[str]:
-        """Of each shard, which this or another process wrote, or an earlier run."""
+        """The checksum of each shard, whether this process, another one or an earlier run wrote it."""
         entries = self._folder.read([_entry(number) for number in range(len(self._windows))])
         for number, (entry, (digest, _, _)) in enumerate(zip(entries, self._windows, strict=True)):
             checksum, _ = self._facts(entry, number, digest)
@@ -341,7 +341,7 @@ class Shards:
             yield checksum
 
     def _digest(self, window: Window) -> str:
-        """Digests the job, and a window's sentences and their places."""
+        """The digest of the job, of a window's sentences and of their places."""
         digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
             named = {sentence.name: sentence} if isinstance(sentence, Protein) else sentence
@@ -353,13 +353,13 @@ class Shards:
 
 
 def _alone(array: np.ndarray) -> np.ndarray:
-    """A copy of a part of a batch, because a view would keep the whole batch; a long text is a whole batch."""
+    """Copies a part of a batch, because a view would keep the whole batch; a long text is a whole batch."""
     is_most = array.flags.c_contiguous and array.base is not None and 2 * array.nbytes > array.base.nbytes
     return array if is_most else array.copy()
 
 
 def _shown(sentence: Sentence) -> str:
-    """What a file shows of a sentence: its text, or the name of a protein."""
+    """The string that stands for a sentence in a file: its text, or the name of a protein."""
     if isinstance(sentence, Protein):
         return sentence.name
     return sentence if isinstance(sentence, str) else " ".join(sentence)

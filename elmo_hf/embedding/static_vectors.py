@@ -1,6 +1,6 @@
 """Vectors of single words: files that gensim reads, and nearest words.
 
-A word without a sentence has two kinds of vectors here:
+A single word has two kinds of vectors:
 
     token      the context-free vector (P), which depends only on the spelling, or on the word's id
     k, mix     the word's vector (2P) in layer k, or in the scalar mix, of a sentence of this one word
@@ -28,7 +28,7 @@ BATCH = 256
 
 
 class WordList(NamedTuple):
-    """The words of a file in their order, without repetitions; and the numbers of blank and of repeated lines."""
+    """The distinct words of a file in their order, and how many lines were blank and how many were repeated."""
 
     words: list[str]
     num_blank: int
@@ -126,7 +126,7 @@ def nearest_words(
         vectors: `(N, D)`, from `word_vectors`.
         words: their N words.
         vector: `(D,)`.
-        count: the most words to return.
+        count: how many words to return at most.
         but: words to leave out, such as the one that `vector` belongs to.
     """
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)

@@ -1,7 +1,7 @@
 """Files and folders on a disk, or in a store such as `s3://bucket/folder`, all through fsspec. Imports no torch.
 
 On a disk a new file is written in its folder under another name, then renamed. For a store it is written to the
-system's temporary files, then uploaded, which is done whole or not at all. Errors are those of the store's library.
+system's temporary files, then uploaded whole or not at all. Errors are those of the store's library.
 """
 
 import io
@@ -21,7 +21,7 @@ from ..disk.whole_files import leftover, publish
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is that of a store's file or folder."""
+    """Whether a name is a file or a folder in a store."""
     return "://" in name
 
 
@@ -32,7 +32,7 @@ def is_file(name: str) -> bool:
 
 
 class InputFile(NamedTuple):
-    """A file for `read_sentences`, which needs the name and the bytes of a path; `stream` is standard input."""
+    """A file for `read_sentences`, with the name and the bytes that this function reads; `stream` is standard input."""
 
     address: str
     stream: Any = None
@@ -51,7 +51,7 @@ class InputFile(NamedTuple):
         return io.BufferedReader(store.open(path, mode) if self.stream is None else self.stream)
 
     def version(self) -> str:
-        """A string that is different after the file was changed or replaced; empty for standard input."""
+        """A string that changes when the file is changed or replaced; empty for standard input."""
         store, path = _store(self.address)
         store.invalidate_cache()
         return store.ukey(path) if self.stream is None else ""
@@ -67,7 +67,7 @@ class Folder:
         self.disk = Path(self._root) if "file" in self._store.protocol else None
 
     def sizes(self) -> dict[str, int]:
-        """The bytes of each file, those one folder below too, by its name in the folder; none if there is no folder.
+        """The size in bytes of each file, also one folder below, by its name; empty if there is no folder.
 
         Files whose names begin with a dot are left out: another process is writing them and may rename them.
         """
@@ -101,7 +101,7 @@ class Folder:
                 written.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
-        """Removes what killed processes left half written on a disk; no other process may be writing."""
+        """Removes the files that killed processes left half written on a disk; no other process may be writing."""
         for path in () if self.disk is None else self.disk.rglob(".*.new-*"):
             path.unlink()
 

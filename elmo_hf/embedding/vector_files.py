@@ -26,7 +26,7 @@ from ..text.sentences import storable
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.
 MOST_TENSORS = 1_000_000
-# The arrays of a sentence, and what follows its number in their names.
+# The arrays of a sentence, and the ending of their names after its number.
 SUFFIXES = {"vectors": "", "scales": ".scales", "positions": ".positions"}
 
 
@@ -35,7 +35,7 @@ class Record:
     """One sentence and its vectors.
 
     Attributes:
-        number: of the sentence in the whole input, from 0.
+        number: the sentence's number in the whole input, from 0.
         text: the sentence as one string that a file can hold.
         arrays: its arrays by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
         line: the document and the index in it; None for the numbered sentences of a single file.
@@ -110,7 +110,7 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
 
 
 def write_chunk(path: Path, records: Iterator[Record]) -> None:
-    """Writes what `read_chunk` reads, all that a file of any format needs of consecutive sentences."""
+    """Writes consecutive sentences and their arrays for `read_chunk`."""
     kept = [*records]
     arrays = {name: array for record in kept for name, array in record.named.items()}
     texts = json.dumps([record.text for record in kept]).encode()
@@ -118,9 +118,9 @@ def write_chunk(path: Path, records: Iterator[Record]) -> None:
 
 
 def read_chunk(path: Path, first: int) -> Iterator[Record]:
-    """The sentences of a chunk from number `first` on; their arrays are read through the page cache when they are used.
+    """The sentences of a chunk, numbered from `first`.
 
-    So memory does not grow with the joined file.
+    Their arrays are read through the page cache on use, so memory does not grow with the joined file.
     """
     arrays = {name: tensor.numpy() for name, tensor in load_file(path).items()}
     for number, text in enumerate(json.loads(arrays["texts"].tobytes()), first):

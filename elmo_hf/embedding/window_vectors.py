@@ -47,7 +47,7 @@ DTYPES = ("float32", "float16", "bfloat16", "int8")
 # The most positions of a batch, padding included.
 BATCH_WORDS = 2048
 
-# From the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries, to the tensors kept.
+# Functions of the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries.
 LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
     "all": lambda model, layers, mask, is_text: layers,
     "top": lambda model, layers, mask, is_text: layers[-1:],
@@ -58,18 +58,18 @@ LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tenso
     "pooled": lambda model, layers, mask, is_text: [model.pool(model.mix(layers, mask)[0], is_text)],
     "pooled_sum": lambda model, layers, mask, is_text: [model.pool(sum(layers[1:], layers[0]), is_text)],
 }
-# Those with one vector a sentence, and what it pools.
+# The layers with one vector a sentence, and the layers that this vector pools.
 POOLED = {"pooled": "mix", "pooled_sum": "sum"}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is kept of a sentence.
+    """The vectors to keep of a sentence.
 
     Attributes:
         layers: a key of `LAYERS`.
-        dtype: of the numbers, one of `DTYPES`; the model computes in its own.
-        words: those whose vectors are kept; None keeps all.
+        dtype: the type of the numbers kept, one of `DTYPES`; the model computes in its own type.
+        words: the words whose vectors are kept; None keeps all.
         allow_nan: whether vectors may be NaN.
     """
 
@@ -79,7 +79,7 @@ class Selection:
     allow_nan: bool = False
 
     def check(self, suffix: str = "") -> None:
-        """Raises ValueError for an unknown selection, or one that a format of files, or NumPy's arrays, cannot hold."""
+        """Raises ValueError if the selection is unknown, or if files with this suffix, or NumPy, cannot hold it."""
         layers = [each for each in LAYERS if each not in POOLED or self.words is None]  # which have no words to choose
         dtypes = [each for each in DTYPES if each != "bfloat16" or suffix == ".safetensors"]
         if self.layers not in layers or self.dtype not in dtypes:
@@ -90,18 +90,18 @@ class Selection:
             )
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
-        """Everything that the vectors depend on except the text."""
+        """Everything except the text that the vectors depend on."""
         facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
         facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
 
     def bytes_per_word(self, model: ElmoModel) -> int:
-        """The size of one word's vectors, pooled ones counted as one vector a word."""
+        """The bytes of one word's vectors; a pooled vector counts once for each word."""
         num_vectors = model.config.num_hidden_layers + 1 if self.layers in ("all", "concat") else 1
         return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
 
     def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Arrays]:
-        """The arrays of each sentence of a batch, as parts of those of the batch.
+        """The arrays of each sentence of a batch, as parts of the batch's arrays.
 
         Args:
             vectors: `(K, B, T, 2P)` of the K layers kept, or `(1, B, 2P)`.
@@ -137,13 +137,13 @@ def embed_window(
         model: in evaluation mode, on the device to run on.
         tokenizer: the model's.
         sentences: raw texts, or words.
-        selection: what is kept. A sentence without a chosen word is not computed, and has arrays without positions.
+        selection: the vectors to keep. A sentence without a chosen word has empty arrays, and the model skips it.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
         bar: counts sentences.
-        first: how many sentences are before the window.
+        first: the number of sentences before the window, for the message.
 
     Raises:
-        ValueError: naming a sentence, if its vectors are NaN and must not be.
+        ValueError: if a sentence's vectors are NaN and `selection` does not allow that; the message names the sentence.
     """
     bar = tqdm(disable=True) if bar is None else bar
     known = _Known()
@@ -155,7 +155,7 @@ def embed_window(
     for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
         batch = [rows[place] for place in batch]
         vectors = _embed_batch(model, words, [texts[row] for row in batch], selection)
-        if not selection.allow_nan and vectors.sum().isnan():  # in half precision, sums of infinite numbers are too
+        if not selection.allow_nan and vectors.sum().isnan():  # NaN too if numbers overflowed to infinity
             if (is_nan := vectors.isnan().transpose(0, 1).flatten(1).any(1).cpu().numpy()).any():
                 refuse_nan(first + min(np.array(batch)[is_nan]))
         if chosen is None:
@@ -222,7 +222,7 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Sele
     if kind == "concat" or (kind == "mix" and not is_plain):
         kind = "all"  # a piece has one direction's half of each vector; these need whole vectors
 
-    is_final = kind == selection.layers and selection.dtype != "int8"  # whose scale needs whole vectors too
+    is_final = kind == selection.layers and selection.dtype != "int8"  # the scale of int8 needs whole vectors too
 
     def keep(of_piece: list[Tensor]) -> Tensor:
         mask = of_piece[0].new_ones(of_piece[0].shape[:2], dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Loads a model by folder, Hub name or `tiny`, after checking its files; no weight may be missing in them.
+"""Loads a model by folder, Hub name or `tiny` after checking its files, which must have all weights.
 
 `tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
 """
@@ -25,7 +25,7 @@ TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-# The files of a repository that are downloaded, and arguments that say which.
+# The files, besides weights, that are downloaded from a repository.
 DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
 # Arguments of loading that are fields of the config.
 FIELDS = ElmoConfig.__dataclass_fields__.keys() - {"dtype"} | {"num_labels"}
@@ -103,7 +103,7 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
 
 
 def refuse_quantised(config: ElmoConfig, source: str | Path, verb: str) -> None:
-    """Raises ValueError if the weights are quantised: they have no gradient, and torch exports no scan of them."""
+    """Raises ValueError if the weights are quantised: they have no gradient, and torch cannot export their scan."""
     if is_quantised(config):
         raise ValueError(f"the weights of {source} are quantised; {verb} the float32 folder instead.")
 
@@ -120,7 +120,7 @@ def load_shared(source: str | Path, device: str = "cpu") -> tuple[ElmoModel, Elm
 
 
 def version_of(source: str | Path) -> tuple:
-    """Names and times of a folder's files, to notice that it was written again; empty for a Hub name."""
+    """Names and times of a folder's files, which show whether it was written again; empty for a Hub name."""
     folder = Path(model_folder(source))
     return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
 
@@ -138,7 +138,7 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
-        ValueError: if the folder cannot be loaded, or if the softmax or its words are missing, with how to get them.
+        ValueError: if the folder cannot be loaded, or has no softmax or no words for it.
     """
     config, _ = read_config(open_folder(source, weights=False, **hub))
     has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
@@ -194,7 +194,7 @@ def load_for_pretraining(
 
 
 def tiny_model(model_class: type[ElmoPreTrainedModel] = ElmoModel) -> Any:
-    """Loads `tiny` in evaluation mode: the biLM, or its language models too with `ElmoForPreTraining`."""
+    """Loads `tiny` in evaluation mode: the biLM, or with `ElmoForPreTraining` also the language models."""
     return load_complete(TINY_FOLDER, model_class)
 
 

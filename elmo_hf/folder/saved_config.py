@@ -13,7 +13,7 @@ from .saved_json import naming, read_json
 
 logger = logging.get_logger(__name__)
 
-# Limits of numbers that take time or memory but are not the size of a weight, and of all other numbers.
+# Limits of the numbers that cost time or memory without being the size of a weight, and of all other numbers.
 MOST = {
     "num_hidden_layers": 256,
     "num_highway_layers": 256,
@@ -56,11 +56,11 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
         **fields: values that replace those of the file.
 
     Returns:
-        the config, and the file's values under unknown names, which transformers might act on.
+        the config, and the file's values under unknown names, which transformers might use.
 
     Raises:
         OSError: if there is no config.json.
-        ValueError: with the file and the field, if a field is illegal.
+        ValueError: if a field is illegal; the message names file and field.
     """
     path = folder / "config.json"
     content = read_json(path)
@@ -97,7 +97,7 @@ def refuse_large(content: dict[str, Any]) -> None:
 
 
 def refuse_misspelt(others: Collection[str], missing: Collection[str]) -> None:
-    """Raises ValueError if an unknown name is nearly that of a missing field: a damaged name, not a newer field."""
+    """Raises ValueError if an unknown name is nearly the name of a missing field, so that it is probably damaged."""
     for name in others:
         for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
             raise ValueError(f"`{name}` is probably meant to be `{nearest}`")

@@ -16,7 +16,7 @@ MOST_CHARACTERS = 1000
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text, printable, without line breaks and not too long; for a broken rule only the rule."""
+    """An error's text, printable, short and on one line; for a config that breaks a rule, only the rule."""
     if isinstance(error, StrictDataclassClassValidationError) and error.__cause__ is not None:
         error = error.__cause__
     text = printable(" ".join(str(error).split()) or type(error).__name__)
@@ -25,7 +25,7 @@ def one_line(error: BaseException) -> str:
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Turns every error in the block, which reads a stranger's file, into a ValueError of one line after `what`."""
+    """Turns every error in a block that reads a stranger's file into a ValueError of one line: `what` and the error."""
     try:
         yield
     except Exception as error:
@@ -36,8 +36,8 @@ def check_size(path: Path, most_bytes: int = MOST_JSON_BYTES) -> None:
     """Checks that a path is a regular file of at most `most_bytes`, before it is opened.
 
     Raises:
-        OSError: if it is not there.
-        ValueError: naming the file.
+        OSError: if the file is not there.
+        ValueError: if it is something else; the message names the file.
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
@@ -49,7 +49,7 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> dict[str, Any]:
 
     Raises:
         OSError: if the file is not there or cannot be read.
-        ValueError: naming the file, if it is too large, not JSON or not an object.
+        ValueError: if it is too large, not JSON or not an object; the message names the file.
     """
     check_size(path, most_bytes)
     with naming(f"{path} is damaged"):

@@ -19,7 +19,7 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, with the arguments of `from_pretrained`.
 
     Raises:
-        ValueError: with the folder, and the file if it is missing or damaged.
+        ValueError: if a file is missing or damaged; the message names folder and file.
     """
     own = inspect.signature(ElmoTokenizer.__init__).parameters.keys()
     with naming(f"{folder} has no complete tokenizer (tokenizer_config.json, tokenizer.json)"):

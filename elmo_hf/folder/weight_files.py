@@ -23,7 +23,7 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 # names another folder.
 REPLACING = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors|adapter_config\.json")
 CLASSES = {reference.split(".")[-1] for reference in AUTO_MAP.values()}
-# Weights that loading may leave out: mixes that are not requested, and the parts of other classes.
+# Weights that loading may leave out: mixes that are not requested, and weights of other classes.
 MIXES = re.compile(r"(scalar|linear)_mixes\.\d+\.\w")
 PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
@@ -38,7 +38,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     """Shape and type of each weight of a folder, by its name.
 
     Raises:
-        ValueError: with the file, if one is damaged or missing, or would be read instead of the weights.
+        ValueError: if a file is damaged or missing, or would be read instead of the weights; the message names it.
     """
     names = {SAFE_WEIGHTS_NAME}
     if not (folder / SAFE_WEIGHTS_NAME).is_file() and (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
@@ -67,8 +67,8 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
     """Compares the headers of a folder's weights with the model that its config describes.
 
     Raises:
-        ValueError: with the weight, if its type or shape is wrong, if it is missing and so would be random, or if an
-            ELMo does not have it; with the file, if it is damaged.
+        ValueError: if a weight has a wrong type or shape, is missing (it would be random) or does not belong to an
+            ELMo, or if a file is damaged; the message names the weight or the file.
     """
     with torch.device("meta"):  # it takes no memory
         model = model_class(config)
@@ -80,7 +80,7 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
     expected = {name.removeprefix(prefix): tuple(weight.shape) for name, weight in model.state_dict().items()}
 
     def is_whole(shape: tuple[int, ...], parts: list[Tensor]) -> bool:
-        # A quantised part holds at most 16 numbers in one.
+        # One number of a quantised part holds at most 16 numbers of the weight.
         if len(parts) > 1:
             return math.prod(shape) <= 16 * sum(math.prod(part) for part, _ in parts)
         return parts[0][0] == shape and parts[0][1] in FLOATS
@@ -91,7 +91,7 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
     left_out = MIXES if type(model).__name__ in (config.architectures or ()) else PARTS
     is_own = {*(config.architectures or ())} <= CLASSES  # a user's own class may have any weights
     problems = {
-        "lacks {}, which would be random numbers": expected.keys() - held.keys() - new,
+        "has no weights for {}; they would be random numbers": expected.keys() - held.keys() - new,
         "has {}, which the model of config.json does not have": [
             name for name in held.keys() - expected.keys() if is_own and not left_out.match(name)
         ],

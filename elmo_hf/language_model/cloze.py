@@ -8,8 +8,8 @@ softmax at place t of a sentence w_1 .. w_n, whatever word is there:
     both(w)     = forward(w) backward(w) / sum_v forward(v) backward(v)
 
 The product ranks words well, but its probabilities are too sharp, because each factor contains the frequency of the
-word, which so counts twice. (If both sides were independent given w, Bayes' rule would divide the product by p(w), but
-no model folder has p(w).)
+word, so that the frequency counts twice. (If both sides were independent given w, Bayes' rule would divide the product
+by p(w), but no model folder has p(w).)
 
 A gap is a word of three or more underscores. Several gaps are predicted one by one, each with the others read as
 underscores. `<S>`, `</S>` and `<UNK>` keep their probability, but are answers only if they are candidates.
@@ -99,7 +99,7 @@ def rank_words(
     candidates: Sequence[str] | None = None,
     direction: str = BOTH,
 ) -> list[list[PredictedWord]]:
-    """The best words of each of N gaps, from the `(D, N, V)` of `gap_log_probs`; the rest is as in `predict_words`."""
+    """The best words of each of N gaps, from the output `(D, N, V)` of `gap_log_probs`, as in `predict_words`."""
     directions = {BOTH: log_probs.sum(dim=0)} | dict(zip(DIRECTIONS, log_probs, strict=False))
     if direction not in directions:
         raise ValueError(f"the direction must be one of {', '.join(directions)}, found {direction!r}.")
@@ -144,7 +144,7 @@ def predict_words(
         tokenizer: their tokenizer, with the words of the softmax.
         words: the sentence without boundaries.
         position: the place, from 0; the word there is not read. None means the first gap, `___`.
-        top_k: how many words.
+        top_k: how many words to return.
         candidates: the words to choose from; without any, all but `<S>`, `</S>` and `<UNK>`.
         direction: `"both"` (the product of both distributions, normalised), `"forward"` or `"backward"`; with a model
             of one direction `"both"` is the forward one.

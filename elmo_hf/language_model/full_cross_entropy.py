@@ -16,7 +16,7 @@ from .softmax import block_size
 
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """The summed loss `()` of h `(N, P)`, W `(V, P)`, b `(V,)` and targets `(N,)`, float32 at least."""
+    """The summed loss `()` of h `(N, P)`, W `(V, P)`, b `(V,)` and targets `(N,)`, in float32 or float64."""
     return _CrossEntropy.apply(hidden, weight, bias, targets)
 
 

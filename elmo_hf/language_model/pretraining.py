@@ -1,4 +1,4 @@
-"""The language models in training, as the package has them (bilm-tf's `training.py`).
+"""The package's class of language models, which also trains on streams (bilm-tf's `training.py`).
 
 They score sentences with the full softmax, like `sentence_model.py`, and add
 
@@ -40,14 +40,14 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         candidates: for the sampled softmax, the words drawn for each direction; None draws them.
 
     Raises:
-        ValueError: if a window has an argument for sentences, an argument too few or too many, or a wrong shape.
+        ValueError: if a window has arguments for sentences, too few or too many arguments, or a wrong shape.
     """
 
     def require_package(self, *_: Any, **__: Any) -> None:
         """Does nothing, because this is the package's class."""
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """The batch as the biLM reads it: sentences, or a window, whose targets are in the column of the state."""
+        """The batch as the biLM reads it: sentences, or a window, with each target in the column that predicts it."""
         given = {"input_ids": input_ids} | {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
         if len(given) == 1:
             return super().read(input_ids, attention_mask, labels)
@@ -78,7 +78,7 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         candidates: Sequence[Candidates] | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """As in the folder's class, in less memory; in training sampled losses, if the config has them."""
+        """As in the folder's class, in less memory; in training with `softmax="sampled"`, the sampled losses."""
         weight, bias = self.output_table
         if self.training and self.config.softmax == "sampled":
             sizes = len(bias), self.config.num_softmax_samples

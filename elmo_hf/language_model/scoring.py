@@ -59,14 +59,14 @@ def check_vocabulary(model: ElmoForPreTraining, tokenizer: Any) -> None:
 
 
 def refuse_nan(sentence: int) -> NoReturn:
-    """Raises the ValueError for a model that gives NaN."""
+    """Raises a ValueError: the model gives NaN for this sentence."""
     reason = "its weights are damaged, or its training diverged"
     raise ValueError(f"the model gives NaN for sentence {sentence}, counted from 0: {reason}.")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Natural log-probabilities of a corpus, NaN for words that were not scored, or a direction that is missing."""
+    """Natural log-probabilities of a corpus; NaN for words that were not scored and for a missing direction."""
 
     forward: np.ndarray  # `(W + M,)` float32: the words and `</S>` of each sentence
     backward: np.ndarray  # `(W + M,)` float32: `<S>` and the words of each sentence
@@ -122,7 +122,7 @@ def score(
     """Log-probabilities, surprisals and perplexities of sentences, lists of words without boundaries, without dropout.
 
     By default each sentence starts from the zero state. With `carries_state`, the state is carried from sentence to
-    sentence along `num_rows` rows, as in bilm-tf's test; 1 reads the text in its order.
+    sentence along `num_rows` rows, as in bilm-tf's test; one row reads the text in its order.
 
     Raises:
         ValueError: if there is no sentence, or one is a string; if the words of tokenizer and softmax differ; if the
@@ -140,7 +140,7 @@ def score(
 def score_from_zero(model: ElmoForPreTraining, corpus: Corpus, progress: Progress = lambda count: None) -> Scores:
     """Scores each sentence from the zero state in evaluation mode.
 
-    After each batch `progress` gets the number of its forward predictions.
+    After each batch, calls `progress` with the batch's number of forward predictions.
     """
     scores = Scores.none_of(corpus)
     for sentences in _batches(corpus):
@@ -173,10 +173,10 @@ def score_carried(
     progress: Progress = lambda count: None,
     documents: Sequence[int] | None = None,
 ) -> Scores:
-    """Scores like `score_from_zero`, but carries the state along `num_rows` rows, at most as many as sentences.
+    """Scores like `score_from_zero`, but carries the state along `num_rows` rows (fewer if there are fewer sentences).
 
-    With `documents`, the number of each sentence's document, every document is read by itself, in one row and from the
-    zero state; its sentences must follow one another.
+    `documents` has the number of each sentence's document. Each document is then read by itself, in one row and from
+    the zero state; its sentences must be consecutive.
     """
     scores = Scores.none_of(corpus)
     parts = [range(len(corpus))]

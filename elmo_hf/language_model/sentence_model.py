@@ -37,16 +37,16 @@ OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "cand
 
 @dataclass
 class ElmoForPreTrainingOutput(HasState, ModelOutput):
-    """What `ElmoForPreTraining` returns; losses need labels or targets, and are None for a direction that is missing.
+    """The output of `ElmoForPreTraining`; losses need labels or targets, and are None for a missing direction.
 
     Attributes:
-        loss: mean of all directions' losses, in nats per prediction: what training minimises.
+        loss: mean of all directions' losses, in nats per prediction; training minimises it.
         forward_loss, backward_loss: mean cross-entropies; absent if the loss is sampled. exp(loss) is bilm-tf's
             perplexity, the geometric mean of both directions'.
-        sampled_forward_loss, sampled_backward_loss: replace them in training with the sampled softmax; they are lower,
-            and exp of them is not a perplexity.
-        forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities: for
-            sentences of the word at each position, for streams of each target; zero where nothing is predicted.
+        sampled_forward_loss, sampled_backward_loss: in training with the sampled softmax, they replace the two losses
+            above; they are lower, and their exp is not a perplexity.
+        forward_log_probs, backward_log_probs: with `output_log_probs=True`, `(B, T)` natural log-probabilities of the
+            word at each position (sentences) or of each target (streams); zero where nothing is predicted.
         forward_logits, backward_logits: `(B, T, V)` for the word after or before a position, see `output_logits`.
         state_hidden: `(B, L, 2P)`, see `HasState`.
         state_cell: `(B, L, 2H)`, see `HasState`.
@@ -94,7 +94,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.elmo.mixes.requires_grad_(False)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves the softmax, often larger than the biLM, in shards that loading the biLM skips."""
+        """Saves the model with the softmax in shards of its own, which loading the biLM skips."""
         weights = kwargs.pop("state_dict", None) or self.state_dict()
         # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
         weights = dict(sorted(weights.items(), key=lambda item: item[0].startswith("softmax.")))
@@ -153,7 +153,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     score = predict_words = require_package
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """What the biLM reads, and what it predicts: in each direction the next word that it will read.
+        """The biLM's input, and the words that it predicts: in each direction the next word that it reads.
 
         Returns vectors `(B, T, P)`; the mask `(B, T)`; classes `(B, T)` for each direction, -100 for none, or None;
         resets as in `BiLM`; and the distance in columns from a state to the word that it predicts.
@@ -199,7 +199,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def totals(
         self, chosen: dict[str, tuple[Tensor, Tensor]], exact: dict[str, Tensor], **kwargs: Any
     ) -> dict[str, Tensor]:
-        """Each direction's summed loss by its name: the `exact` one, or that of chosen `(N, P)` and their classes."""
+        """Each direction's summed loss by name: `exact`, or computed from `chosen`, outputs `(N, P)` and classes."""
         return exact or {
             f"{name}_loss": -word_log_probs(*pair, *self.output_table).sum() for name, pair in chosen.items()
         }

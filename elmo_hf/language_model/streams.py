@@ -88,7 +88,7 @@ class Stream:
         """Starts at the first step.
 
         With a `seed`, the corpus is read without end, shuffled for each pass, and a sentence begins from the zero state
-        with `reset_probability`. With None, it or its `sentences` are read once, in order and without resets.
+        with `reset_probability`. Without one, the corpus or its `sentences` are read once, in order, without resets.
         """
         assert len(corpus) > 0
         self.step = 0
@@ -111,7 +111,7 @@ class Stream:
         self._advance(num_steps)
 
     def _advance(self, num_steps: int) -> tuple[int, int]:
-        """Fills every row up to the step; returns the first step and the end of those that all rows have."""
+        """Fills all rows; returns the first step and the end of the steps that all rows have."""
         begin, end = self.step, self.step + num_steps
         while self._ends[0][0] < end:
             step, row = self._ends[0]
@@ -129,7 +129,7 @@ class Stream:
         return begin, end
 
     def _draw(self, seed: int, reset_probability: float) -> Iterator[tuple[int, bool]]:
-        """Indices of sentences, and whether each begins from zero, without end."""
+        """Yields, without end, the index of a sentence and whether it begins from zero."""
         num_sentences = len(self._corpus)
         for pass_index in count():
             generator = np.random.default_rng([seed, int(self._is_backward), pass_index])

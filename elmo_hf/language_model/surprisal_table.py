@@ -11,8 +11,8 @@ It has one row for each word and boundary of each sentence. All places count fro
 Cells are empty where there is no value: forward for `<S>` and backward for `</S>`, which are not predicted, words that
 were not scored, and the regions of boundaries.
 
-A table by region has one row for each region instead: its text as `word`, `num_words`, whether one of them is unknown,
-and the sum of their surprisals, empty if one of them is empty.
+A table by region has one row for each region instead: its text as `word`, `num_words`, whether a word in it is unknown,
+and the sum of the words' surprisals, which is empty if one of them is empty.
 
 Eye-tracking corpora number the *regions* of a text: the stretches between blanks, such as `river.` or `don't`. A
 tokenizer may split a region into several words; their surprisals add up to that of the region. Corpora number sentences
@@ -46,15 +46,15 @@ REGION = re.compile(r"[\S\x1c-\x1f]+")
 
 
 class PlacedSentence(NamedTuple):
-    """A sentence that is not blank, and its places; all count from 0.
+    """A sentence that is not blank, and its places in the text; all places count from 0.
 
     Attributes:
-        line: its line of the file.
-        words: its n words.
+        line: the number of its line in the file.
+        words: the sentence's n words.
         regions: for each word, its region in the sentence.
-        document: its document.
-        document_sentence: its place among the document's sentences.
-        document_region: the place of its first region among the document's.
+        document: the number of the document.
+        document_sentence: the number of the sentence in the document.
+        document_region: the number, in the document, of the sentence's first region.
     """
 
     line: int
@@ -66,7 +66,7 @@ class PlacedSentence(NamedTuple):
 
 
 def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[PlacedSentence]:
-    """Splits the sentences that are strings into words, leaves out blank ones, and counts.
+    """Splits strings into words, leaves out blank sentences, and counts the places.
 
     Args:
         sentences: the lines of a text, in order; in a list of words, each word is a region.

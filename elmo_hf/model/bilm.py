@@ -15,8 +15,8 @@ After T / S steps each direction of each layer has been computed once. Memory ho
 pieces. The results equal those of reading the whole text at once, up to the order of float sums and, in bfloat16, one
 rounding of the cell state between two pieces.
 
-Glossary: D directions, the forward one first along the last axis: 2, or 1 without `bidirectional`; B batch, T words,
-S words of a piece, P projection, H cell, L layers.
+Glossary: D directions (2, or 1 without `bidirectional`; along the last axis the forward one comes first), B batch, T
+words, S words of a piece, P projection, H cell, L layers.
 
 As in bilm-tf and AllenNLP, the residual is not part of the state; `lstmp.py` lists how the state differs from theirs.
 """
@@ -59,7 +59,7 @@ class BiLMState(NamedTuple):
         return BiLMState(*(nn.functional.pad(tensor[:, :batch_size], padding) for tensor in self))
 
     def update(self, newer: "BiLMState") -> "BiLMState":
-        """Replaces the first rows by those of `newer`, the state of a smaller batch, and keeps the rest.
+        """Replaces the first rows by the rows of `newer`, the state of a smaller batch; the other rows stay.
 
         Source: AllenNLP's `_EncoderBase._update_states`.
         """
@@ -72,7 +72,7 @@ _register_namedtuple(BiLMState, serialized_type_name="elmo_hf.lstmp.BiLMState")
 
 
 class BiLMLayer(GradientCheckpointingLayer):
-    """All directions of one layer; each reads its own part of the layer below."""
+    """All directions of one layer; each direction reads its own part of the output of the layer below."""
 
     def __init__(self, config: ElmoConfig, has_skip_connection: bool) -> None:
         """Makes an `LSTMP` per direction; with `has_skip_connection` the input is added to the output."""
@@ -100,9 +100,9 @@ class BiLMLayer(GradientCheckpointingLayer):
         return scan(inputs, layout, hidden, cell)
 
     def can_scan_fast(self) -> bool:
-        """Whether the fast scans compute what the modules compute, because nothing replaced or wrapped them.
+        """Whether the fast scans give the same result as the layer's modules.
 
-        With adapters, hooks, offloading, `torch.func`, or weights that the kernels cannot read, the reference runs.
+        The reference runs with adapters, hooks, offloading, `torch.func`, or weights that the kernels cannot read.
         """
         modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
@@ -119,7 +119,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         return scan_layer(inputs, layout, hidden.to(dtype), cell, weights, limits)
 
     def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        """Each direction by itself, by `LSTMP.forward`."""
+        """Scans each direction by itself with `LSTMP.forward`."""
         lstms = self.lstms
         parts = zip(*(tensor.chunk(len(lstms), dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
         results = [
@@ -139,7 +139,7 @@ class BiLM(nn.Module):
     piece_words = 2048  # S
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes `num_hidden_layers` layers; skip connections, if any, start at the second."""
+        """Makes `num_hidden_layers` layers; skip connections, if any, start at the second layer."""
         super().__init__()
         self.projection_size, self.cell_size = config.projection_size, config.cell_size
         self.num_directions = config.num_directions
@@ -197,12 +197,12 @@ class BiLM(nn.Module):
         Args:
             token_vectors: returns the vectors `(B, n, P)` of a part of the texts, boundaries included.
             length: T, at least 1.
-            keep: maps L+1 layers `(B, n, DP)` to what is kept of them, `(K, B, n, DP)`. Each number may depend only on
-                the layers' numbers at the same place, because the two halves belong to different words.
+            keep: maps the L+1 layers `(B, n, DP)` of a piece to the tensors to keep, `(K, B, n, DP)`. Each number may
+                depend only on the layers' numbers at the same place, because the two halves belong to different words.
             state: from the batch before, or None for zeros.
 
         Returns:
-            what is kept, `(K, B, T, DP)`, and the state after these texts.
+            the kept tensors, `(K, B, T, DP)`, and the state after these texts.
         """
         whole: Tensor | None = None
         for start in range(0, length, self.piece_words):
@@ -223,5 +223,5 @@ class BiLM(nn.Module):
         if state is None:
             return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
         for name, tensor, shape in zip(BiLMState._fields, state, shapes, strict=True):
-            check_shape(f"state.{name}", tensor, shape)  # for another batch size there is `state.resize`
+            check_shape(f"state.{name}", tensor, shape)  # `state.resize` changes the batch size
         return BiLMState(*(tensor.to(token_vectors.device, token_vectors.dtype) for tensor in state))

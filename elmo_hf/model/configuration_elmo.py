@@ -44,9 +44,9 @@ HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
     f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS
 }
-# Attributes that transformers and this package set, and that are not fields.
+# Attributes that are not fields; transformers and this package set them.
 FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
-# Rules of several fields, in words and as a check.
+# Rules between several fields: each in words, and as a check.
 RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
 CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
 
@@ -64,7 +64,7 @@ class Pipelines(dict):
 
 
 def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
-    """A field with a rule beyond its type; None is always allowed by the rule."""
+    """A field with a check beyond its type; the check always allows None."""
 
     def check(value: Any) -> None:
         require(value is None or is_legal(value), "value", legal, value)
@@ -73,7 +73,7 @@ def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
 
 
 def at_least(least: int, default: float | None) -> Any:
-    """A field of numbers from `least`."""
+    """A field whose number is `least` or more."""
     return field(default, f"at least {least}", lambda value: least <= value < math.inf)
 
 
@@ -105,7 +105,7 @@ class ElmoConfig(PreTrainedConfig):
 
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
-        alphabet: `"bytes"`, whose ids all models share, or `"code_points"`, with a vocabulary's ids (ELMoForManyLangs).
+        alphabet: `"bytes"`, the same ids in all models, or `"code_points"`, ids from a vocabulary (ELMoForManyLangs).
         vocab_size: number of input ids, padding id 0 included: 262 for characters, or words + 1, or both.
         num_input_words: with `"char_cnn"`, how many of the last ids are words. If above 0, a word's id follows its
             characters (ids of shape (B, T, C + 1)) and its vector precedes the CNN's features.
@@ -116,38 +116,39 @@ class ElmoConfig(PreTrainedConfig):
         char_filters: [width, count] of each convolution, in order; widths in characters.
         char_activation: `"relu"` or `"tanh"`, of the convolutions only.
         num_highway_layers: highway layers between convolutions and projection, 0 or more.
-        char_projection: whether a linear layer maps F (with word vectors, W + F) to P; None: if they differ (bilm-tf).
+        char_projection: whether a linear layer maps F (with word vectors, W + F) to P; None: if sizes differ (bilm-tf).
         projection_size: P, width of a token vector, of one direction's output and of its recurrent state.
         cell_size: H, width of the memory cell.
         num_hidden_layers: L.
         bidirectional: whether there is a backward direction; a model without one is a forward language model.
-        cell_projection: whether a linear layer maps H to P; None: if they differ (bilm-tf).
+        cell_projection: whether a linear layer maps H to P; None: if sizes differ (bilm-tf).
         cell_clip: limit of the memory cell's absolute values; None means unlimited.
         projection_clip: limit of the projected output's absolute values; None means unlimited.
         use_skip_connections: from the second layer on, add a layer's input to its output.
         forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 if the bias includes it.
-        hidden_size: 2P, the width of every output; a contradicting value is an error.
+        hidden_size: 2P, the width of every output; another value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
         scalar_mix_weights: L+1 true weights (summing to 1) that every mix gets when a model is made or loaded. None:
             the checkpoint's weights, or else equal ones. Saved folders have None here.
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
-        scalar_mix_layer_norm: `"none"`; `"batch"`: AllenNLP's, one mean and variance over the whole batch, which
-            makes a vector depend on its batch mates; `"word"`: each word vector by itself.
+        scalar_mix_layer_norm: `"none"`; `"batch"`, as in AllenNLP: one mean and variance for the whole batch, so a
+            vector depends on the other texts of its batch; `"word"`: each word vector by itself.
         scalar_mix_l2: the paper's lambda, which pulls the mixes' weights towards equal ones (see `scalar_mix.py`).
         layer_mix: `"scalar"`, the paper's mix, or `"linear"`, a learned linear layer (see `scalar_mix.py`).
-        freeze_bilm: what does not learn in task models: all (True), nothing (False) or a list of `bilm_parts`.
-        task_encoder: before a task's classifier: `"none"`, or `"lstm"`, a bidirectional LSTM (see `task_encoder.py`).
+        freeze_bilm: parts of the biLM that do not learn in task models: all (True), none (False) or some `bilm_parts`.
+        task_encoder: `"none"`, or `"lstm"`: a bidirectional LSTM before a task's classifier (see `task_encoder.py`).
         task_hidden_size: width of each direction of the task's LSTM.
         word_vectors: a task's own word vectors beside ELMo: `num_words` with `<S>`, `</S>` and `<UNK>`, `size`, and
             whether they are `trainable`. None: the biLM's context-free vectors.
         classifier_dropout: dropout before a task's classifier, in training only.
-        pooling: how one vector is made of a text's words: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
+        pooling: how the vectors of a text's words become one: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
-        num_softmax_words: V, words of the language models, with `<S>`, `</S>` and `<UNK>`; None: no language models.
-        softmax: how training computes the loss over V words: `"full"` or `"sampled"`, which needs words in order of
-            falling frequency. Evaluation is always exact.
+        num_softmax_words: V, words that the language models predict, with `<S>`, `</S>` and `<UNK>`; None: no such
+            models.
+        softmax: how training computes the loss over V words: `"full"` or `"sampled"`; `"sampled"` needs the words in
+            order of falling frequency. Evaluation is always exact.
         num_softmax_samples: words drawn for each batch and direction by the sampled softmax.
         share_embedding_softmax: with word input, whether the word embedding is also the softmax's matrix.
         lm_dropout: dropout in language-model training, on the input of each biLM layer and on the top output.
@@ -312,7 +313,7 @@ class ElmoConfig(PreTrainedConfig):
 
 
 def save_code(saved: Any, folder: str | os.PathLike) -> None:
-    """Writes this package's code into `folder`, where `saved`, a config, model or tokenizer, is being saved."""
+    """Writes this package's code into `folder`, in which `saved` (a config, model or tokenizer) is being saved."""
     # A class loaded from a folder has an `_auto_class`; transformers itself copies that folder's code.
     if saved._auto_class is None and __name__.startswith("elmo_hf."):
         # Imported by name, because a saved folder holds this function without that module.

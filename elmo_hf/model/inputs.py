@@ -20,8 +20,8 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
 
     Raises:
         TypeError: if the ids are not integers.
-        ValueError: if ids or mask have a wrong shape, or the ids a type too small for the model's ids; if the model has
-            no entry for an id where the mask is True.
+        ValueError: if ids or mask have a wrong shape, if the ids' type is too small for the model's largest id, or if
+            the model has no entry for an id where the mask is True.
     """
     check_shape("input_ids", input_ids, ("batch", "words", *config.id_shape))
     dtype, most = input_ids.dtype, config.vocab_size - 1
@@ -48,19 +48,19 @@ def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
 
 
 def any_of_word(is_found: Tensor) -> Tensor:
-    """`(B, T)`, whether `is_found`, of the shape of ids, is True for any id of a word."""
+    """`(B, T)`, True where `is_found`, which has the shape of the ids, is True for any id of the word."""
     return is_found.any(dim=-1) if is_found.dim() == 3 else is_found
 
 
 def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
-    """Raises ValueError if a value is not a tensor of the shape, in which words stand for axes of any length."""
+    """Raises ValueError if a value is not a tensor of this shape; a string in `shape` is an axis of any length."""
     found = tuple(getattr(value, "shape", ()))
     is_legal = len(found) == len(shape) and all(isinstance(a, str) or a == b for a, b in zip(shape, found, strict=True))
     require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", found or value)
 
 
 def may_look_at(tensor: Tensor) -> bool:
-    """Whether Python may read numbers to check them; it would have to wait for those on a GPU."""
+    """Whether Python may read the numbers to check them: not on a GPU, because Python would have to wait for it."""
     return tensor.device.type == "cpu" and may_depend_on_data()
 
 

@@ -28,8 +28,8 @@ from .configuration_elmo import ElmoConfig
 class LSTMP(nn.Module):
     """One direction of one layer.
 
-    The gates are two `nn.Linear`, `input_linear` (P to 4H, with the bias) and `recurrent_linear` (P to 4H), so
-    adapters, quantisation and compilation treat them as in any model.
+    The gates are two `nn.Linear`, `input_linear` (P to 4H, with the bias) and `recurrent_linear` (P to 4H). So
+    adapters, quantisation and compilation treat them like the layers of any model.
 
     Source: `tf.nn.rnn_cell.LSTMCell(num_proj, cell_clip, proj_clip)`; `LstmCellWithProjection` in AllenNLP.
     """
@@ -48,7 +48,7 @@ class LSTMP(nn.Module):
 
     @torch.no_grad()
     def init_parameters(self) -> None:
-        """Draws bilm-tf's random weights, TensorFlow's Glorot default; loaded parameters are not changed."""
+        """Draws random weights as bilm-tf does (TensorFlow's Glorot default); loaded parameters do not change."""
         # TensorFlow holds both products in one kernel of [P + P, 4H].
         linear = self.input_linear
         limit = math.sqrt(6 / (2 * linear.in_features + linear.out_features))
@@ -83,16 +83,16 @@ class LSTMP(nn.Module):
     def masked_step(
         self, gate_input: Tensor, is_word: Tensor, keeps: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """One position: `gate_input` `(B, 4H)` and two flags `(B, 1)`.
+        """Computes one position from `gate_input` `(B, 4H)` and two flags `(B, 1)`.
 
-        Where `keeps` is False the state is set to zero first; where `is_word` is False it does not change otherwise.
+        Where `keeps` is False, the state is first set to zero. Where `is_word` is False, no word is read.
         """
         hidden, cell = hidden * keeps, cell * keeps
         next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
         return torch.where(is_word, next_hidden, hidden), torch.where(is_word, next_cell, cell)
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """One word: z `(B, 4H)` and `cell` `(B, H)` to the next hidden and cell."""
+        """Maps z `(B, 4H)` of one word and `cell` `(B, H)` to the next hidden and cell."""
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
         kept = (forget_gate + self.forget_bias).sigmoid() * cell
         cell = clip(kept + input_gate.sigmoid() * candidate.tanh(), self.cell_clip)
@@ -102,7 +102,7 @@ class LSTMP(nn.Module):
         return hidden, cell
 
     def weights(self) -> Weights:
-        """The parameters for the fast scans, whose bias includes the forget bias."""
+        """The parameters for the fast scans; their bias includes the forget bias."""
         linear, weight_of = self.input_linear, kernels().weight_of
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))

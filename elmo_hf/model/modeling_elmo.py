@@ -32,7 +32,7 @@ from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding, distinct_rows
 
-# Files beside a model's: the heads, and what sentence-transformers reads.
+# Files that transformers does not copy: the heads, and the files that sentence-transformers reads.
 BESIDE = ("heads_elmo.py", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 # Arguments of `save_pretrained` for pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
@@ -58,11 +58,11 @@ class HasState:
 
 @dataclass
 class ElmoModelOutput(HasState, ModelOutput):
-    """What `ElmoModel` returns; every output per word is zero on padding.
+    """The output of `ElmoModel`; all outputs per word are zero on padding.
 
     Attributes:
         last_hidden_state: `(B, T, 2P)`, the ELMo vectors: the first scalar mix of all layers.
-        pooler_output: `(B, 2P)`, mean or maximum, by the config's `pooling`, of the ELMo vectors of a text's words,
+        pooler_output: `(B, 2P)`, the mean or maximum (the config's `pooling`) of the ELMo vectors of a text's words,
             without `<S>`, `</S>` and padding; zero for a text without words. With `inputs_embeds`, boundaries are not
             recognised and count as words.
         representations: `(B, R, T, 2P)`, all R = `num_output_representations` mixes; the first is `last_hidden_state`.
@@ -94,7 +94,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
     base_model_prefix = "elmo"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
-    # `forward` ignores further arguments; `**kwargs` does not mean that it normalises a loss over accumulated batches.
+    # From `**kwargs` in `forward` the Trainer would conclude that the loss is normalised over accumulated batches.
     accepts_loss_kwargs = False
     _no_split_modules = ["CharacterCNN", "WordEmbedding", "BiLMLayer"]
     # A converted biLM has no mix; mixes then start from equal weights, or from the config's.
@@ -110,9 +110,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Loads like every transformers model, from safetensors files.
+        """Loads a model from safetensors files, like every transformers model.
 
-        `scalar_mix_weights`, if given, replace those of the checkpoint.
+        The argument `scalar_mix_weights` replaces the mix weights of the checkpoint.
         """
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **({"use_safetensors": True} | kwargs))
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -124,7 +124,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return loaded
 
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
-        """An output's `hidden_states`: the layers, if the argument or else the config requests them."""
+        """The layers for an output's `hidden_states`; None unless the argument, or else the config, requests them."""
         return tuple(layers) if (self.config.output_hidden_states if is_asked is None else is_asked) else None
 
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
@@ -153,18 +153,18 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if kwargs.get("is_main_process", True) and not is_adapter:
             os.makedirs(save_directory, exist_ok=True)
             save_code(self, save_directory)
-            # If the class is from a folder, transformers copies the files that it imports; the others are beside them.
+            # For a class from a folder, transformers copies only the files that the class imports.
             for name in BESIDE if self._auto_class is not None else ():
                 with contextlib.suppress(OSError):
                     commit = getattr(self.config, "_commit_hash", None)
                     shutil.copy(cached_file(self.name_or_path, name, revision=commit), save_directory)
         super().save_pretrained(save_directory, **kwargs)
-        if pushing.pop("push_to_hub", False):  # transformers itself would push only what it writes
+        if pushing.pop("push_to_hub", False):  # transformers would push only files that it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
-        # In custom code, transformers takes a module without parameters of its own for loaded and skips it. Ours
-        # initialise their children's parameters, and the functions of `init` leave loaded parameters alone.
+        # In custom code, transformers assumes that a module without parameters of its own is loaded, and skips it. Our
+        # modules initialise their children's parameters, and the functions of `init` do not change loaded ones.
         super()._initialize_weights(module)
 
     @torch.no_grad()
@@ -178,7 +178,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """transformers' pipeline as a class of a folder's code; with it in the config, `pipeline` needs no task."""
+    """transformers' pipeline as a class in a folder's code; the config names it, so `pipeline` needs no task."""
 
 
 class ElmoModel(ElmoPreTrainedModel):
@@ -275,7 +275,7 @@ class ElmoModel(ElmoPreTrainedModel):
         return self.embed_ids(ids, mask), mask
 
     def embed_ids(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Word vectors `(B, T, P)`, zero on padding, of ids and mask from `checked_words`; each distinct word once."""
+        """Maps ids and mask of `checked_words` to word vectors `(B, T, P)`, zero on padding; runs equal words once."""
         if not may_depend_on_data():
             vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
@@ -289,14 +289,14 @@ class ElmoModel(ElmoPreTrainedModel):
         return tuple(self.dropout(mix(layers, mask)) for mix in self.mixes)
 
     def pool(self, vectors: Tensor, is_text: Tensor) -> Tensor:
-        """One vector `(B, 2P)` a text, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.
+        """One vector for each text, `(B, 2P)`, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.
 
         "attention" exists only in classifiers, where it is learned; here it is the mean.
         """
         return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
-        """Whether the texts are long and only their mixes are wanted, which take less memory in pieces."""
+        """Whether the texts are long and only their mixes are requested; reading in pieces then saves memory."""
         if not may_depend_on_data() or mask.shape[1] <= self.bilm.piece_words:
             return False
         return (

@@ -21,7 +21,7 @@ def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_max(vectors: Tensor, mask: Tensor) -> Tensor:
-    """The largest of each feature, with arguments and result as in `masked_mean`."""
+    """The maximum of each feature; arguments and result are as in `masked_mean`."""
     mask = mask.unsqueeze(-1)
     lowest = torch.finfo(vectors.dtype).min
     # One more position, because the maximum over no positions is an error.

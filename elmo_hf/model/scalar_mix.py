@@ -12,7 +12,7 @@ Glossary: B batch, T words, P projection, L layers; h_0 is the token vector twic
 the k-th biLM layer.
 
 Deliberate differences from AllenNLP's `ScalarMix`: the paper's gamma is `scale`; users give *true* weights, not logits,
-so `[0, 0, 1]` is exactly the top layer, and given weights may learn; outputs are zero on padding in every mode; the L+1
+so `[0, 0, 1]` is exactly the top layer, and these weights may learn; outputs are zero on padding in every mode; the L+1
 logits are one vector. The penalty measures logits from their mean, because a constant added to all of them cancels in
 the softmax; AllenNLP's logits start with a mean of zero.
 """
@@ -54,7 +54,7 @@ class ScalarMix(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, weights: Sequence[float], scale: float = 1.0) -> None:
-        """Sets L+1 true weights that sum to 1 and a finite scale, else a `ValueError`; zero stays zero in training."""
+        """Sets a finite scale and L+1 true weights that sum to 1; a weight of zero stays zero in training."""
         require(math.isfinite(scale), "scale", "a finite number", scale)
         weights = [float(weight) for weight in weights]
         check_mix_weights("weights", weights, len(self.logits))
@@ -62,7 +62,7 @@ class ScalarMix(nn.Module):
         self.scale.fill_(scale)
 
     def penalty(self) -> Tensor:
-        """`()`, the sum of squared logits from their mean, without weights set to zero: those stay zero."""
+        """`()`, the sum of the logits' squared distances from their mean; weights set to zero do not count."""
         is_pulled = self.logits > LOGIT_OF_ZERO / 2
         mean = self.logits.masked_fill(~is_pulled, 0).sum() / is_pulled.sum()
         return (self.logits - mean).masked_fill(~is_pulled, 0).square().sum()
@@ -103,8 +103,8 @@ class LinearMix(nn.Module):
 def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
     """Normalises `layer` `(B, T, 2P)` by one mean and deviation over all features of the words in `mask` `(B, T)`.
 
-    A vector depends on its batch mates, so this is only for parity; outside the mask it is meaningless. Source:
-    `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 in the root.
+    A vector then depends on the other texts of its batch; this is only for parity. Outside the mask it is meaningless.
+    Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 in the root.
     """
     # In half precision a sum over a batch would overflow, and the epsilon would vanish.
     wide = layer.to(torch.promote_types(layer.dtype, torch.float32))

@@ -11,9 +11,9 @@ widths and keeps each filter's maximum over positions; highway layers (Srivastav
 With word vectors beside the characters (ELMoForManyLangs), v = W_p [u, m] + b_p, where u in R^W is the word's entry in
 a second table. The word embedding alone is a table u with v = u, or v = W_p u + b_p.
 
-A word's ids end in repetitions of one id, the filler. At all positions where a filter sees only filler, its value is
-the same, so the maximum needs only one of them. Words of similar length are therefore computed in blocks, each cut to
-the length that its longest word needs; the result is exact.
+A word's ids end in repetitions of one id, the filler. A filter has the same value at all positions where it sees only
+filler, so the maximum needs only one of these positions. Words of similar length are therefore computed in blocks, each
+cut to the length that its longest word needs; the result is exact.
 
 A word's vector depends only on its ids, so equal words of a batch are computed once. They are found by a hash of their
 ids, h(w) = sum_c w_c m^c mod 2^64 with m odd, and then compared id by id, so a collision cannot change the result.
@@ -163,7 +163,7 @@ class WordEmbedding(nn.Module):
 
 
 def distinct_rows(ids: Tensor, multiplier: int = MULTIPLIER) -> tuple[Tensor, Tensor]:
-    """Each word of `ids` `(N, C)` or `(N,)` once, `(U, C)` or `(U,)`; and `(N,)`, the index of each among them."""
+    """The distinct words `(U, C)` or `(U,)` of `ids` `(N, C)` or `(N,)`, and each word's index among them, `(N,)`."""
     words = ids.unsqueeze(1) if ids.dim() == 1 else ids
     powers = torch.full((words.shape[1],), multiplier, device=ids.device).cumprod(dim=0)
     hashes, which = (words * powers).sum(dim=1).unique(return_inverse=True)

@@ -43,7 +43,7 @@ class EightBitProducts(BlockProducts):
         return self
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""
+        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it to `out`."""
         rows = vectors[0].t().bfloat16().contiguous()  # (b, n)
         if self.wants_rows(len(rows)):  # it would round our scales
             product = torch._weight_int8pack_mm(rows, self.values, rows.new_ones(len(self.values))).t()
@@ -59,7 +59,7 @@ class EightBitProducts(BlockProducts):
 
 
 def aligned_values(weight: Any) -> Tensor:
-    """Q `(m, n)` of torchao's tensor; mapped from a file it may be where the kernel cannot read it, and moves once."""
+    """Q `(m, n)` of torchao's tensor; copied once if it is mapped from a file to where the kernel cannot read it."""
     if weight.qdata.data_ptr() % KERNEL_ALIGNMENT:
         with torch.inference_mode(False):
             weight.qdata = weight.qdata.clone()
@@ -67,7 +67,7 @@ def aligned_values(weight: Any) -> Tensor:
 
 
 def is_eight_bit(weight: Any) -> bool:
-    """Whether it is torchao's tensor for eight-bit weights and unchanged inputs, on a CPU and not being traced."""
+    """Whether a weight is torchao's tensor of eight-bit weights for unchanged inputs, on a CPU and not being traced."""
     is_torchao = type(weight).__name__ == "Int8Tensor" and weight.act_quant_kwargs is weight.act_pre_scale is None
     is_by_row = is_torchao and weight.block_size[-1] == weight.shape[-1] and weight.device.type == "cpu"
     return is_by_row and not torch.jit.is_tracing()

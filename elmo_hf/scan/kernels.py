@@ -32,9 +32,9 @@ class Kernels:
     joint_bytes: int = 1 << 22
     # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
     block_bytes: int = 1 << 19
-    # Words whose W_x x_t is computed in one product: enough to be fast; at H = 4096, 8 MiB a direction.
+    # Words whose W_x x_t is computed in one product: enough to be fast; 8 MiB for each direction at H = 4096.
     block_words: int = 128
-    # With fewer columns, each is stored as a row.
+    # With fewer columns, each column is stored as a row.
     few_columns: int = FEW_COLUMNS
 
     def serves(self, weight: nn.Parameter) -> bool:
@@ -50,7 +50,7 @@ class Kernels:
         return linear(inputs)
 
     def scan_with_padding(self, *arguments: Any) -> Scanned | None:
-        """Scans with the arguments of `scan_layer`, padding included, if these kernels can."""
+        """Scans words and padding, with the arguments of `scan_layer`; None if these kernels cannot."""
         return None
 
     def at_once(self, weights: list[Weights]) -> int:
@@ -58,17 +58,17 @@ class Kernels:
         return 1 if weights[0].recurrent.nbytes > self.joint_bytes else len(weights)
 
     def join(self, weights: list[Weights], columns: Sequence[int], keeps_trace: bool) -> WeightProducts:
-        """Makes products of the weights of directions that step together; `columns` has the number of each step."""
+        """Makes products from the weights of directions that step together; `columns` counts each step's columns."""
         inputs, bias, recurrent, projection = stack(weights)
         of_projection = None if projection is None else self.products(projection)
         return WeightProducts(self.products(inputs), bias, self.products(recurrent), of_projection)
 
     def products(self, weight: Tensor) -> BlockProducts:
-        """A weight `(D, m, n)` as products."""
+        """Makes products from a weight `(D, m, n)`."""
         return BlockProducts(weight, self.block_bytes, self.few_columns)
 
     def times(self, weight: Tensor, columns: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """The product of a weight `(D, m, n)` with vectors `(D, n, b)`, in a scan of so many columns a step."""
+        """A function that multiplies a weight `(D, m, n)` by vectors `(D, n, b)`; `columns` is as in `join`."""
         return functools.partial(torch.bmm, weight)
 
 
@@ -77,7 +77,7 @@ _requested_kernels: ContextVar[Kernels | None] = ContextVar("kernels", default=N
 
 
 def kernels() -> Kernels:
-    """The kernels that layers take now."""
+    """The kernels that layers use now."""
     return _requested_kernels.get() or Kernels.default
 
 

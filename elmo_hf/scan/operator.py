@@ -1,4 +1,4 @@
-"""A loop over words as one operator of an exported graph, which then serves every length.
+"""A loop over words as one operator of an exported graph, so that one graph serves every length.
 
     (s_t, y_t) = step(s_{t-1}, x_t)        t = 1 .. T, or from T down to 1
 
@@ -18,7 +18,7 @@ Stepped = tuple[State, Tensor]
 
 
 def is_exporting() -> bool:
-    """Whether a graph is being exported. It must be a single graph; `torch.compile` may break it into several."""
+    """Whether a graph is being exported. An exported graph must be one; `torch.compile` may make several."""
     return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 

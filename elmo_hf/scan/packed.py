@@ -40,14 +40,14 @@ from .reading_order import BatchLayout, ReadingOrder
 
 
 class LayerTrace(NamedTuple):
-    """What the forward pass of a layer keeps for its gradient."""
+    """The tensors that the forward pass of a layer keeps for its gradient."""
 
     gates: Tensor  # (D, 4H N), at least float32
     cells: Tensor  # (2, D, H N): a_t, and c_{t-1}; at least float32
     vectors: Tensor  # (3, D, N, P): x_t, h_t and p_t
 
     def part(self, directions: slice, few_columns: int) -> Trace:
-        """The part that the steps of some directions fill; fewer columns than `few_columns` are stored as rows."""
+        """The part for some directions; steps with fewer than `few_columns` columns store each column as a row."""
         gates, cells, projected = self.gates[directions], self.cells[:, directions], self.vectors[2, directions]
         return Trace(gates.flatten(), cells[0].flatten(), cells[1].flatten(), projected.flatten(), few_columns)
 
@@ -55,7 +55,7 @@ class LayerTrace(NamedTuple):
 def scan_layer(
     inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor, weights: list[Weights], limits: Limits
 ) -> Scanned:
-    """Scans one layer by the fastest scan that can run; the dtype of `hidden` is that of the products.
+    """Scans one layer by the fastest scan that can run; the products have the dtype of `hidden`.
 
     Maps inputs `(B, T, DP)`, not empty, and the state before the first word, hidden `(B, DP)` and cell `(B, DH)`, to
     outputs in text order, zero where the mask is False, and the state after the last word, shaped the same. `weights`
@@ -102,7 +102,7 @@ def _scan_words(
 
 
 class _PackedScan(torch.autograd.Function):
-    """A layer with its gradient; can be differentiated once."""
+    """A layer with its gradient, which cannot be differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
@@ -194,7 +194,7 @@ def _pack_state(state: Tensor, order: ReadingOrder) -> Tensor:
 
 
 def _keep_at_end(state: Tensor, order: ReadingOrder) -> Tensor:
-    """Sets the state `(D, ., B)` of texts that are reset after their last word to zero."""
+    """Sets the state `(D, ., B)` to zero for texts that are reset after their last word."""
     return state if order.keeps_at_end is None else state * order.keeps_at_end.unsqueeze(1)
 
 

@@ -15,7 +15,7 @@ PRODUCT_ROWS, COPIED_ROWS = 1024, 128  # at once, so that they are still in a co
 
 
 class _Factors(NamedTuple):
-    """What the gradient of a run, all steps with b_t texts, needs besides incoming ones; each `(steps, D, ., b_t)`."""
+    """Factors `(steps, D, ., b_t)` for the gradient of a run, which is all steps with the same b_t."""
 
     forget_gate: Tensor  # f_t
     to_cell: Tensor  # o_t (1 - tanh^2 c_t)
@@ -108,7 +108,7 @@ def _factors(trace: Trace, words: slice, count: int, sizes: tuple[int, int, int]
 
 
 def _steps_of(memory: Tensor, words: slice, directions: int, height: int, count: int, few_columns: int) -> Tensor:
-    """The part of several steps, `(steps, D, height, count)`, of what the trace keeps of all words."""
+    """A view `(steps, D, height, count)` of several steps in a buffer of the trace."""
     of_steps = memory[words.start * directions * height : words.stop * directions * height]
     if count < few_columns:
         return of_steps.view(-1, directions, count, height).transpose(2, 3)

@@ -17,13 +17,13 @@ from .reading_order import ReadingOrder
 
 
 class Trace(NamedTuple):
-    """What the steps keep for the gradient; in each buffer, step follows step from the beginning."""
+    """The tensors that the steps keep for the gradient; each buffer holds one step after the other."""
 
     gates: Tensor  # (D 4H N,), i, f, g, o; the part of a step is (D, 4H, b_t)
     cells: Tensor  # (D H N,), a_t, before clipping
     previous_cells: Tensor  # (D H N,), c_{t-1}, zero where the state is reset
     projected: Tensor  # (D P N,), p_t, before clipping
-    few_columns: int  # with fewer texts at a step, each column is stored as a row
+    few_columns: int  # a step with fewer texts stores each column as a row
 
 
 def run_packed(
@@ -92,7 +92,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 class _GateInputs:
-    """W_x x_t + b of each step, with the products of many words computed at once."""
+    """W_x x_t + b of each step; one product computes many words."""
 
     def __init__(self, weights: WeightProducts, inputs: Tensor, columns: list[int], block_words: int) -> None:
         directions, num_words, _ = inputs.shape
@@ -143,7 +143,7 @@ class _PackedWorkspace:
         self.all_memories, self.all_hidden = hidden.new_empty(cell.numel()), hidden.new_empty(hidden.numel())
 
     def move(self, run: int, count: int, trace: Trace | None, here: slice) -> None:
-        """Sets the views for all steps of a run; or for the step `here`, if a trace keeps part of it."""
+        """Sets the views for all steps of a run, or with a trace for the one step `here`."""
         directions, size, width = self.directions, self.size, self.width
         as_rows = self.recurrent.wants_rows(count) if trace is None else count < trace.few_columns
         self.cell, self.tanh_cell, self.memory = (
@@ -166,7 +166,7 @@ class _PackedWorkspace:
 
 
 def _part(memory: Tensor, words: slice, directions: int, height: int, as_rows: bool) -> Tensor:
-    """The part of a step, `(D, height, b_t)`, of what the trace keeps of all words."""
+    """A view `(D, height, b_t)` of one step in a buffer of the trace."""
     count = words.stop - words.start
     return columns_in(memory[words.start * directions * height :], directions, height, count, as_rows)
 

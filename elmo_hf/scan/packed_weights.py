@@ -1,13 +1,13 @@
 """Large weights packed in oneDNN's own layout, with which a step takes 0.4 to 0.8 of the time.
 
-Packing costs the time that several steps save. On AMD's processors a scan therefore packs weights that enough of its
-steps use, forward and backward, and drops the copy at its end; on others the plain weight is nearly as fast. The rule
-(`REPAYS`) depends only on the processor, the dtype and the numbers of columns, so a machine always adds in the same
-order. In bfloat16 a scan without gradient packs whatever its length, and keeps the copy; in float32 only `pack` keeps
-it, because it takes as much memory again as W_h and W_p.
+Packing takes as long as several steps save. So on AMD's processors a scan packs the weights that enough of its steps
+use, forward and backward, and drops the copy at its end. On other processors the plain weight is nearly as fast. The
+rule (`REPAYS`) depends only on the processor, the dtype and the numbers of columns, so a machine always adds in the
+same order. In bfloat16 a scan without gradient packs whatever its length, and keeps the copy; in float32 only `pack`
+keeps it, because it takes as much memory again as W_h and W_p.
 
-A kept copy is used only while its weight exists and seems unchanged: the same address, the same count of changes in
-place, and the same running sums of one number in each row (torch does not count the changes that fused optimisers and
+A kept copy is used only while its weight exists and seems unchanged: its address, its count of changes in place, and
+the running sums of one number in each row are the same (torch does not count the changes that fused optimisers and
 `weight.data` make). Copies are never saved.
 """
 
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from .products import BlockProducts, put, times
 
-# How many steps, with a number of columns in the range, repay packing on AMD's processors (docs/speed.md).
+# For each range of columns, how many steps repay packing on AMD's processors (docs/speed.md).
 REPAYS = {torch.float32: (range(8, 1 << 30), 16), torch.bfloat16: (range(1, 1 << 30), 8)}
-ROWS = 8  # the count of rows that the layout is made for; it serves any count
+ROWS = 8  # the layout is made for this count of rows, and serves any count
 
 
 class PackedProducts(BlockProducts):
@@ -30,7 +30,7 @@ class PackedProducts(BlockProducts):
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight[0], ROWS)
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes W times `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""
+        """Writes W times `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it to `out`."""
         put(self.times(vectors), out, adds)
 
     def times(self, vectors: Tensor) -> Tensor:
@@ -39,6 +39,6 @@ class PackedProducts(BlockProducts):
 
 
 def state_of(weight: Tensor) -> tuple[int, int, float]:
-    """A fingerprint of the numbers of a weight `(m, n)`, which reads only a part of them."""
+    """A fingerprint of a weight `(m, n)`, computed from a part of its numbers."""
     one_in_each_row = weight.detach().flatten()[:: max(1, weight.shape[1] - 1)]  # from all columns in turn
     return weight.data_ptr(), weight._version, one_in_each_row.double().cumsum(0).sum().item()

@@ -4,7 +4,7 @@
     packed      `packed.py`, words only, all directions in step
     triton      `triton_scan.py`, on GPUs; elsewhere the same as packed
 
-If something replaced a layer's modules, the layer takes the reference whatever was requested.
+A layer with replaced modules always takes the reference, whichever path was requested.
 """
 
 from contextlib import AbstractContextManager

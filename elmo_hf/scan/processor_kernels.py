@@ -1,6 +1,6 @@
-"""The package's kernels: for each operation of a scan the fastest on this processor, as measured (docs/speed.md).
+"""The package's kernels: each operation of a scan in the way measured as fastest on this processor (docs/speed.md).
 
-    large weights                in oneDNN's layout, if that repays making it: `packed_weights.py`
+    large weights                in oneDNN's layout, if packing saves time: `packed_weights.py`
     weights in eight bits        `eight_bit_products.py`
     a GPU with Triton            `triton_scan.py`
 
@@ -26,7 +26,7 @@ from .triton_scan import is_available, scan_with_padding
 
 logger = logging.get_logger(__name__)
 
-# The most columns for which torch's kernel for eight bits is the fastest, as measured: by whether the processor
+# Up to this many columns torch's kernel for eight bits was measured as the fastest. The keys: whether the processor
 # multiplies in bfloat16, and whether it is AMD's.
 KERNEL_COLUMNS = {True: {True: 12, False: 48}, False: {True: 4, False: 16}}
 
@@ -43,14 +43,14 @@ class ProcessorKernels(Kernels):
 
     is_amd: bool = IS_AMD
     multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
-    # Smaller weights are packed only by `pack`.
+    # Only `pack` packs smaller weights.
     large_bytes: int = 1 << 21
     # The rule for scans that pack weights.
     repays: dict[torch.dtype, tuple[range, int]] = field(default_factory=lambda: REPAYS if IS_AMD else {})
-    # Whether GPUs take Triton's kernels, and without gradient so many texts times words at once, 4H numbers each.
+    # Whether GPUs use Triton's kernels, and how many texts times words (4H numbers each) they take without gradient.
     takes_triton: bool = True
     block_rows: int = 1024
-    # Packed products by the parameter that they were made from, with its state then.
+    # For each packed parameter, its products and its state when it was packed.
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
     def serves(self, weight: nn.Parameter) -> bool:
@@ -87,11 +87,11 @@ class ProcessorKernels(Kernels):
         return scan_with_padding(inputs, layout, hidden, cell, weights, limits, self.block_rows)
 
     def at_once(self, weights: list[Weights]) -> int:
-        """How many directions take each step together: one with weights in eight bits."""
+        """How many directions take each step together; with weights in eight bits only one."""
         return super().at_once(weights) if _are_floats(weights) else 1
 
     def join(self, weights: list[Weights], columns: Sequence[int], keeps_trace: bool) -> WeightProducts:
-        """Makes products of the weights of directions that step together; `columns` has the number of each step."""
+        """Makes products from the weights of directions that step together; `columns` counts each step's columns."""
         joint = super().join(weights, columns, keeps_trace)
         if len(weights) > 1:
             return joint
@@ -99,7 +99,7 @@ class ProcessorKernels(Kernels):
         return joint._replace(recurrent=recurrent or joint.recurrent, projection=projection or joint.projection)
 
     def products(self, weight: Any) -> BlockProducts:
-        """A weight `(D, m, n)` as products, without another layout."""
+        """Makes products from a weight `(D, m, n)` in its own layout."""
         if not isinstance(weight, Tensor):
             return weight
         if weight.dtype == torch.bfloat16 and weight.device.type == "cpu":
@@ -113,7 +113,7 @@ class ProcessorKernels(Kernels):
         return BlockProducts(weight, self.block_bytes, self.few_columns, self.is_amd)
 
     def times(self, weight: Tensor, columns: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """The product of a weight `(D, m, n)` with vectors `(D, n, b)`, in a scan of so many columns a step."""
+        """A function that multiplies a weight `(D, m, n)` by vectors `(D, n, b)`; `columns` is as in `join`."""
         packed = self._packed(weight[0], columns, keeps_trace=True) if len(weight) == 1 else None
         return packed.times if packed else super().times(weight, columns)
 
@@ -126,7 +126,7 @@ class ProcessorKernels(Kernels):
         return can_take_onednn(weight, (torch.float32, torch.bfloat16)[: 1 + self.multiplies_bfloat16])
 
     def _packed(self, weight: Any, columns: Sequence[int], keeps_trace: bool) -> PackedProducts | None:
-        """Packed products of a direction's weight `(m, n)`, kept or made now if that repays; None if it does not."""
+        """Packed products of a direction's weight `(m, n)`: a kept copy, or a new one if it saves time, else None."""
         if not self._can_pack(weight):
             return None
         (within, steps), is_large = self.repays.get(weight.dtype, (range(0), 1)), weight.nbytes >= self.large_bytes

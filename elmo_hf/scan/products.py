@@ -19,19 +19,19 @@ import torch
 from torch import Tensor
 
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
-FEW_COLUMNS = 1 << 30 if IS_AMD else 8  # with fewer, each column is stored as a row
-ONEDNN_COLUMNS = 8  # with at least this many, oneDNN is faster on AMD's processors
+FEW_COLUMNS = 1 << 30 if IS_AMD else 8  # with fewer columns, each is stored as a row
+ONEDNN_COLUMNS = 8  # from this number on, oneDNN is faster on AMD's processors
 
 
 class BlockProducts:
     """A weight `(D, m, n)` that multiplies columns."""
 
     def __init__(self, weight: Tensor, block_bytes: int, few_columns: int, is_amd: bool = IS_AMD) -> None:
-        """Takes the bytes of a block, and the number of columns below which each column is stored as a row."""
+        """Takes the bytes of a block; with fewer columns than `few_columns`, each column is stored as a row."""
         self.weight, self.block_bytes, self.few_columns, self.is_amd = weight, block_bytes, few_columns, is_amd
 
     def num_blocks(self, columns: int) -> int:
-        """The count of blocks: each has at least as many rows as there are columns."""
+        """The count of blocks; each block has at least as many rows as there are columns."""
         blocks, (directions, height, _), num_bytes = 1, self.weight.shape, self.weight.nbytes
         if directions == 1 and self.weight.device.type == "cpu" and (columns > 1 or self.is_amd):
             while (
@@ -47,7 +47,7 @@ class BlockProducts:
         return columns < self.few_columns
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes W times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it there."""
+        """Writes W times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it to `out`."""
         weight, (directions, height, columns) = self.weight, out.shape
         blocks, as_rows = self.num_blocks(columns), self.wants_rows(columns)
         if directions == columns == blocks == 1:
@@ -98,7 +98,7 @@ def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_ro
 
 
 def can_take_onednn(weight: Any, dtypes: tuple[torch.dtype, ...] = (torch.float32,)) -> bool:
-    """Whether oneDNN multiplies a weight: a plain tensor of one of `dtypes`, on a CPU."""
+    """Whether oneDNN multiplies a weight: it must be a plain tensor of one of `dtypes`, on a CPU."""
     if type(getattr(weight, "data", None)) is not Tensor or torch.jit.is_tracing():  # no tracing through oneDNN
         return False
     return weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
@@ -110,7 +110,7 @@ def times(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 def put(product: Tensor, out: Tensor, adds: bool) -> None:
-    """Writes a product to `out`; with `adds`, adds it there."""
+    """Writes a product to `out`; with `adds`, adds it to `out`."""
     if adds:
         out += product
     else:

@@ -31,9 +31,9 @@ class ReadingOrder(NamedTuple):
 
 
 def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_directions: int = 2) -> ReadingOrder:
-    """Computes the reading order from `mask` and `resets` of a `BatchLayout`; if they are on a GPU, waits for it.
+    """Computes the reading order from `mask` and `resets` of a `BatchLayout`; waits for the GPU if they are on one.
 
-    A reset between words applies to the next word read.
+    A reset at a position without a word applies to the next word read.
     """
     lengths = mask.sum(dim=1)
     texts = lengths.argsort(descending=True, stable=True)
@@ -74,5 +74,5 @@ class BatchLayout:
 
     @functools.cached_property
     def order(self) -> ReadingOrder:
-        """The reading order; if the mask is on a GPU, waits for it."""
+        """The reading order; waits for the GPU if the mask is on one."""
         return reading_order(self.mask, self.resets, self.num_directions)

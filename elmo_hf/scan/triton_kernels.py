@@ -1,4 +1,4 @@
-"""What a step of a biLM layer computes between its matrix products, in Triton: two kernels forward, two backward.
+"""The Triton kernels between the matrix products of a step of a biLM layer: two forward, two backward.
 
 The equations are those of `packed.py`. A kernel computes everything between two products, for all directions at once:
 

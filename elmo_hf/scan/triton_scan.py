@@ -5,7 +5,7 @@ between two products is one kernel; `triton_kernels.py` has their order. The pro
 gradients of the weights, are computed once for all steps, or for a block of steps.
 
 The cell is float32 between steps. Products follow torch's own switches (TF32, reduced precision). Padding is computed
-like words and thrown away, because to skip it Python would have to wait for the GPU.
+like words and thrown away; to skip padding, Python would have to wait for the GPU.
 
 Memory for the gradient: 4H + 2P numbers per word, direction and layer (gates, p, h) and H in float32 (c); about
 4H + P and H in float32 more during the backward pass.
@@ -115,7 +115,7 @@ def _run(
 
 
 class _TritonScan(torch.autograd.Function):
-    """All steps with their gradient; can be differentiated once."""
+    """All steps with their gradient, which cannot be differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, is_word: Tensor, keeps: Tensor, limits: Limits, *tensors: Any) -> tuple[Tensor, Tensor]:

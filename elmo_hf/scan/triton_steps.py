@@ -62,7 +62,7 @@ def run_steps(
 def run_steps_back(
     steps: Steps, d_outputs: Tensor, d_last_cell: Tensor, recurrent: Tensor, projection: Tensor | None, limits: Limits
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Runs all steps backward, which ran forward with `keeps_gates`; d_outputs `(D, T, B, P)`, e, is contiguous.
+    """Runs backward all steps that ran forward with `keeps_gates`; d_outputs (e) `(D, T, B, P)` is contiguous.
 
     Returns dz `(D, T, B, 4H)` and dp `(D, T, B, P)`; dh `(D, B, P)` and dc `(D, B, H)` before the first step. Like
     d_last_cell `(D, B, H)`, dh and dc are float32.
@@ -73,7 +73,7 @@ def run_steps_back(
     cell_count, hidden_count = directions * batch * width, directions * batch * size
     d_gates, d_projected = torch.empty_like(steps.gates), torch.empty_like(steps.projected)
     d_memory = d_projected if projection is None else d_gates.new_empty(directions, batch, width)
-    # No gradient comes from after the last step; that of its hidden state is in the gradient of the outputs.
+    # Nothing follows the last step; the gradient of its hidden state is in the gradient of the outputs.
     products = d_projected.new_zeros(directions, batch, size)
     d_hidden = products.float().clone()
     d_cell = d_last_cell.clone(memory_format=torch.contiguous_format)

@@ -13,7 +13,7 @@ CPU_FACTS = Path("/proc/cpuinfo")
 
 
 def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACTS) -> list[tuple[str, str]]:
-    """Names and values: versions, processor, threads, GPU, and the layout of large weights (`scan/`)."""
+    """Pairs of a name and a value: versions, processor, threads, GPU, and the layout of large weights (`scan/`)."""
     kernels = kernels or ProcessorKernels()
     lines = cpu_facts.read_text(encoding="utf-8").splitlines() if cpu_facts.exists() else []  # Linux alone has it
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -49,7 +49,7 @@ HEADS = {
 # The packages that each suffix needs besides torch.
 PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 # The largest difference allowed between file and model in float32, absolute below 1 and relative above. Rounding alone
-# makes 1e-6 in models with trained weights, and 2e-5 in large ones with large random weights.
+# gives 1e-6 in models with trained weights, and 2e-5 in large models with large random weights.
 TOLERANCE = 1e-4
 # The most bytes of weights in one ONNX file; the format allows 2^31 for the whole file.
 LARGEST_FILE = 1_900_000_000
@@ -61,7 +61,7 @@ class NamedTensors(nn.Module):
     """A model that takes tensors and returns a dict of tensors, by the names in the file."""
 
     def __init__(self, model: ElmoPreTrainedModel, has_state: bool = False) -> None:
-        """The model is put into evaluation mode; with `has_state`, the state of a biLM is an input and an output."""
+        """Sets the model to evaluation mode; with `has_state`, the state of a biLM is an input and an output."""
         super().__init__()
         self.model = model.eval()
         self.has_state = has_state
@@ -92,7 +92,7 @@ class NamedTensors(nn.Module):
 
 
 def check_output(path: Path) -> None:
-    """Checks that a model can be written to a file; deletes the partial file of a killed run if the file exists.
+    """Checks that a model can be written to a file; if it exists, deletes a killed run's partial file.
 
     Raises:
         FileExistsError: if the file or its file of weights exists.
@@ -115,8 +115,8 @@ def weights_file(path: Path) -> Path:
 def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrainedModel:
     """The model of a folder or Hub name, in float32.
 
-    It has its task head if it was saved with one; without one, or with a state, which only the biLM has, it is the
-    biLM.
+    It has its task head if it was saved with one. Otherwise, or with `has_state`, it is the biLM, because only the biLM
+    has a state.
 
     Raises:
         ValueError: as in `load_complete`, and if the weights are quantised.
@@ -138,7 +138,7 @@ def export_model(
     Args:
         module: the model, in float32, on the CPU.
         destination: the new file, `.onnx` or `.pt2`.
-        program: what `program_of` makes of the module; None makes it.
+        program: the result of `program_of` for this module; None computes it.
         largest_file: weights of more bytes go into a file beside an ONNX file, with `.data` added to its name.
 
     Returns:
@@ -163,7 +163,7 @@ def export_model(
                 f"the exported graph differs from the model by {difference:.1e}, where at most {TOLERANCE:.0e} was "
                 "expected; nothing was written. Please report this with the versions of torch and onnxruntime."
             )
-        for path in (weights_file(destination), destination):  # the weights first, so a graph always has them
+        for path in (weights_file(destination), destination):  # weights first, so that a graph always has its weights
             if (folder / path.name).exists():
                 publish(folder / path.name, path)
     return difference
@@ -175,7 +175,7 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
     Args:
         config: the model's.
         lengths: words and boundaries of each row, at least two for each text.
-        num_texts: texts of a row, one after the other, each between its boundaries.
+        num_texts: texts in a row, one after the other, each between its boundaries.
         has_state: adds a random state.
     """
     generator = torch.Generator().manual_seed(len(lengths))
@@ -223,7 +223,7 @@ def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, pat
     outputs = list(module(**_examples(module, [[4]])[0]))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about packages that are not needed
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # and about two inputs that share their axes
+        warnings.simplefilter("ignore")  # and warnings about two inputs that share their axes
         graph = torch.onnx.export(
             program, input_names=names, output_names=outputs, dynamic_shapes=axes, dynamo=True, verbose=False
         )
@@ -259,7 +259,7 @@ def _examples(module: NamedTensors, batches: list[list[int]]) -> list[Tensors]:
 
 @torch.inference_mode()
 def _largest_difference(module: NamedTensors, path: Path) -> float:
-    """Runs a file on batches of other sizes than the traced one; absolute below 1, relative above."""
+    """The largest difference on batches of other sizes than the traced one, absolute below 1, relative above."""
     run = _runner(path)
     differences = []
     for inputs in _examples(module, [[4], [7, 12], [5, 16, 9, 4, 11]]):

@@ -21,7 +21,7 @@ from ..text.escapes import code_span, markdown, printable, string_literal
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
-# The task of each Auto class, on the Hub; the models of some have labels and a pipeline.
+# The Hub's name of each Auto class's task; models of some tasks have labels and a pipeline.
 LABELLED = {
     "AutoModelForTokenClassification": "token-classification",
     "AutoModelForSequenceClassification": "text-classification",
@@ -36,10 +36,10 @@ class Facts:
     """What is published about the weights.
 
     Attributes:
-        title: as in "the small English model of the Allen Institute".
+        title: such as "the small English model of the Allen Institute".
         page: where the weights are published.
         metadata: the card's `language`, `license`, and `datasets` if exactly the training texts are on the Hub.
-        sections: on the training text, the licence and published scores.
+        sections: the sections about the training text, the licence and published scores.
         words: how to split text, if `word_splitter` does not describe it.
         example: two texts for the snippet.
     """
@@ -93,15 +93,15 @@ def render_card(
     Args:
         name: the title; the name of the folder, or of the repository.
         config: the architecture.
-        repository: the Hub repository `org/name` from which the snippet loads; None: the folder `name`, and the card
-            asks for what it lacks.
+        repository: the Hub repository `org/name` that the snippet loads; None: the snippet loads the folder `name`, and
+            the card lists what to add.
         num_parameters: how many numbers the checkpoint has.
-        auto_class: the class that loads the saved model; with `AutoModelForPreTraining`, which has the biLM and a
-            softmax, a second snippet does, and the first one loads the biLM.
+        auto_class: the class that loads the saved model. `AutoModelForPreTraining` gets a second snippet, because the
+            first one loads only its biLM.
         facts: what the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained, with its numbers as text.
-        word_splitter: how the folder's tokenizer splits raw text; `facts.words` takes precedence.
+        word_splitter: how the folder's tokenizer splits raw text; `facts.words` replaces it.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
     known = {} if facts is None else facts.metadata
@@ -157,7 +157,7 @@ def loading_line(name: str, config: ElmoConfig, auto_class: str, revision: str |
 
 
 def takes_pairs(config: ElmoConfig, auto_class: str) -> bool:
-    """Whether a model reads two texts a row."""
+    """Whether a model reads two texts in each row."""
     return config.text_pairs or auto_class == "AutoModelForQuestionAnswering"
 
 

@@ -49,7 +49,7 @@ class SavedModel:
 
     @property
     def num_parameters(self) -> int:
-        """The numbers of its weights; the scales of rows in eight bits are not counted."""
+        """The count of numbers in its weights, without the scales of rows in eight bits."""
         return sum(math.prod(shape) for name, (shape, _) in self.tensors.items() if not name.endswith(SCALES))
 
     @property

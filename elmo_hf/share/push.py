@@ -1,9 +1,9 @@
 """Pushes a folder to the Hub in one commit, or not at all.
 
-The folder is checked before anything is sent: without its code or tokenizer a repository opens only where this package
-is installed, and without some of its weights it opens with random numbers. Other files in the folder are sent only on
-request. `huggingface_hub` sends large files first, by their SHA-256, repeats failed requests, and does not send again
-what the Hub has.
+The folder is checked before anything is sent: without code or tokenizer a repository opens only where this package is
+installed, and missing weights would be random numbers. Other files in the folder are sent only on request.
+`huggingface_hub` sends large files first, by their SHA-256, repeats failed requests, and does not send again what the
+Hub has.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from .model_card import loading_line
 from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
-# The classes whose weights must all be there; of any other class, those of the biLM.
+# The classes whose weights must all be there; for any other class, only the biLM's weights must.
 CLASSES = {**HEADS, ElmoForPreTraining.__name__: ElmoForPreTraining}
-# What a folder needs besides its weights.
+# The files that a folder needs besides its weights.
 NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
-# What is sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
+# The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
 SENT = (
     *NEEDED,
     *SENTENCE_FILES,
@@ -44,7 +44,7 @@ ADVICE = (
 def push_folder(
     folder: Path, name: str, *, private: bool = False, include: Sequence[str] = ()
 ) -> tuple[CommitInfo, list[str], str]:
-    """Makes the files of a model a commit of a Hub repository, which is created if needed.
+    """Sends the files of a model to a Hub repository in one commit; the repository is created if needed.
 
     The card is sent under the repository's name; the one in the folder stays as it is.
 
@@ -58,8 +58,8 @@ def push_folder(
         the commit, the names that were left out, and a line of Python that loads the model.
 
     Raises:
-        ValueError: if the folder is incomplete, with what writes the missing files, a pattern fits no file, or the name
-            is illegal; nothing is sent then. If the Hub refuses the token, is out of reach, or an upload broke off.
+        ValueError: if the folder is incomplete, a pattern fits no file, or the name is illegal; nothing is sent then.
+            Also if the Hub refuses the token or is out of reach, or if an upload breaks off.
     """
     needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
     missing = [name for name in sorted(needed) if not is_own(folder / name)]
@@ -85,7 +85,7 @@ def push_folder(
 
 
 def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of a folder that are sent, and the names there that are not. A link is never sent.
+    """The files of a folder that are sent, and the names of those that are not. Links are never sent.
 
     Raises:
         ValueError: if a pattern of `include` fits no file.
@@ -101,5 +101,5 @@ def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[
 
 
 def is_own(path: Path) -> bool:
-    """Whether a path is a file and no link."""
+    """Whether a path is a file and not a link."""
     return path.is_file() and not path.is_symlink()

@@ -31,7 +31,7 @@ SOURCE = ("source", f"{HUB_NAME.pattern}|{ADDRESS.pattern}", "an address (https:
 TITLE = re.compile(r"^# .*$", re.MULTILINE)
 HEADING = "## Licence, language, source"
 SECTION = re.compile(rf"^{HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-# What a card asks of its author, with the heading if nothing else is in the section.
+# The request to a card's author, with the heading if nothing else is in the section.
 REQUEST = re.compile(rf"(^{HEADING}\n\n)?^Not given: .*\n`elmo-hf card FOLDER .*`\.\n\n", re.MULTILINE)
 LOADING = re.compile(
     r'(?P<call>from_pretrained\(|pipeline\("[a-z-]+", model=)(?P<name>"(?:[^"\\\n]|\\.)*")'
@@ -40,7 +40,7 @@ LOADING = re.compile(
 
 
 def card_labels(licence: str | None, languages: Sequence[str], source: str | None) -> dict[str, Any]:
-    """The metadata of a card under the Hub's names, without what is not given.
+    """The metadata of a card under the Hub's names, without labels that are not given.
 
     Args:
         licence: its name on the Hub, such as `mit`, in upper or lower case.
@@ -48,7 +48,7 @@ def card_labels(licence: str | None, languages: Sequence[str], source: str | Non
         source: where the weights come from, an address or a Hub name.
 
     Raises:
-        ValueError: if one of them has another form.
+        ValueError: if a label has another form.
     """
     for (what, form, legal), value in ((LICENCE, licence), *((LANGUAGE, each) for each in languages), (SOURCE, source)):
         if value is not None and not re.fullmatch(form, value):
@@ -62,8 +62,8 @@ def read_card(path: Path) -> ModelCard:
     """The card of a folder, which may come from anyone.
 
     Raises:
-        ValueError: if it is not a file of at most a megabyte of UTF-8, or its metadata is damaged or has aliases, with
-            which a few bytes stand for gigabytes.
+        ValueError: if it is not a file of at most a megabyte of UTF-8, or if its metadata is damaged or has aliases,
+            which can make gigabytes of a few bytes.
     """
     check_size(path, MOST_CARD_BYTES)
     with naming(f"{path} is damaged"):
@@ -92,10 +92,10 @@ def label_card(path: Path, labels: Mapping[str, Any]) -> None:
 
 
 def named_card(card: str, name: str) -> str:
-    """A card as a Hub repository has it: under its name, loading from there, and asking its author nothing.
+    """The card for a Hub repository: its name, a snippet that loads it, and no request to its author.
 
     Args:
-        card: one whose snippet is another, or pins a `revision`, keeps snippet and title.
+        card: the card; if its snippet was replaced, or pins a `revision`, snippet and title stay.
         name: `org/name`.
     """
     card = REQUEST.sub("", card)
@@ -115,7 +115,7 @@ def is_draft(card: ModelCard) -> bool:
 def training_of_draft(card: ModelCard) -> str:
     """The section about the run in a Trainer's draft: data, scores, settings and evaluations.
 
-    The draft's first sentence also has a guess about the model that the run started from, which is left out.
+    The draft's first sentence, which guesses the model that the run started from, is left out.
     """
     beginning, _, further = card.text.partition("\n# ")[2].partition("\n## ")
     sentence, _, scores = beginning.partition("\n\n")[2].partition("\n")

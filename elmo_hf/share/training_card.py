@@ -1,8 +1,8 @@
 """A `Trainer` that writes a full model card: hyper-parameters, scores and limits are filled in automatically.
 
 transformers' Trainer writes a draft card at every push. `transformers.modelcard.TrainingSummary` collects the numbers
-for both; here they go into `model_cards/template.md`, which adds how to load the model and its limits. Otherwise
-`ElmoTrainer` is `Trainer`.
+for both; here they go into `model_cards/template.md`, which adds how to load the model and its limits. In all else
+`ElmoTrainer` equals `Trainer`.
 """
 
 from dataclasses import fields

@@ -57,7 +57,7 @@ class LinearChainCRF(nn.Module):
     def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Negative log-likelihood, summed over texts, in float32 at least.
 
-        `labels` are `(N, W)`, -100 where unknown; `mask` `(N, W)` is True on words, which come first.
+        `labels` are `(N, W)`, -100 where unknown; `mask` `(N, W)` is True on words, which come first in each row.
 
         Raises:
             ValueError: if a label may not follow the one before it.
@@ -147,7 +147,7 @@ def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor)
 
 
 def may_follow(first: str, second: str, labels: Collection[str]) -> bool:
-    """Whether IOB2 lets label `second` follow `first` ("O" before a text); without a `B-X`, `I-X` is free."""
+    """Whether IOB2 allows label `second` after `first` ("O" before a text); if no label is `B-X`, `I-X` is free."""
     prefix, _, kind = second.partition("-")
     return prefix != "I" or f"B-{kind}" not in labels or first in (f"B-{kind}", f"I-{kind}")
 

@@ -2,7 +2,7 @@
 
     q_j, c_i    encoded words of the question and the context, which the biLM reads separately
     s_ij        = w_q . q_j + w_qc . (q_j . c_i)                         Seo et al. (2017), equation 1
-    a_i         = sum_j softmax_j(s_ij) q_j                              the question as word i sees it
+    a_i         = sum_j softmax_j(s_ij) q_j                              the question, weighted for word i
     g_i         = [c_i; a_i; |c_i - a_i|; c_i . a_i]
     start, end  = W m_i + b,    m = LSTM(g) in both directions with `task_encoder="lstm"`, else g
 
@@ -11,8 +11,8 @@ The answer is the span i <= j < i + max_answer_words with the largest start_i + 
 Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 
 Deliberate differences from the paper's BiDAF: attention goes from context to question only, without the term for c_i
-alone, which would cancel in the softmax; start and end are predicted in the same way. From other models of
-transformers: logits outside the context are the lowest number, and the loss ignores questions without an answer.
+alone, which would cancel in the softmax; start and end are predicted in the same way. Unlike in other models of
+transformers, logits outside the context are the lowest number, and the loss ignores questions without an answer.
 """
 
 from collections.abc import Sequence
@@ -104,10 +104,10 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
-        """Scores a batch: `start_logits` and `end_logits` `(B, T)`, and what `ElmoTaskModel` describes.
+        """Returns `start_logits` and `end_logits` `(B, T)`; `ElmoTaskModel` describes other arguments and outputs.
 
-        `start_positions` and `end_positions` `(B,)` are those of the answer's first and last word; T or more means that
-        there is no answer.
+        `start_positions` and `end_positions` `(B,)` are the positions of the answer's first and last word; T or more
+        means that there is no answer.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
         question, context = texts.rows.split(texts.vectors)

@@ -76,7 +76,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Classifies a batch: `logits` `(B, num_labels)`, and what `ElmoTaskModel` describes.
+        """Returns `logits` `(B, num_labels)`; `ElmoTaskModel` describes other arguments and outputs.
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """

@@ -10,7 +10,7 @@ N texts, W words of the longest text, P projection, S cell of each direction of 
 Texts are rows of `text_rows.py`: words first, then padding, no boundaries.
 
 Deliberate difference from the paper's models: without `word_vectors` in the config, x is the biLM's own context-free
-vector; with them, a row of the task's own table, as in the paper.
+vector; with `word_vectors`, x is a row of the task's own table, as in the paper.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class TaskEncoder(nn.Module):
     """Makes the word vectors for a task's classifier, of `output_size` D."""
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Builds what `task_encoder` names."""
+        """Builds the encoder that `task_encoder` of the config names."""
         super().__init__()
         self.own_size = config.word_vectors["size"] if config.word_vectors else 0
         elmo_size = config.num_directions * config.projection_size
@@ -81,7 +81,7 @@ class TaskEncoder(nn.Module):
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
         first = representations[0]
-        if self.lstm is not None or self.own_size > 0:  # else the biLM's own x is in ELMo already
+        if self.lstm is not None or self.own_size > 0:  # otherwise x is the biLM's own, which ELMo contains
             first = torch.cat([token_vectors, first], dim=-1)
         return torch.cat([first if self.lstm is None else self.lstm(first, mask), *representations[1:]], dim=-1)
 

@@ -37,13 +37,13 @@ class EncodedTexts(NamedTuple):
 class ElmoTaskModel(ElmoPreTrainedModel):
     """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`.
 
-    Arguments of every subclass's `forward`; it also takes labels or positions, which add a `loss` to its output:
+    The `forward` of each subclass takes these arguments, and labels or positions, which add a `loss` to its output:
 
     Args:
         input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
         attention_mask: `(B, T)`, 1 on words and boundaries; None means every position with an id above 0.
         bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
-        word_vector_ids: `(B, T)`, which word vector each word has, if the config has `word_vectors`.
+        word_vector_ids: `(B, T)`, the index of each word's vector, if the config has `word_vectors`.
         output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
         **kwargs: as in `ElmoModel`.
 
@@ -93,7 +93,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _run_bilm(self, ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
         """The L+1 layers `(B, T, 2P)`; the biLM reads each text separately, from the zero state.
 
-        `mask` `(B, T)` is True on words and boundaries, each mask in `texts` on those of one text per row.
+        `mask` `(B, T)` is True on words and boundaries; each mask in `texts` is True on those of one text per row.
         """
         if len(texts) == 1:
             return self.elmo.bilm(self.elmo.embed_ids(ids, mask), mask)[0]
@@ -107,8 +107,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Encodes the words of a batch; `others` may have `word_vector_ids`.
 
         Raises:
-            ValueError: if a shape is wrong, a row does not have `num_texts` texts, or `bilm_layers` are given although
-                the biLM learns.
+            ValueError: if a shape is wrong, if a row does not have `num_texts` texts, or if `bilm_layers` are given
+                although the biLM learns.
         """
         ids, mask = checked_words(input_ids, attention_mask, self.config)
         texts = self._texts(ids, mask)

@@ -8,10 +8,10 @@ Labels align with `input_ids`, as the usual collator makes them: one for each wo
 
 Glossary: B batch, T positions of a row, N texts, W words of the longest text, K labels.
 
-Deliberate differences from transformers' pipeline: it expects one id at each position and parts of words, while ours
-has a row of character ids for each whole word, and takes the word's text from its offsets. From other models with a
-CRF: in evaluation, `logits` are the CRF's log p(y_t = k), except that the label of the best sequence is raised to the
-top. So pipelines and metrics need no CRF: the argmax is the best sequence and the softmax a probability.
+Deliberate differences: transformers' pipeline expects parts of words with one id each; ours reads whole words with a
+row of character ids each, and takes the word's text from its offsets. Unlike in other models with a CRF, `logits` in
+evaluation are the CRF's log p(y_t = k), with the label of the best sequence raised to the top. So pipelines and metrics
+work without changes: the argmax is the best sequence, and the softmax is a probability.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ from ..model.inputs import IGNORED, check_shape
 from .crf import LinearChainCRF
 from .task_model import ElmoTaskModel
 
-# By how much the log-probability of the best sequence's label must exceed the others.
+# The log-probability of the best sequence's label must exceed the others by this.
 MARGIN = 1e-3
 
 
@@ -91,9 +91,9 @@ class ElmoForTokenClassification(ElmoTaskModel):
         word_vector_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Labels a batch: `logits` `(B, T, K)`, zero on boundaries and padding, and what `ElmoTaskModel` describes.
+        """Returns `logits` `(B, T, K)`, zero on boundaries and padding; other arguments and outputs: `ElmoTaskModel`.
 
-        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over the labels of such words. The Trainer passes
+        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over all labels of such words. The Trainer passes
         `num_items_in_batch`, the number of labels by which to divide the loss.
 
         Raises:

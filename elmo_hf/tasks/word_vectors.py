@@ -9,8 +9,8 @@ of the model, described by `word_vectors` in the config; the tokenizer has their
     the 0.418 0.24968 ...     GloVe's text, one word a line
     400000 100                the first line of word2vec's text; gensim converts its binary files
 
-A name that ends in .gz is a gzipped file. Only the requested vectors are kept; for a repeated word the first one. Words
-that cannot be a line of a vocabulary are left out, such as GloVe's `. . .` with its blanks.
+A name that ends in .gz is a gzipped file. Only the requested vectors are kept, and of a repeated word only the first.
+Words that cannot be a line of a vocabulary are left out, such as GloVe's `. . .`, which contains blanks.
 """
 
 import collections
@@ -39,7 +39,7 @@ class WordVectors:
     """The words and vectors of a task.
 
     Attributes:
-        words: in the order of their rows, from row 1; the first are `<S>`, `</S>` and `<UNK>`.
+        words: the words in the order of their rows, from row 1; the first are `<S>`, `</S>` and `<UNK>`.
         size: numbers of a vector.
         trainable: whether vectors learn with the task.
         table: `(1 + number of words, size)`, or None for vectors that start from random numbers.
@@ -83,8 +83,8 @@ class WordVectors:
             trainable: whether they are trained with the task.
 
         Raises:
-            ValueError: with the file and the line, if a line is not a word and the finite numbers of a vector.
-            OSError: if it cannot be opened.
+            ValueError: if a line is not a word with the finite numbers of a vector; the message names file and line.
+            OSError: if the file cannot be opened.
         """
         forms = (form for word in words or () for form in (word, word.lower()))
         wanted = None if words is None else {*forms, *UNKNOWN_NAMES}

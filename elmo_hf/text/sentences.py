@@ -1,9 +1,9 @@
 """Reads sentences from files, one at a time, for every command: text, JSON lines, CoNLL-U, tables and FASTA.
 
-The name of a file decides how it is read, with or without `.gz` after it, which means that it is gzipped:
+The suffix of a file's name decides how it is read; a further `.gz` means that the file is gzipped:
 
-    *.jsonl, *.json    one value a line: a string, a list of words, or an object; of its keys `words`, `tokens`, `text`,
-                       `sentence`, the first that exists and is not null is read
+    *.jsonl, *.json    one value a line: a string, a list of words, or an object; the first of its keys `words`,
+                       `tokens`, `text`, `sentence` that exists and is not null is read
     *.conllu           blocks of lines; the words are in the second column, multiword tokens are split
     *.csv, *.tsv       a table; its first line names the columns, which are read like the keys of an object
     *.fasta, *.fa, *.faa
@@ -38,7 +38,7 @@ MAX_LINE_CHARACTERS, MAX_LINE_BLANKS, MAX_LINE_COMMAS, MAX_CONLLU_WORDS = 1 << 2
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
-# What the library `datasets` raises besides its own errors if a dataset does not exist, or a file of it is damaged.
+# Errors that `datasets` raises besides its own if a dataset does not exist, or if one of its files is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
 # How many sentences, and how many characters of each, `looks_split` reads.
 LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
@@ -63,7 +63,7 @@ def read_sentences(path: Path, encoding: str = "utf-8", keys: Sequence[str] = KE
 
     Args:
         path: the file; its suffix decides how it is read.
-        encoding: of the file's characters, one of Python's names.
+        encoding: the file's encoding, by its name in Python.
         keys: the columns of a table, or keys of objects, as in `sentence_of`.
     """
     if suffix_of(path) == CONLLU_SUFFIX:
@@ -81,12 +81,12 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
 
     Args:
         path: the file.
-        encoding: of its characters; a byte order mark of UTF-8 is skipped.
-        parse: converts a line.
+        encoding: the file's encoding; a byte order mark of UTF-8 is skipped.
+        parse: a function that converts a line.
 
     Raises:
-        ValueError: with the file and the line, if bytes are illegal in the encoding, a gzipped file is damaged, or
-            `parse` raises it; or if Python has no such encoding.
+        ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, `parse` raises it, or Python has no
+            such encoding; the message names file and line.
         OSError: if the file cannot be opened.
     """
     number = 0
@@ -120,7 +120,7 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
     """Reads the rows of a .csv or .tsv as text; `datasets` would read `007` as 7, `NA` as null, and shift long rows.
 
     Raises:
-        ValueError: with the file, if a row has more or fewer cells than the first line, or no column is one of `keys`.
+        ValueError: if a row has more or fewer cells than the first line, or no column is one of `keys`.
     """
     limit = csv.field_size_limit(MAX_LINE_CHARACTERS)  # of the whole process
     try:
@@ -150,7 +150,7 @@ def read_dataset(name: str, split: str, keys: Sequence[str] = KEYS) -> Iterator[
         keys: the columns, as in `sentence_of`.
 
     Raises:
-        ValueError: with the dataset and the row, if it cannot be read.
+        ValueError: if the dataset cannot be read; the message names dataset and row.
     """
     from datasets import load_dataset
     from datasets.exceptions import DatasetsError
@@ -171,7 +171,7 @@ def sentence_of(value: Any, keys: Sequence[str] = KEYS) -> Sentence:
 
     Args:
         value: from JSON or a dataset.
-        keys: of an object; the first one that exists and is not null is read. If all are null, the sentence is "".
+        keys: the keys of an object; the first that exists and is not null is read. If all are null, the sentence is "".
 
     Raises:
         ValueError: if there is none.
@@ -187,13 +187,13 @@ def sentence_of(value: Any, keys: Sequence[str] = KEYS) -> Sentence:
 
 
 def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sentence]]:
-    """What `raw_texts` gives of sentences, and all sentences."""
+    """The result of `raw_texts`, and all sentences."""
     first = list(islice(sentences, LOOKED_AT))
     return raw_texts(first), chain(first, sentences)
 
 
 def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """The beginnings of the strings among the first sentences, for `looks_split`; the others are words already."""
+    """The beginnings of those of the first sentences that are strings, for `looks_split`."""
     return [each[:LOOKED_AT_CHARACTERS] for each in islice(sentences, LOOKED_AT) if isinstance(each, str)]
 
 
@@ -234,7 +234,7 @@ def _json_sentence(line: str, keys: Sequence[str]) -> Sentence:
 
 
 def _conllu_words(line: str) -> list[str] | None:
-    """The word of a line, if it has one: the words of a multiword token follow; None for a blank line."""
+    """The word of a line; no word for a multiword token, whose words are in the next lines; None for a blank line."""
     line = line.rstrip("\r\n")
     columns = line.split("\t")
     found = CONLLU_NUMBER.fullmatch(columns[0])
@@ -247,7 +247,7 @@ def _conllu_words(line: str) -> list[str] | None:
 
 
 def _joined(path: Path, lines: Iterable[list[str] | None], words: list[str]) -> Iterator[Sentence]:
-    """Joins the words of lines; `words` begins the first sentence, and None or a new protein ends one."""
+    """Joins the words of lines to sentences; `words` begins the first, and None or a new protein ends a sentence."""
     for of_line in chain(lines, [None]):
         if of_line is None or isinstance(of_line, Protein):
             if words or (isinstance(words, Protein) and words.name):
@@ -262,7 +262,7 @@ def _joined(path: Path, lines: Iterable[list[str] | None], words: list[str]) -> 
 
 
 def _fasta_residues(line: str) -> list[str]:
-    """The residues of a line, in capitals as SeqVec reads them; a new protein for a line `>NAME ...`."""
+    """The residues of a line, in capitals as SeqVec reads them, or a new protein for a line `>NAME ...`."""
     if line.startswith(">"):
         protein = Protein()
         protein.name = next(iter(line[1:].split()), "")

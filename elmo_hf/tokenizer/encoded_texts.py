@@ -83,7 +83,7 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) 
 def truncate(
     texts: Sequence[Words], room: int, strategy: TruncationStrategy, side: str, stride: int | None = None
 ) -> list[tuple[Words, ...]]:
-    """Drops words from the `"left"` or `"right"` side of one or two texts until `room` words are left.
+    """Drops words on the `"left"` or `"right"` side of one or two texts until `room` words remain.
 
     With a `stride`, further windows of the same length follow until all words are in one; each shares `stride` words
     with the one before. In a pair, each window of one text comes with the whole other text.
@@ -125,13 +125,13 @@ def _column(value: Callable[[Position], Any], doc: str) -> Any:
 
 
 class WordEncoding:
-    """An encoded text or pair of texts, with the methods of `tokenizers.Encoding`; None where there is no answer.
+    """An encoded text or pair, with the methods of `tokenizers.Encoding`, which return None if there is no answer.
 
     Deliberate difference from Rust: positions are computed on first use.
     """
 
     def __init__(self, texts: tuple[Words, ...], boundaries: tuple[str, str] | None) -> None:
-        """Takes one or two texts, and the words to put around each, or None."""
+        """Takes one or two texts, and the words to put around each text, or None for no words."""
         self.texts = texts
         self.n_sequences = len(texts)
         self.boundaries = boundaries

@@ -50,9 +50,9 @@ def as_integers(values: Any) -> np.ndarray:
 
 
 def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_batch: bool) -> dict[str, Any]:
-    """Converts each key to nested lists, or to one array or tensor; `drop_batch` takes the only text of a batch.
+    """Converts each key to nested lists, or to one array or tensor; with `drop_batch`, returns only the first text.
 
-    NumPy arrays keep int16 character ids, a quarter of a tensor's size; texts of different lengths are a list of them.
+    NumPy arrays keep int16 ids, which take a quarter of a tensor's memory; texts of different lengths become a list.
 
     Raises:
         ValueError: if a key cannot be one tensor.

@@ -53,11 +53,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of a vocabulary `vocab`, which is
             saved with the tokenizer (`code_point_codec.py`).
         add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
-            biLM that was trained without (google/elmo).
+            biLM that was trained without boundaries (google/elmo).
         **kwargs: those of every transformers tokenizer, such as `padding_side`.
 
     Raises:
-        ValueError: if an argument is illegal, or the vocabulary is missing or incomplete.
+        ValueError: if an argument is illegal, or if the vocabulary is missing or incomplete.
     """
 
     vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
@@ -78,7 +78,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         vector_words_file: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Builds the Rust tokenizer from these arguments, ignoring all but the vocabulary of a `tokenizer.json`."""
+        """Builds the Rust tokenizer from these arguments; of a `tokenizer.json` only the vocabulary is used."""
         tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
         self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
         self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
@@ -124,7 +124,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], name: str, *args: Any, **kwargs: Any) -> Any:
-        """Refuses a folder or repository without any file of a tokenizer: its name may be wrong."""
+        """Refuses a folder or repository that has none of a tokenizer's files, because its name may be wrong."""
         if not any(resolved_vocab_files.values()):
             raise OSError(f"there is no tokenizer in {name}; `tokenizer.save_pretrained` writes one.")
         return super()._from_pretrained(resolved_vocab_files, name, *args, **kwargs)
@@ -218,8 +218,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> BatchEncoding:
         """Pads encoded texts to one length, in words; arguments are those of every transformers tokenizer.
 
-        Keys outside `PADDING_VALUES` are not padded. Without `return_tensors`, the result is of the kind of
-        `input_ids`.
+        Only keys of `PADDING_VALUES` are padded. Without `return_tensors`, the result is of the kind of `input_ids`.
         """
         is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
         if is_list_of_texts:
@@ -248,7 +247,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return as_integers(ids).reshape(-1, *self._codec.id_shape)
 
     def _is_batch_of_ids(self, ids: Any) -> bool:
-        """Whether ids are of several texts; a word's ids are never empty, so empty lists in a list are texts."""
+        """Whether ids belong to several texts; a word's ids are never empty, so an empty list in a list is a text."""
         holds_only_empty_texts = is_list(ids) and len(ids) > 0 and all(is_list(i) and not i for i in ids)
         return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
 
@@ -284,8 +283,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 classes of the softmax; unknown words become `<UNK>`.
 
-        Class k is line k of the softmax's vocabulary, counted from 0. The tokenizer's own boundaries become its `<S>`
-        and `</S>`.
+        Class k is line k of the softmax's vocabulary, counted from 0. The tokenizer's own boundaries get the classes of
+        `<S>` and `</S>`.
 
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
@@ -319,7 +318,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def _save_pretrained(
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
     ) -> tuple[str, ...]:
-        """Saves the words of softmax and word vectors too, and the code that loads the folder without this package."""
+        """Also saves the words of softmax and word vectors, and the code that loads the folder without this package."""
         if self._split_by is not None:
             logger.warning("`word_splitter` is a function, which is not saved; loaded, this splits at white space.")
         save_code(self, save_directory)

@@ -106,7 +106,7 @@ class VocabularyCodec:
 
     @classmethod
     def of_file(cls, path: str | None) -> "VocabularyCodec | None":
-        """The codec of a vocabulary file, None for None; raises ValueError if it is not UTF-8 or is incomplete."""
+        """The codec of a vocabulary file, None for None; raises ValueError if the file is incomplete or not UTF-8."""
         if path is None:
             return None
         try:
@@ -122,7 +122,7 @@ class VocabularyCodec:
 
     @cached_property
     def is_lower_case(self) -> bool:
-        """Whether no word but the special ones has an upper-case letter; words are then looked up in lower case."""
+        """Whether only special words have upper-case letters; words are then looked up in lower case."""
         return all(word in (*self.boundaries, UNKNOWN_WORD) or word == word.lower() for word in self.symbols)
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
@@ -143,7 +143,7 @@ class VocabularyCodec:
 def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     """Assigns ids from 1 to the words of a vocabulary file, one per line; 0 is `<pad>`.
 
-    Source: bilm-tf's `Vocabulary`. Each line has an id, and a repeated word has that of its last line; a line
+    Source: bilm-tf's `Vocabulary`. Each line has an id, and a repeated word has the id of its last line; a line
     `!!!MAXTERMID` is not a word.
     """
     words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")

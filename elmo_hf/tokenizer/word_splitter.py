@@ -60,7 +60,7 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
 
 
 def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
-    """Words by a user's function, with their offsets; raises ValueError if they are not the text's own, in order."""
+    """Words from a user's function, with their offsets; raises ValueError if they are not the text's words in order."""
     pieces: list[tuple[str, tuple[int, int]]] = []
     for word in split(text):
         end = pieces[-1][1][1] if pieces else 0

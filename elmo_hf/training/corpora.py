@@ -1,7 +1,7 @@
 """Corpora out of files and datasets, sentence by sentence, and vocabularies out of corpora.
 
 Files are read by `sentences.py`; only folders and Hub datasets need the `datasets` library. Text for language models is
-tokenised (bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
+already split (in bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
 """
 
 import os
@@ -48,7 +48,7 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
 
 
 def _files(source: str) -> list[str]:
-    """The file itself, or the files that match a pattern; empty for a dataset."""
+    """The file of this name, or the files that match a pattern; empty for a dataset."""
     paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
     is_name = HUB_NAME.fullmatch(source) and not source.endswith(
         (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES, *SEPARATORS)

@@ -14,7 +14,7 @@ STEPS_BETWEEN_QUESTIONS = 10
 
 
 class StopSignals(TrainerCallback):
-    """Ends training with a checkpoint after the step in which Ctrl-C or SIGTERM came; a second Ctrl-C ends it at once.
+    """On Ctrl-C or SIGTERM, ends training after the current step with a checkpoint; a second Ctrl-C ends it at once.
 
     Signals are caught inside a `with` block of the main thread; in other threads it does nothing.
 

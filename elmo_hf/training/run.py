@@ -1,11 +1,9 @@
 """A pretraining run from corpus to Hub folder, which can be resumed after it was killed or stopped.
 
-OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
-OUT/checkpoint-N/        the Trainer's, with the LSTM state and checksums; the newest and the best on held-out text are
-                         kept
-OUT/runs/                TensorBoard's events
-OUT/config.json, ...     the finished model: weights, tokenizer, code
-OUT/log.json, curve.png  its losses and held-out perplexities by step
+OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora OUT/checkpoint-N/
+the Trainer's checkpoint, with the LSTM state and checksums; the newest and the best are kept OUT/runs/
+TensorBoard's events OUT/config.json, ...     the finished model: weights, tokenizer, code OUT/log.json, curve.png  its
+losses and held-out perplexities by step
 
 A run that was stopped and resumed writes the same weights and tokenizer as an undisturbed one, byte for byte on a CPU.
 """
@@ -33,7 +31,7 @@ from .interruption import StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
 logger = logging.getLogger(__name__)
-# Settings that change the result of a run; others say how often to log, or where.
+# Settings that change the result of a run; others only change the logs.
 DECISIVE = (
     "seed",
     "data_seed",
@@ -61,9 +59,9 @@ DECISIVE = (
     "bf16",
     "fp16",
 )
-# Keys of a config.json that are no fields of `ElmoConfig`.
+# Keys of a config.json that are not fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
-# What a new model has.
+# Fields with a fixed value in a new model.
 FIXED = {"alphabet": "bytes", "num_input_words": 0}
 DECIDED_BY_TOKENIZER = {"vocab_size", "bos_token_id", "eos_token_id"}
 
@@ -74,12 +72,12 @@ def new_language_model(
     """A model with random weights and its tokenizer.
 
     Args:
-        vocabulary: the file with the words of the softmax and, with word input, of the word embedding.
+        vocabulary: the file with the words of the softmax, which with word input are also those of the word embedding.
         word_splitter: how the tokenizer splits raw text, `"whitespace"` or `"ptb"`: as the corpus is split.
         **fields: fields of `ElmoConfig`; the file determines the vocabulary's size.
 
     Raises:
-        ValueError: with the field, the legal values and the value found.
+        ValueError: if a field is illegal; the message has the field, the legal values and the value found.
     """
     known = {field.name for field in dataclasses.fields(ElmoConfig)} | CONFIG_KEYS
     wrong = [name for name in sorted(fields) if name not in known or fields[name] != FIXED.get(name, fields[name])]
@@ -116,7 +114,7 @@ def pretrain(
         model: with random weights, or one to adapt; a resumed run replaces its weights.
         tokenizer: with the vocabulary of the softmax.
         train: the corpus.
-        held_out: text scored at each checkpoint to choose the best one. None keeps the last checkpoint.
+        held_out: text that is scored at each checkpoint to choose the best checkpoint; None keeps the last one.
         args: settings.
         started_from: for the card, the model whose weights `model` has: a folder, a Hub name, or `"tiny"`.
         callbacks: of the Trainer, besides its own.
@@ -166,7 +164,7 @@ def pretrain(
             trainer.model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
             write_sums(partial, "*.safetensors")
-            # Last the file that marks the model as finished.
+            # The file that marks the model as finished comes last.
             for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
                 publish(path, output / path.name)
         return trainer
@@ -175,8 +173,8 @@ def pretrain(
 def newest_checkpoint(folder: Path) -> Path | None:
     """The newest undamaged checkpoint of a run; None if no checkpoint was completed.
 
-    The file that is written last lists the others with their checksums. A checkpoint without that list is incomplete,
-    and one that does not agree with it is damaged; both are skipped.
+    The file that is written last lists the others with their checksums. A checkpoint without this list is incomplete,
+    and a checkpoint that differs from its list is damaged; both are skipped.
 
     Raises:
         ValueError: if all complete checkpoints are damaged.
@@ -192,7 +190,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
-    """Trains until the end; raises KeyboardInterrupt if a signal came before."""
+    """Trains until the end; raises KeyboardInterrupt if a signal came before the end."""
     is_first = trainer.is_world_process_zero()
     with StopSignals(is_first) as signals:
         trainer.add_callback(signals)

@@ -4,9 +4,9 @@ One step takes a window of T steps of every row (`streams.py`) and minimises
 
     T . (forward loss + backward loss) / 2          of a model of one direction, T . forward loss
 
-with one clip of the global gradient norm and Adagrad, whose accumulator starts at 1. Because of that start and the
-clip, the factor T changes the result. The next window starts from the LSTM state after a window, but no gradient passes
-between them (truncated back-propagation through time). The defaults are bilm-tf's; each is one setting of
+with one clip of the global gradient norm and Adagrad, whose accumulator starts at 1. Because of this start value and
+the clip, the factor T changes the result. The next window starts from the LSTM state after a window, but no gradient
+passes between them (truncated back-propagation through time). The defaults are bilm-tf's; each is one setting of
 `PretrainingArguments`.
 
 With several processes, each trains its own rows of the same streams. N processes of B rows compute the same as one
@@ -90,7 +90,7 @@ class PretrainingArguments(TrainingArguments):
 
     @property
     def n_gpu(self) -> int:
-        """At most 1: each process trains on one device, and several GPUs are several processes (`torchrun`)."""
+        """At most 1: each process trains on one device, so several GPUs need several processes (`torchrun`)."""
         return min(super().n_gpu, 1)
 
 
@@ -103,7 +103,7 @@ class Windows(Dataset):
     own_rows: range
     args: PretrainingArguments
     num_directions: int = 2
-    # Made on first use, because workers of a DataLoader get this object pickled.
+    # Made on first use, because this object is pickled for the workers of a DataLoader.
     streams: list[Stream] = field(default_factory=list)
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
@@ -257,7 +257,7 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
     def on_train_begin(
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Acts at the start of training, where a checkpoint is loaded already."""
+        """Prepares training after a checkpoint was loaded."""
         self.bilm_state = None
         # In a checkpoint, `fused` is set for the device that wrote it.
         optimizer = kwargs["optimizer"]
