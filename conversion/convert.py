@@ -19,7 +19,7 @@ import torch
 
 from elmo_hf.disk.checksums import sha256_of_file, write_sums
 from elmo_hf.disk.whole_files import new_folder, refuse_existing
-from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder, refuse_quantised
+from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
@@ -30,7 +30,7 @@ from .check import check_folder
 from .contract import Given
 from .formats import recognise
 from .hdf5 import write_hdf5
-from .model import is_of_a_mix, num_parameters, save_model, save_smaller
+from .model import is_of_a_mix, num_parameters, save_model, save_rounded
 from .readers.hdf5_layout import (
     FORGET_BIAS,
     allennlp_rules,
@@ -64,7 +64,7 @@ def convert_source(
         given: the files and settings that the user gave beside it.
         source_name: the model card's name for the source; None: the name of its file or folder.
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: the type of the written weights: float32, bfloat16, or int8 (only the biLM's linears).
+        dtype: the type of the written weights: float32 or bfloat16.
         facts: published facts about the weights, for the card.
         labels: the user's labels of the weights, for the card (`card_labels`).
         tell: a function for messages: the format, parts of the source that the folder lacks, and published vectors.
@@ -75,7 +75,6 @@ def convert_source(
     Raises:
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
         FileExistsError: if the destination exists.
-        ImportError: if torchao is missing for `int8`.
     """
     refuse_existing(destination)
     with open_source(path) as source:
@@ -95,7 +94,7 @@ def convert_source(
             for name in published:
                 tell(f"Note: the vectors are those that were published for {name}.")
             if whole != folder:
-                save_smaller(checkpoint, whole, folder, dtype)
+                save_rounded(checkpoint, whole, folder, dtype)
                 shutil.rmtree(whole)
                 checkpoint.tokenizer.save_pretrained(folder)
             digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
@@ -109,8 +108,6 @@ def convert_source(
                 word_splitter=checkpoint.tokenizer.word_splitter,
                 **labels or {},
             )
-            if dtype == "int8":
-                card += "\n- **Format.** Weights of linears are in eight bits: loading needs `pip install torchao`.\n"
             (folder / "README.md").write_text(card, encoding="utf-8")
             write_sums(folder, "*.safetensors")
     return difference
@@ -132,7 +129,6 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     """
     refuse_existing(destination)
     config, _ = read_config(open_folder(source, weights=False))
-    refuse_quantised(config, source, "convert")
     is_language_model = ElmoForPreTraining.__name__ in (config.architectures or [])
     model = load_complete(source, ElmoForPreTraining if is_language_model else ElmoModel, dtype=torch.float32)
     config = model.config

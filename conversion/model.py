@@ -1,13 +1,11 @@
 """Makes a model from a `Checkpoint`, in memory or saved in a folder."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, TorchAoConfig
+from transformers import PreTrainedModel
 
-from elmo_hf.disk.installed import require
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
@@ -33,20 +31,10 @@ def save_model(checkpoint: Checkpoint, folder: Path) -> None:
     model.save_pretrained(folder, state_dict=tensors)
 
 
-def save_smaller(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str) -> None:
-    """Loads what `save_model` wrote to `source` as `bfloat16`, or with the biLM's linears as `int8`, and saves it.
-
-    Raises:
-        ImportError: if torchao is missing for `int8`.
-    """
-    options: dict[str, Any] = {"dtype": dtype}
-    if dtype == "int8":
-        require("dev", "torchao")
-        from torchao.quantization import Int8WeightOnlyConfig
-
-        options = {"quantization_config": TorchAoConfig(Int8WeightOnlyConfig())}
+def save_rounded(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str) -> None:
+    """Loads what `save_model` wrote to `source` as another dtype, and saves it."""
     model_class = ElmoModel if checkpoint.config.num_softmax_words is None else ElmoForPreTraining
-    model = load_complete(source, model_class, **options)
+    model = load_complete(source, model_class, dtype=dtype)
     model.save_pretrained(folder, state_dict=_carried(model, checkpoint))
 
 

@@ -50,8 +50,8 @@ def convert(
         ),
     ] = False,
     dtype: Annotated[
-        Literal["float32", "bfloat16", "int8"],
-        typer.Option(help="Of the weights; int8: of linears, with torchao, and faster for few sentences."),
+        Literal["float32", "bfloat16"],
+        typer.Option(help="Of the weights that are written."),
     ] = "float32",
     licence: Licence = None,
     language: Language = None,

@@ -14,7 +14,7 @@ from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .saved_config import is_quantised, read_config
+from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
 from .weight_files import check_weights
@@ -102,12 +102,6 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     return model
 
 
-def refuse_quantised(config: ElmoConfig, source: str | Path, verb: str) -> None:
-    """Raises ValueError if the weights are quantised: they have no gradient, and torch cannot export their scan."""
-    if is_quantised(config):
-        raise ValueError(f"the weights of {source} are quantised; {verb} the float32 folder instead.")
-
-
 def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
     hub = {name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs}
@@ -171,7 +165,7 @@ def load_for_pretraining(
         **fields: of `ElmoConfig`, replacing the folder's.
 
     Raises:
-        ValueError: if the folder cannot be loaded, is quantised or has no softmax, or if `vocabulary` is given for a
+        ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a
             model with word input, whose own vocabulary is fixed.
     """
     given = {"word_splitter": word_splitter, "words_file": vocabulary and str(vocabulary)}
@@ -179,7 +173,6 @@ def load_for_pretraining(
     model_class, own = (ElmoForPreTraining, fields) if vocabulary is None else (ElmoModel, {})
     # Training needs single precision, even if the model was saved in half.
     model = load_complete(source, model_class, dtype="float32", **own)
-    refuse_quantised(model.config, source, "adapt")
     # From now on scoring uses the tokenizer's splitter, because it splits the text of the further training.
     tasks = getattr(model.config, "task_specific_params", None) or {}
     model.config.task_specific_params = {

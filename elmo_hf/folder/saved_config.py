@@ -45,7 +45,7 @@ class FurtherFields(TypedDict, total=False):
     auto_map: Any
     custom_pipelines: dict[str, dict] | None
     task_specific_params: dict | None
-    quantization_config: dict[str, Any] | None
+    quantization_config: Any
 
 
 def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]]:
@@ -69,8 +69,8 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
     with naming(path):
         # The annotation of this argument excludes a TypedDict.
         validate_typed_dict(FurtherFields, {name: content[name] for name in content.keys() & further})  # type: ignore[type-var]
-        if (content.get("quantization_config") or {"quant_method": "torchao"}).get("quant_method") != "torchao":
-            raise ValueError("`quantization_config` must have the `quant_method` 'torchao'; others could run code")
+        if content.get("quantization_config") is not None:
+            raise ValueError("`quantization_config` must not be saved: quantise the float32 model when you load it")
         refuse_misspelt(others, own - content.keys())
         refuse_large(content)
         config = ElmoConfig.from_dict(content, **fields)
@@ -79,11 +79,6 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
     if others:
         logger.warning(f"{path} has {', '.join(others)}, which nothing reads: an ElmoConfig has no such field.")
     return config, {name: value for name, value in others.items() if not hasattr(ElmoConfig, name)}
-
-
-def is_quantised(config: ElmoConfig) -> bool:
-    """Whether the weights of a folder are saved in a quantised format, such as torchao's."""
-    return getattr(config, "quantization_config", None) is not None
 
 
 def refuse_large(content: dict[str, Any]) -> None:

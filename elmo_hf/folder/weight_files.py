@@ -4,7 +4,6 @@ Only safetensors files of the folder itself are read, because some other formats
 headers must agree with the model that `config.json` describes.
 """
 
-import math
 import re
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from ..model.configuration_elmo import AUTO_MAP
-from .saved_config import is_quantised
 from .saved_json import naming, read_json
 
 # In a header, the names of floats.
@@ -28,8 +26,6 @@ MIXES = re.compile(r"(scalar|linear)_mixes\.\d+\.\w")
 PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
 )
-# The parts of a quantised weight, as torchao names them.
-TORCHAO = re.compile(r"\._(\w+?)_(qdata|scale|zero_point)$")
 # A tensor's shape and type in a header.
 Tensor = tuple[tuple[int, ...], str]
 
@@ -73,18 +69,8 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
     with torch.device("meta"):  # it takes no memory
         model = model_class(config)
     prefix = f"{model.base_model_prefix}."
-    held: dict[str, list[Tensor]] = {}  # a quantised weight has several parts
-    for name, tensor in read_headers(folder).items():
-        name = name.removeprefix(prefix)
-        held.setdefault(TORCHAO.sub(r".\1", name) if is_quantised(config) else name, []).append(tensor)
+    held = {name.removeprefix(prefix): tensor for name, tensor in read_headers(folder).items()}
     expected = {name.removeprefix(prefix): tuple(weight.shape) for name, weight in model.state_dict().items()}
-
-    def is_whole(shape: tuple[int, ...], parts: list[Tensor]) -> bool:
-        # One number of a quantised part holds at most 16 numbers of the weight.
-        if len(parts) > 1:
-            return math.prod(shape) <= 16 * sum(math.prod(part) for part, _ in parts)
-        return parts[0][0] == shape and parts[0][1] in FLOATS
-
     mixes = {name.rpartition(".")[0] for name in held if MIXES.match(name)}
     # A missing scalar mix is initialised; if one of its two tensors is there, the file is damaged.
     new = {name for name in expected if name.startswith("scalar_mixes.") and name.rpartition(".")[0] not in mixes}
@@ -98,7 +84,7 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
         "must have config.json's shapes and floats, found {}": [
             f"{name} {held[name]} for {shape}"
             for name, shape in expected.items()
-            if name in held and not is_whole(shape, held[name])
+            if name in held and not (held[name][0] == shape and held[name][1] in FLOATS)
         ],
     }
     for text, names in problems.items():

@@ -141,7 +141,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
         import_module("elmo_hf.model.packing").pack(self)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves like every transformers model, with this package's code; the config names our pipelines."""
+        """Saves like every transformers model, with this package's code; the config names our pipelines.
+
+        Raises:
+            ValueError: if weights are quantised.
+        """
+        if getattr(self.config, "quantization_config", None) is not None:
+            raise ValueError(
+                "quantised weights are not saved: save the float32 model, and quantise it at each loading."
+            )
         # Weights in the config would replace the checkpoint's mixes at loading.
         self.config.scalar_mix_weights = None
         self.config.custom_pipelines = {

@@ -1,11 +1,16 @@
 """Weights in eight bits, as torchao stores them: y = s (q v), integers q from -128 to 127 and a scale s for each row.
 
-With few columns, torch's kernel multiplies with q itself, which reads one byte a weight. With more, blocks of q that
-fit the cache are converted to bfloat16, or to float32 if the processor does not multiply in bfloat16; both hold q
-exactly. Sums are float32; v and q v are rounded to bfloat16 either way, so a text gets the same vectors in every batch,
-up to float rounding.
+torch multiplies integers by integers, with inputs in seven bits, -63 to 63, so that sums of two products fit in the 16
+bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
+magnitude c, enters as two rows: its rounding, and the rounding error of that, made 126 times as large:
+
+    v / c = v_1 + v_2 / 126 + e,  |e| < 1e-4,  63 v_1 and 63 v_2 are integers
+    y = s c (q v_1 + q v_2 / 126)
+
+Sums of integers are exact, so a vector has the same product in every batch, bit for bit.
 """
 
+import warnings
 from typing import Any
 
 import torch
@@ -13,61 +18,43 @@ from torch import Tensor
 
 from .products import BlockProducts, put
 
-KERNEL_NUMBERS = 32  # numbers of a row that the kernel reads at once
-KERNEL_ALIGNMENT = 64  # bytes; reading from other addresses can crash the process
-BLOCK_NUMBERS = 1 << 21  # weights converted to floats at once, about: 4 MiB of bfloat16
+LARGEST = 63  # the largest integer of an input
+SMALLEST = 1e-30  # vectors whose largest magnitude is below it count as smaller
 
 
 class EightBitProducts(BlockProducts):
     """The weight of one direction, in place of a tensor `(m, n)` and of its products."""
 
-    def __init__(
-        self,
-        values: Tensor,
-        scales: Tensor,
-        float_dtype: torch.dtype,
-        kernel_columns: int,
-        block_numbers: int = BLOCK_NUMBERS,
-    ) -> None:
-        """Takes q `(m, n)` and s `(m, 1)`.
-
-        Up to `kernel_columns` columns take the kernel; with more, blocks of q become `float_dtype`.
-        """
-        few_columns = 0 if values.shape[1] % KERNEL_NUMBERS else kernel_columns + 1
-        super().__init__(values.unsqueeze(0), values.nbytes, few_columns)
-        self.values, self.scales, self.float_dtype, self.block_numbers = values, scales, float_dtype, block_numbers
+    def __init__(self, values: Tensor, scales: Tensor) -> None:
+        """Takes q `(m, n)` and s, `(m, 1)` or `(1, 1)`; copies them into the layout of torch's integer products."""
+        super().__init__(values.unsqueeze(0), values.nbytes, few_columns=1 << 30)  # every column as a row
         self.requires_grad = False
+        of_rows = scales.double().flatten().expand(len(values)), torch.zeros(len(values), dtype=torch.long)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor")  # a later torch may lack this function
+            quantised = torch._make_per_channel_quantized_tensor(values, *of_rows, axis=0)
+        self._packed = torch.ops.quantized.linear_prepack(quantised, None)
 
     def to(self, dtype: torch.dtype) -> "EightBitProducts":
         """The same weight, which multiplies vectors of any dtype."""
         return self
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it to `out`."""
-        rows = vectors[0].t().bfloat16().contiguous()  # (b, n)
-        if self.wants_rows(len(rows)):  # it would round our scales
-            product = torch._weight_int8pack_mm(rows, self.values, rows.new_ones(len(self.values))).t()
-        else:
-            product = self._by_blocks(rows)
-        put(product * self.scales, out[0], adds)
-
-    def _by_blocks(self, rows: Tensor) -> Tensor:
-        """Multiplies q by columns, given as rows `(b, n)`: `(m, b)`."""
-        columns, blocks = rows.to(self.float_dtype).t(), self.values.split(1 + self.block_numbers // rows.shape[1])
-        floats = torch.empty_like(blocks[0], dtype=self.float_dtype)  # memory for each block in turn
-        return torch.cat([torch.mm(floats[: len(block)].copy_(block), columns).bfloat16() for block in blocks])
-
-
-def aligned_values(weight: Any) -> Tensor:
-    """Q `(m, n)` of torchao's tensor; copied once if it is mapped from a file to where the kernel cannot read it."""
-    if weight.qdata.data_ptr() % KERNEL_ALIGNMENT:
-        with torch.inference_mode(False):
-            weight.qdata = weight.qdata.clone()
-    return weight.qdata
+        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""
+        rows, out_rows = vectors[0].t().float(), out[0].t()  # (b, n), (b, m)
+        unit = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST) / LARGEST
+        scaled = rows / unit
+        rounded = scaled.round()
+        halves = torch.cat([rounded, (scaled - rounded).mul_(2 * LARGEST)])  # (2b, n)
+        first, second = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            halves, 1.0, LARGEST + 1, self._packed
+        ).chunk(2)
+        product = first.add_(second, alpha=0.5 / LARGEST).mul_(unit)
+        put(product, out_rows, adds)
 
 
 def is_eight_bit(weight: Any) -> bool:
     """Whether a weight is torchao's tensor of eight-bit weights for unchanged inputs, on a CPU and not being traced."""
     is_torchao = type(weight).__name__ == "Int8Tensor" and weight.act_quant_kwargs is weight.act_pre_scale is None
     is_by_row = is_torchao and weight.block_size[-1] == weight.shape[-1] and weight.device.type == "cpu"
-    return is_by_row and not torch.jit.is_tracing()
+    return is_by_row and torch.backends.quantized.engine in ("x86", "fbgemm") and not torch.jit.is_tracing()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.utils import logging
 
-from .eight_bit_products import EightBitProducts, aligned_values, is_eight_bit
+from .eight_bit_products import EightBitProducts, is_eight_bit
 from .kernels import Kernels, is_hooked
 from .packed_weights import REPAYS, PackedProducts, state_of
 from .parameters import Limits, Scanned, Weights
@@ -25,10 +25,6 @@ from .reading_order import BatchLayout
 from .triton_scan import is_available, scan_with_padding
 
 logger = logging.get_logger(__name__)
-
-# Up to this many columns torch's kernel for eight bits was measured as the fastest. The keys: whether the processor
-# multiplies in bfloat16, and whether it is AMD's.
-KERNEL_COLUMNS = {True: {True: 12, False: 48}, False: {True: 4, False: 16}}
 
 
 def multiplies_bfloat16() -> bool:
@@ -62,12 +58,9 @@ class ProcessorKernels(Kernels):
         weight = linear.weight
         if not is_eight_bit(weight):
             return weight
-        values, scales = aligned_values(weight), weight.scale.expand(len(weight), 1)
         if torch.is_grad_enabled():
-            return values * scales
-        dtype = torch.bfloat16 if self.multiplies_bfloat16 else torch.float32
-        columns = KERNEL_COLUMNS[self.is_amd][self.multiplies_bfloat16]
-        return EightBitProducts(values, scales, dtype, columns)
+            return weight.qdata * weight.scale
+        return self._kept(weight.qdata, lambda values: EightBitProducts(values, weight.scale))
 
     def apply(self, linear: Any, inputs: Tensor) -> Tensor:
         """`linear(inputs)` for inputs `(N, n)`; weights in eight bits multiply as in a scan."""
@@ -120,7 +113,7 @@ class ProcessorKernels(Kernels):
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""
         if self._can_pack(weight):
-            self._kept(weight, makes=True)
+            self._kept(weight, _packed_products)
 
     def _can_pack(self, weight: Any) -> bool:
         return can_take_onednn(weight, (torch.float32, torch.bfloat16)[: 1 + self.multiplies_bfloat16])
@@ -132,21 +125,26 @@ class ProcessorKernels(Kernels):
         (within, steps), is_large = self.repays.get(weight.dtype, (range(0), 1)), weight.nbytes >= self.large_bytes
         # Autocast makes temporary tensors, which are not parameters.
         is_lasting = isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16 and not keeps_trace
-        kept = self._kept(weight, makes=is_large and is_lasting)
+        kept = self._kept(weight, _packed_products if is_large and is_lasting else None)
         if kept is None and is_large and sum(count in within for count in columns) >= steps:
             kept = PackedProducts(weight[None])
         return kept
 
-    def _kept(self, weight: Tensor, makes: bool) -> PackedProducts | None:
-        """The kept copy of an unchanged weight; without one, packs it and keeps the copy if `makes`."""
+    def _kept(self, weight: Tensor, make: Callable[[Tensor], Any] | None) -> Any:
+        """The products kept for an unchanged weight; without them, those that `make` makes, which are kept then."""
+        if weight.is_inference():  # changes of such tensors are not counted, so their products are not kept
+            return make and make(weight)
         packed, state_before = self.kept.get(weight, (None, None))
-        # Changes of tensors made in inference mode are not counted.
-        if weight.is_inference() or (packed is None and not makes):
+        if packed is None and make is None:
             return None
         if (state := state_of(weight)) != state_before:
-            packed = PackedProducts(weight[None]) if makes else None
-            self.kept[weight] = packed, state if makes else None
+            packed = make and make(weight)
+            self.kept[weight] = packed, state if make else None
         return packed
+
+
+def _packed_products(weight: Tensor) -> PackedProducts:
+    return PackedProducts(weight[None])
 
 
 def _are_floats(weights: list[Weights]) -> bool:

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from ..disk.guarded_file import GuardedFile
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, publish, workplace
-from ..folder.loading import load_complete, open_folder, refuse_quantised
+from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ElmoConfig
@@ -119,10 +119,9 @@ def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrain
     has a state.
 
     Raises:
-        ValueError: as in `load_complete`, and if the weights are quantised.
+        ValueError: as in `load_complete`.
     """
     config, _ = read_config(open_folder(source, weights=False))
-    refuse_quantised(config, source, "export")
     head = HEADS.get("".join(config.architectures or []), ElmoModel)
     return load_complete(source, ElmoModel if has_state else head, dtype=torch.float32)
 

@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub import HfApi, ModelCard
 
 from ..folder.loading import load_tokenizer, model_folder, open_folder
-from ..folder.saved_config import is_quantised, read_config
+from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
@@ -22,7 +22,6 @@ from .saved_card import CARD, is_draft, read_card, training_of_draft
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
-SCALES = ("._weight_scale", "._weight_zero_point")  # torchao's names
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 HEADS = {
     "ElmoForSequenceClassification": "classify texts",
@@ -49,8 +48,8 @@ class SavedModel:
 
     @property
     def num_parameters(self) -> int:
-        """The count of numbers in its weights, without the scales of rows in eight bits."""
-        return sum(math.prod(shape) for name, (shape, _) in self.tensors.items() if not name.endswith(SCALES))
+        """The count of numbers in its weights."""
+        return sum(math.prod(shape) for shape, _ in self.tensors.values())
 
     @property
     def class_name(self) -> str:
@@ -166,8 +165,6 @@ def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
         abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn":
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
-    if is_quantised(model.config):
-        abilities = [ability for ability in abilities if not ability.startswith(("export", "pretrain"))]
     if head is not None:
         labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in head else ""
         abilities.append(f"{head}{labels}")
