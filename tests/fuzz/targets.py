@@ -313,8 +313,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def rewrite_folder(files: Files, dice: Dice) -> Files:
     """Changes the folder as a row of the table of hostile folders does, where it can, and then at random."""
-    rows = [name for name in HOSTILE_FOLDERS if name != "quantised"]  # torchao's error names no field
-    change, _ = HOSTILE_FOLDERS[dice.choose(*rows)]
+    change, _ = HOSTILE_FOLDERS[dice.choose(*HOSTILE_FOLDERS)]
     with tempfile.TemporaryDirectory() as work, suppress(KeyError, OSError):  # of a row for another model
         folder = archives.write_files(Path(work, INPUT), files)
         change(folder)
