@@ -1,4 +1,4 @@
-"""Scripts as AllenNLP's own documentation writes them give AllenNLP's numbers once their import line is changed."""
+"""AllenNLP's `Elmo` under its old name gives AllenNLP's numbers."""
 
 import shutil
 from pathlib import Path
@@ -7,24 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp_cases import CASES, Golden, assert_close, run_legacy
+from allennlp_cases import BASE, CASES, SENTENCES, Golden, assert_close
 from huggingface_hub import constants
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
 from elmo_hf.allennlp import Elmo, batch_to_ids
 
-
-@pytest.fixture(params=CASES, scope="module")
-def golden(request: pytest.FixtureRequest) -> Golden:
-    return Golden(request.param)
-
-
-@pytest.fixture(scope="module")
-def base() -> Golden:
-    return Golden("base_2l_relu")
-
-
+IDS = batch_to_ids(SENTENCES)
+MASK, MIX = BASE.expected["mask"], BASE.expected["mix"][0]
 A_MODULE_IN_A_NEW_MODEL = """
 from allennlp.modules.elmo import Elmo, batch_to_ids
 
@@ -38,9 +29,14 @@ later = elmo(batch_to_ids(more_sentences))["elmo_representations"][0]
 """
 
 
-def test_usage_as_a_module_of_a_new_model(golden: Golden) -> None:
+@pytest.fixture(params=CASES, scope="module")
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return Golden(request.param)
+
+
+def test_a_script_of_allennlps_documentation_with_another_import_line(golden: Golden) -> None:
     calls = {"sentences": golden.sentences["call1"], "more_sentences": golden.sentences["call2"]}
-    names = run_legacy(A_MODULE_IN_A_NEW_MODEL, options_file=golden.files[0], weight_file=golden.files[1], **calls)
+    names = golden.run(A_MODULE_IN_A_NEW_MODEL, **calls)
     np.testing.assert_array_equal(names["character_ids"], golden.expected["char_ids"])
     np.testing.assert_array_equal(names["mask"], golden.expected["mask"])
     assert_close(names["first"], golden.expected["mix"][0])
@@ -76,77 +72,67 @@ def trainable(module: nn.Module) -> set[str]:
     return {name for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
-def test_only_the_mixes_train_unless_more_or_less_is_asked_for(base: Golden) -> None:
+def test_only_the_mixes_train_unless_more_or_less_is_asked_for_and_the_state_has_no_gradient() -> None:
     parts = ("gamma", "scalar_parameters.0", "scalar_parameters.1", "scalar_parameters.2")
     mixes = {f"scalar_mix_{index}.{part}" for index in range(2) for part in parts}
-    assert trainable(Elmo(*base.files, 2)) == mixes
-    assert trainable(Elmo(*base.files, 2, scalar_mix_parameters=[0, 0, 1])) == set()
-    elmo = Elmo(*base.files, 2, requires_grad=True, vocab_to_cache=["", "the"])
+    assert trainable(Elmo(*BASE.files, 2)) == mixes
+    assert trainable(Elmo(*BASE.files, 2, scalar_mix_parameters=[0, 0, 1])) == set()
+    elmo = Elmo(*BASE.files, 2, requires_grad=True, dropout=0, vocab_to_cache=["", "the"])
     assert trainable(elmo) == set(elmo.state_dict()) > mixes
     assert elmo._elmo_lstm._word_embedding is None  # training would outdate a cache
-
-
-def test_gradients_reach_the_bilm_and_the_state_is_cut_off(base: Golden) -> None:
-    elmo = Elmo(*base.files, 1, requires_grad=True, dropout=0)
-    ids = batch_to_ids(base.sentences["call1"])
     for _ in range(2):
         elmo.zero_grad()
-        elmo(ids)["elmo_representations"][0].square().sum().backward()
-    assert all(
-        parameter.grad is not None and parameter.grad.abs().sum() > 0
-        for name, parameter in elmo.named_parameters()
-        if parameter.requires_grad
-    )
+        torch.stack(elmo(IDS)["elmo_representations"]).square().sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in elmo.parameters())
 
 
-def test_dropout_acts_in_training_only(base: Golden) -> None:
-    ids = batch_to_ids(base.sentences["call1"])
-    vectors = Elmo(*base.files, 1)(ids)["elmo_representations"][0]
-    words = torch.from_numpy(base.expected["mask"])
-    assert 0.4 < (vectors[words] == 0).float().mean() < 0.6
+def test_dropout_acts_in_training_only() -> None:
+    vectors = Elmo(*BASE.files, 1)(IDS)["elmo_representations"][0]
     kept = vectors != 0
-    assert_close(vectors[kept], 2 * torch.from_numpy(base.expected["mix"][0])[kept].numpy())
-    assert_close(Elmo(*base.files, 1).eval()(ids)["elmo_representations"][0], base.expected["mix"][0])
+    assert 0.4 < kept[torch.from_numpy(MASK)].float().mean() < 0.6
+    assert_close(vectors[kept], 2 * torch.from_numpy(MIX)[kept].numpy())
+    assert_close(Elmo(*BASE.files, 1).eval()(IDS)["elmo_representations"][0], MIX)
 
 
-def test_stateful_can_be_switched_off_where_it_always_was(base: Golden) -> None:
-    elmo = Elmo(*base.files, 1, dropout=0)
-    ids = batch_to_ids(base.sentences["call1"])
-    first, second = (elmo(ids)["elmo_representations"][0] for _ in range(2))
+def test_stateful_can_be_switched_off_where_it_always_was() -> None:
+    elmo = Elmo(*BASE.files, 1, dropout=0)
+    first, second = (elmo(IDS)["elmo_representations"][0] for _ in range(2))
     assert (first - second).abs().max() > 1e-2
-    elmo._elmo_lstm._elmo_lstm.reset_states()
-    torch.testing.assert_close(elmo(ids)["elmo_representations"][0], first, rtol=0, atol=0)
     lstm = elmo._elmo_lstm._elmo_lstm
+    lstm.reset_states()
+    assert elmo(IDS)["elmo_representations"][0].equal(first)
     lstm.stateful = False
-    torch.testing.assert_close(elmo(ids)["elmo_representations"][0], first, rtol=0, atol=0)
-    elmo(batch_to_ids(base.sentences["call2"]))
+    assert elmo(IDS)["elmo_representations"][0].equal(first)
+    elmo(batch_to_ids(BASE.sentences["call2"]))
     lstm.stateful = True  # and the state is what it was
-    torch.testing.assert_close(elmo(ids)["elmo_representations"][0], second, rtol=0, atol=0)
+    assert elmo(IDS)["elmo_representations"][0].equal(second)
 
 
-@pytest.mark.parametrize("unknown", [False, True], ids=["all words cached", "one word unknown"])
-def test_a_cached_vocabulary_gives_the_same_vectors(unknown: bool, base: Golden) -> None:
-    batch = base.sentences["call1"]
-    vocabulary = ["@@PADDING@@", *sorted({word for words in batch for word in words})]
-    numbers = torch.zeros(len(batch), 21, dtype=torch.long)
-    for row, words in enumerate(batch):
+def test_cached_words_are_a_table_that_replaces_the_token_embedder_unless_a_word_is_not_in_it() -> None:
+    vocabulary = ["@@PADDING@@", *sorted({word for words in SENTENCES for word in words})]
+    numbers = torch.zeros(MASK.shape, dtype=torch.long)
+    for row, words in enumerate(SENTENCES):
         numbers[row, : len(words)] = torch.tensor([vocabulary.index(word) for word in words])
-    if unknown:
-        numbers[0, 0] = len(vocabulary)
-    elmo = Elmo(*base.files, 1, dropout=0, vocab_to_cache=vocabulary)
-    encoded = []
-    elmo._elmo_lstm._token_embedder.encoder.register_forward_hook(lambda *_: encoded.append(1))
-    output = elmo(batch_to_ids(batch), numbers)
-    assert bool(encoded) == unknown
-    np.testing.assert_array_equal(output["mask"], base.expected["mask"])
-    assert_close(output["elmo_representations"][0], base.expected["mix"][0])
+    elmo = Elmo(*BASE.files, 1, dropout=0, vocab_to_cache=vocabulary)
+    bilm, tokens = elmo._elmo_lstm, BASE.expected["token_embedding"]
+    assert_close(torch.stack([bilm._bos_embedding, bilm._eos_embedding]), tokens[1, [0, 4]])  # around three words
+    assert_close(bilm._word_embedding(numbers)[torch.from_numpy(MASK)], tokens[:, 1:-1][MASK])
+    one_unknown = numbers.clone()
+    one_unknown[0, 0] = len(vocabulary)
+    outputs = [elmo(IDS, one_unknown)]
+    bilm._elmo_lstm.reset_states()
+    del bilm._token_embedder
+    outputs.append(elmo(numbers, numbers))
+    for output in outputs:
+        np.testing.assert_array_equal(output["mask"], MASK)
+        assert_close(output["elmo_representations"][0], MIX)
 
 
-def test_a_model_of_ours_takes_the_place_of_the_files_and_more_axes_are_folded(base: Golden, tiny_folder: Path) -> None:
+def test_a_model_of_ours_takes_the_place_of_the_files_and_more_axes_are_folded(tiny_folder: Path) -> None:
     elmo = Elmo(None, None, 1, dropout=0, module=ElmoModel.from_pretrained(tiny_folder))
-    output = elmo(batch_to_ids(base.sentences["call1"]).unflatten(0, (2, 1, 2)))
-    np.testing.assert_array_equal(output["mask"].flatten(0, 2), base.expected["mask"])
-    assert_close(output["elmo_representations"][0].flatten(0, 2), base.expected["mix"][0])
+    output = elmo(IDS.unflatten(0, (2, 1, 2)))
+    np.testing.assert_array_equal(output["mask"].flatten(0, 2), MASK)
+    assert_close(output["elmo_representations"][0].flatten(0, 2), MIX)
 
 
 def test_a_module_with_allennlps_interface_takes_the_place_of_the_files() -> None:
@@ -166,18 +152,16 @@ def test_a_module_with_allennlps_interface_takes_the_place_of_the_files() -> Non
     assert (elmo.get_output_dim(), output["mask"].tolist()) == (3, [[True, True], [True, False]])
 
 
-def test_words_may_stand_anywhere_in_a_row(base: Golden) -> None:
-    ids = batch_to_ids(base.sentences["call1"])
-    elmo = Elmo(*base.files, 1, dropout=0)
-    output = elmo(ids.roll(18, dims=1)[1:2])  # three words at the end of 21 places
+def test_words_may_stand_anywhere_in_a_row() -> None:
+    output = Elmo(*BASE.files, 1, dropout=0)(IDS.roll(18, dims=1)[1:2])  # three words at the end of 21 places
     assert output["mask"].nonzero()[:, 1].tolist() == [18, 19, 20]
-    assert_close(output["elmo_representations"][0][0, 18:], base.expected["mix"][0][1, :3])
+    assert_close(output["elmo_representations"][0][0, 18:], MIX[1, :3])
 
 
 def test_addresses_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of each name, each from its own address."""
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
-    cases = [Golden("base_2l_relu"), Golden("four_layer")]
+    cases = [BASE, Golden("four_layer")]
     for golden in cases:
         shutil.copytree(Path(golden.files[0]).parent, tmp_path / golden.name)
     for _ in range(2):

@@ -1,22 +1,27 @@
 """What the drop-ins refuse: each row names the word that must appear, and its kind."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoints import BASE
+from allennlp_cases import BASE
+from archives import PREFIX, golden_state
 from torch import nn
 
 from elmo_hf import tfhub
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 from elmo_hf.conversion.refusals import ConversionError
 
-FILES = (str(BASE / "options.json"), str(BASE / "weights.hdf5"))
+FILES = BASE.files
+FOUR_LAYERS = {name.removeprefix(PREFIX): array for name, array in golden_state("four_layer", 1).items()}
 
 
 def embed_file(*lines: str) -> None:
     ElmoEmbedder(*FILES).embed_file(iter(lines), "/nowhere/out.hdf5", use_sentence_keys=True)  # type: ignore[arg-type]
+
+
+def vectorize(texts: object) -> None:
+    pytest.importorskip("elmo_hf.sklearn").ElmoVectorizer("tiny").fit_transform(texts)
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
@@ -31,6 +36,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "an address": (lambda: tfhub.Module("https://tfhub.dev/google/elmo/3"), "--model original", ValueError),
     "a string": (lambda: tfhub.load("tiny")("Yes"), "'Yes'", ValueError),
     "a string of Keras": (lambda: tfhub.KerasLayer("tiny")("Yes"), "'Yes'", ValueError),
+    "a state dict of another architecture": (
+        lambda: Elmo(*FILES, 1).load_state_dict(FOUR_LAYERS),
+        "the state dict does not hold the arrays that its options describe",
+        ConversionError,
+    ),
+    "a string for scikit-learn": (lambda: vectorize("Yes"), "'Yes'", ValueError),
+    "two columns for scikit-learn": (lambda: vectorize(np.array([["a", "b"]])), "size", ValueError),
+    "no text for scikit-learn": (lambda: vectorize(["a", None]), "None", ValueError),
     "a string for words": (
         lambda: tfhub.load("tiny")({"tokens": ["ab"], "sequence_len": [2]}, signature="tokens"),
         "'ab'",
@@ -49,12 +62,4 @@ def test_what_does_not_fit_is_named(name: str) -> None:
     call, word, kind = REFUSED[name]
     with pytest.raises(kind) as error:
         call()
-    assert word in str(error.value)
-
-
-@pytest.mark.parametrize(("texts", "word"), [("Yes", "'Yes'"), (np.array([["a", "b"]]), "size"), (["a", None], "None")])
-def test_what_is_no_list_of_texts_is_named(texts: object, word: str, tiny_folder: Path) -> None:
-    vectorizer = pytest.importorskip("elmo_hf.sklearn").ElmoVectorizer(tiny_folder)
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        vectorizer.fit_transform(texts)
     assert word in str(error.value)

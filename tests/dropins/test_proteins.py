@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from allennlp_cases import Golden, run_legacy
+from allennlp_cases import BASE
 from archives import write_zip
 from commands import run
 
@@ -23,20 +23,18 @@ SEQUENCES = {"sp|P1|FIRST": "SEQWENCE", "second": "PROTEIN", "third": "W"}
 
 @pytest.mark.parametrize("layers", ["sum", "pooled_sum"])
 def test_vectors_of_a_fasta_file_are_those_of_seqvec(layers: str, tmp_path: Path) -> None:
-    files = Golden("base_2l_relu").files
-    names = zip(("options.json", "weights.hdf5"), files, strict=True)
     archive = write_zip(
-        tmp_path / "seqvec.zip", {f"uniref50_v2/{name}": Path(path).read_bytes() for name, path in names}
+        tmp_path / "seqvec.zip", {f"uniref50_v2/{Path(file).name}": Path(file).read_bytes() for file in BASE.files}
     )
     lines = (f">{name} a protein\n{each[:3]}\n{each[3:].lower()}\n\n" for name, each in SEQUENCES.items())
     source, output = tmp_path / "proteins.fa.gz", tmp_path / "vectors.hdf5"
     source.write_bytes(gzip.compress("".join(lines).encode()))
     run("convert", archive, tmp_path / "folder")
     run("embed", tmp_path / "folder", source, "-o", output, "--layers", layers)
-    legacy = run_legacy(RESIDUES, options_file=files[0], weight_file=files[1], sequences=list(SEQUENCES.values()))
+    names = BASE.run(RESIDUES, sequences=list(SEQUENCES.values()))
     with h5py.File(output) as file:
         assert json.loads(file["sentence_to_index"][0]) == dict(zip(SEQUENCES, "012", strict=True))
-        for row, residues in enumerate(legacy["proteins"]):
+        for row, residues in enumerate(names["proteins"]):
             expected = residues.mean(dim=0) if layers == "pooled_sum" else residues
             # float32 sums of two programs that batch the words differently
             np.testing.assert_allclose(file[str(row)][()], expected, rtol=1e-5, atol=1e-6)

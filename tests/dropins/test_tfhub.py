@@ -1,4 +1,4 @@
-"""TF-Hub's signatures, outputs and layers against AllenNLP's numbers: state carried, padding zero."""
+"""TF-Hub's signatures, outputs and layers: AllenNLP's numbers, and converted modules that do as TensorFlow did."""
 
 from pathlib import Path
 from typing import Any
@@ -6,22 +6,37 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp_cases import TOLERANCE, Golden, assert_close
+from allennlp_cases import BASE, SENTENCES, assert_close
+from checkpoints import read_datasets, shared
+from hub_modules import LOGITS, SCALE, variables_of, write_module
 from torch import Tensor
 
-from elmo_hf import ElmoModel
 from elmo_hf import tfhub as hub
+from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.options import read_options
+from elmo_hf.conversion.witness.reference import ReferenceElmo
 
-GOLDEN = Golden("base_2l_relu")
-CALLS = GOLDEN.sentences
 P = 8
-SENTENCES = [" ".join(words) for words in CALLS["call1"]]
-MEAN = GOLDEN.layers("call1").mean(axis=0).sum(axis=1) / [[max(len(words), 1)] for words in CALLS["call1"]]
+TEXTS = [" ".join(words) for words in SENTENCES]
+WEIGHTS = np.exp(LOGITS) / np.exp(LOGITS).sum()
+EXPORTS = {
+    "google_style/module.tar.gz": "google_style/outputs.npz",
+    "google_style/saved_model.tar.gz": "google_style/outputs.npz",
+    "google_style/stateful_variables.tar.gz": "google_style/outputs_stateful.npz",
+    "deeppavlov_style/module.tar.gz": "deeppavlov_style/outputs.npz",
+}
 
 
 @pytest.fixture
 def elmo(tiny_folder: Path) -> hub.Module:
     return hub.Module(tiny_folder)
+
+
+def converted(style: str, folder: Path) -> hub.Module:
+    """A module of our own with that style's variables and a learned mix."""
+    convert_source(write_module(folder / "source", variables_of(style)), folder / style, Given())
+    return hub.Module(folder / style)
 
 
 def as_tokens(sentences: list[list[str]]) -> dict[str, Any]:
@@ -33,19 +48,22 @@ def as_tokens(sentences: list[list[str]]) -> dict[str, Any]:
     }
 
 
-def assert_outputs(outputs: dict[str, Tensor], call: str) -> None:
-    layers = torch.from_numpy(GOLDEN.layers(call))
-    lengths = torch.tensor([[len(words)] for words in CALLS[call]])
-    expected = {
-        "word_emb": layers[0][..., :P],
-        "lstm_outputs1": layers[1],
-        "lstm_outputs2": layers[2],
-        "elmo": layers.mean(dim=0),
-        "default": layers.mean(dim=0).sum(dim=1) / lengths,
-    }
-    assert outputs.keys() == expected.keys()
-    for name, tensor in expected.items():
-        np.testing.assert_allclose(outputs[name].detach(), tensor, rtol=0, atol=TOLERANCE, err_msg=name)
+def assert_outputs(
+    outputs: dict[str, Tensor], arrays: list[np.ndarray], mean: Any = (1 / 3, 1 / 3, 1 / 3), scale: float = 1.0
+) -> None:
+    """Compares the words of each sentence with its layers `(3, n, 2P)`, and `default` with their weighted `mean`.
+
+    `elmo` has the `scale` too. Behind the words biLM layers are zero.
+    """
+    assert outputs.keys() == {"word_emb", "lstm_outputs1", "lstm_outputs2", "elmo", "default"}
+    for row, layers in enumerate(arrays):
+        mixed = np.tensordot(mean, layers, axes=1)
+        expected = {"word_emb": layers[0][:, :P], "lstm_outputs1": layers[1], "lstm_outputs2": layers[2]}
+        for name, vectors in (expected | {"elmo": scale * mixed}).items():
+            assert outputs[name].shape == (len(arrays), max(each.shape[1] for each in arrays), vectors.shape[1]), name
+            assert_close(outputs[name][row, : len(vectors)], vectors)
+        assert_close(outputs["default"][row], mixed.mean(axis=0))
+        assert not torch.stack([outputs["lstm_outputs1"], outputs["lstm_outputs2"]])[:, row, layers.shape[1] :].any()
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -53,25 +71,26 @@ def test_the_tokens_signature_gives_five_outputs_with_the_state_carried_from_cal
     elmo: hub.Module, side: str
 ) -> None:
     elmo.tokenizer.padding_side = side  # that of the saved tokenizer
-    for call in sorted(CALLS):
-        assert_outputs(elmo(inputs=as_tokens(CALLS[call]), signature="tokens", as_dict=True), call)
+    for call, sentences in sorted(BASE.sentences.items()):
+        outputs = elmo(inputs=as_tokens(sentences), signature="tokens", as_dict=True)
+        assert_outputs(outputs, BASE.arrays(call))
+        padding = torch.arange(max(BASE.lengths(call))) >= torch.tensor(BASE.lengths(call)).unsqueeze(1)
+        assert not outputs["word_emb"][padding].any()
+        assert not outputs["elmo"][padding].any()
 
 
 def test_the_default_signature_splits_on_blanks_alone(elmo: hub.Module) -> None:
-    first = elmo(SENTENCES, signature="default", as_dict=True)
-    assert_outputs(first, "call1")
-    elmo.elmo.reset_states()
-    blanks = elmo(["  ".join(words) + " " for words in CALLS["call1"]], as_dict=True)
-    assert_outputs(blanks, "call1")
+    for texts in (TEXTS, ["  ".join(words) + " " for words in SENTENCES]):
+        assert_outputs(elmo(texts, signature="default", as_dict=True), BASE.arrays("call1"))
+        elmo.elmo.reset_states()
     assert elmo(["one\ttwo three"], as_dict=True)["elmo"].shape == (1, 2, 2 * P)
 
 
 def test_switched_off_it_keeps_the_state_it_had(elmo: hub.Module) -> None:
-    for stateful in (False, True, False):
+    for stateful, call in ((False, "call1"), (True, "call1"), (False, "call1"), (True, "call2")):
         elmo.elmo.stateful = stateful
-        assert_outputs(elmo(as_tokens(CALLS["call1"]), signature="tokens", as_dict=True), "call1")
-    elmo.elmo.stateful = True
-    assert_outputs(elmo(as_tokens(CALLS["call2"]), signature="tokens", as_dict=True), "call2")
+        outputs = elmo(as_tokens(BASE.sentences[call]), signature="tokens", as_dict=True)
+        assert_outputs(outputs, BASE.arrays(call))
 
 
 def test_a_sentence_without_words_has_zeros(elmo: hub.Module) -> None:
@@ -96,40 +115,96 @@ def test_only_the_four_scalars_train_and_only_if_asked(trainable: bool, tiny_fol
         assert all(parameter.grad is not None for parameter in parameters)
 
 
-def test_a_learned_mix_is_kept(tiny_folder: Path, tmp_path: Path) -> None:
-    model = ElmoModel.from_pretrained(tiny_folder)
-    model.scalar_mixes[0].set_weights([0, 0, 1], scale=2)
-    model.save_pretrained(tmp_path)
-    hub.Module(tiny_folder).tokenizer.save_pretrained(tmp_path)
-    outputs = hub.Module(tmp_path)(as_tokens(CALLS["call1"]), signature="tokens", as_dict=True)
-    torch.testing.assert_close(outputs["elmo"], 2 * outputs["lstm_outputs2"])
-
-
 def test_a_module_has_a_name_and_signatures_and_takes_its_text_by_name(tiny_folder: Path) -> None:
     elmo = hub.Module(tiny_folder, trainable=True, name="elmo_module")
     assert elmo.name == "elmo_module"
-    assert_close(elmo(dict(text=SENTENCES)), MEAN)
+    assert_outputs(elmo(dict(text=TEXTS), as_dict=True), BASE.arrays("call1"))
     signatures = hub.load(tiny_folder).signatures
-    assert_outputs(signatures["default"](np.array(SENTENCES)), "call1")
+    assert_outputs(signatures["default"](np.array(TEXTS)), BASE.arrays("call1"))
     assert signatures["tokens"](tokens=[["Yes", "."]], sequence_len=[2])["elmo"].shape == (1, 2, 2 * P)
 
 
 def test_a_layer_of_keras_is_one_of_torch_and_learns_the_mix_if_asked(tiny_folder: Path) -> None:
-    texts = np.array(SENTENCES)
     frozen = hub.KerasLayer(tiny_folder, input_shape=[], dtype=str, trainable=False)
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
     layer = hub.KerasLayer(hub.load(tiny_folder), trainable=True)
-    assert_close(layer(texts), MEAN)
-    layer.module.elmo.stateful = False
-    frozen.module.elmo.stateful = False
-    texts = np.array([*SENTENCES, "naïve Größe 日本"])
-    for inputs in (texts[:, None], texts.astype(object), [text.encode() for text in texts]):
+    layer.module.elmo.stateful = frozen.module.elmo.stateful = False
+    texts = np.array([*TEXTS, "naïve Größe 日本"])
+    for inputs in (texts, texts[:, None], texts.astype(object), [text.encode() for text in texts]):
         torch.testing.assert_close(layer(inputs), frozen.module(texts.tolist()), rtol=0, atol=0)
     layer(["Yes ."]).sum().backward()
     learning = [parameter for parameter in layer.parameters() if parameter.grad is not None]
     assert sum(parameter.numel() for parameter in learning) == 4
-    assert_outputs(hub.KerasLayer(tiny_folder, signature="default", signature_outputs_as_dict=True)(SENTENCES), "call1")
+    of_all = hub.KerasLayer(tiny_folder, signature="default", signature_outputs_as_dict=True)
+    assert_outputs(of_all(TEXTS), BASE.arrays("call1"))
     words = hub.KerasLayer(tiny_folder, signature="tokens", output_key="elmo")
     vectors = words({"tokens": [["Yes", "."], ["No", ""]], "sequence_len": np.array([2, 1])})
     assert vectors.shape == (2, 2, 2 * P)
     assert not vectors[1, 1].any()
+
+
+@pytest.mark.parametrize("source", EXPORTS)
+def test_every_output_of_every_call_of_a_converted_module_is_tensorflows(source: str, tmp_path: Path) -> None:
+    """In one session and in fresh ones, padding included."""
+    path = shared("fixtures", "tfhub", *source.split("/"))
+    expected = np.load(shared("fixtures", "tfhub", *EXPORTS[source].split("/")))
+    inputs = np.load(path.parent / "outputs.npz")
+    convert_source(path, tmp_path / "elmo", Given(), check=True)
+    module = hub.Module(tmp_path / "elmo")
+    calls: dict[str, list[str]] = {}
+    for key in expected.files:
+        place, _, output = key.rpartition("/")
+        if output != "input" and expected[key].dtype == np.float32:
+            calls.setdefault(place, []).append(output)
+    for place in sorted(calls):
+        if place.startswith("fresh/"):
+            module = hub.Module(tmp_path / "elmo")
+            signature, name = place.removeprefix("fresh/").split("_")
+        else:
+            signature, name = expected[f"{place}/input"]
+        if signature == "default":
+            given: Any = list(inputs[f"strings/{name}"])
+        else:
+            given = {"tokens": inputs[f"tokens/{name}"], "sequence_len": inputs[f"sequence_len/{name}"]}
+        outputs = module(given, signature=signature, as_dict=True)
+        for output in calls[place]:
+            assert_close(outputs[output], expected[f"{place}/{output}"], 1e-5)
+
+
+def test_googles_feeds_no_boundaries_and_keeps_no_state(tmp_path: Path) -> None:
+    options, weights = map(Path, BASE.files)
+    witness = ReferenceElmo(read_options(options), read_datasets(weights), with_boundaries=False)
+    module, expected = converted("google", tmp_path), [witness.embed(words) for words in SENTENCES]
+    for _ in range(2):
+        assert_outputs(module(TEXTS, as_dict=True), expected, SCALE * WEIGHTS)
+
+
+def test_deeppavlovs_feeds_both_and_keeps_a_state_for_each_signature(tmp_path: Path) -> None:
+    module = converted("deeppavlov", tmp_path)
+    names = sorted(BASE.sentences)
+    for name in [*names, names[0]]:
+        if name == names[0]:
+            module.elmo.reset_states()
+        sentences = BASE.sentences[name]
+        texts = [" ".join(words) for words in sentences]
+        for inputs, signature in ((texts, "default"), (as_tokens(sentences), "tokens")):
+            outputs = module(inputs, signature=signature, as_dict=True)
+            assert_outputs(outputs, BASE.arrays(name), WEIGHTS, SCALE)
+
+
+@pytest.mark.parametrize(("style", "word"), [("google", ""), ("deeppavlov", None)])
+def test_padding_has_the_token_vector_that_tensorflow_put_there(style: str, word: str | None, tmp_path: Path) -> None:
+    """And outputs are as long as the lists of words."""
+    module = converted(style, tmp_path)
+    tokens = {"tokens": [["the", "cat", "", ""], ["dogs", "", "", ""]], "sequence_len": [2, 1]}
+    outputs = module(tokens, signature="tokens", as_dict=True)
+    ids = torch.zeros(1, 50, dtype=torch.long)
+    if word is not None:
+        ids = torch.tensor([module.tokenizer.convert_tokens_to_ids(word)])
+    vector = module.elmo.model.token_encoder(ids)[0]
+    for row, length in enumerate((2, 1)):
+        rest = outputs["word_emb"][row, length:]
+        torch.testing.assert_close(rest, vector.expand(4 - length, P))
+        mixed = float(SCALE * WEIGHTS[0]) * vector.repeat(2)
+        torch.testing.assert_close(outputs["elmo"][row, length:], mixed.expand(4 - length, 2 * P))
+        assert not outputs["lstm_outputs2"][row, length:].any()

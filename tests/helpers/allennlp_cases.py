@@ -1,6 +1,7 @@
-"""Golden cases with AllenNLP's numbers by call, and scripts written for AllenNLP."""
+"""Golden cases with AllenNLP's numbers by call, one of them by name, and scripts written for AllenNLP."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,6 @@ from torch import Tensor
 TOLERANCE = 2e-5
 # AllenNLP's words always have 50 characters.
 CASES = [name for name in GOLDEN_CASES if name != "ext_max_chars_24"]
-MODULES = ("modules.elmo", "modules.token_embedders", "modules.scalar_mix", "commands.elmo", "nn.util")
-CHANGED_IMPORTS = {
-    f"from allennlp.{module} import": "from elmo_hf.allennlp import"
-    for module in (*MODULES, "data.token_indexers.elmo_indexer")
-}
 
 
 class Golden:
@@ -36,6 +32,18 @@ class Golden:
     def lengths(self, call: str) -> list[int]:
         return [len(words) for words in self.sentences[call]]
 
+    def arrays(self, call: str) -> list[np.ndarray]:
+        """`(L+1, n, 2P)` for each sentence of n words."""
+        return [self.layers(call)[:, row, :length] for row, length in enumerate(self.lengths(call))]
+
+    def run(self, script: str, **names: Any) -> dict[str, Any]:
+        """Runs a script that was written for AllenNLP on these files; changes only its import lines."""
+        changed = re.sub(r"from allennlp\.\S+ import", "from elmo_hf.allennlp import", script)
+        assert changed != script
+        names |= {"options_file": self.files[0], "weight_file": self.files[1]}
+        exec(compile(changed, "legacy", "exec"), names)
+        return names
+
 
 def trimmed(vectors: np.ndarray, lengths: list[int]) -> np.ndarray:
     """`(B, T+2, D)` to `(B, T, D)`: `<S>` and `</S>` cut off, zero behind."""
@@ -50,11 +58,10 @@ def assert_close(actual: Any, expected: Any, tolerance: float = TOLERANCE) -> No
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
 
 
-def run_legacy(script: str, **names: Any) -> dict[str, Any]:
-    """Runs an old script and changes only its import lines."""
-    for old, new in CHANGED_IMPORTS.items():
-        script = script.replace(old, new)
-    assert "allennlp" in script
-    assert "from allennlp" not in script
-    exec(compile(script, "legacy", "exec"), names)
-    return names
+def assert_all_close(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for array, exact in zip(actual, expected, strict=True):
+        assert_close(array, exact)
+
+
+BASE = Golden("base_2l_relu")
+SENTENCES = BASE.sentences["call1"]
