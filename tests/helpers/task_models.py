@@ -16,6 +16,7 @@ from elmo_hf import (
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
 C = TINY["max_word_length"]
+TOKENIZER = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
 FIRST = ["The ferry left at noon .", "Yes", "We waited on the quay ."]
 SECOND = ["It left early", "He said no , twice , and went", "All day"]
 IOB_LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
@@ -45,12 +46,12 @@ def make_task_model(task: str, seed: int = 0, **fields: Any) -> ElmoTaskModel:
     return model
 
 
-def make_batch(task: str, padding_side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
+def make_batch(
+    task: str, padding_side: str = "right", rows: slice = slice(None), tokenizer: ElmoTokenizer = TOKENIZER
+) -> dict[str, Tensor]:
     """Ids, mask and what the task is to learn."""
-    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace", padding_side=padding_side)
-    has_pairs = task in ("pairs", "questions")
-    texts = (FIRST[rows], SECOND[rows]) if has_pairs else (FIRST[rows],)
-    encoded = tokenizer(*texts, padding=True, return_tensors="pt")
+    texts = (FIRST[rows], SECOND[rows]) if task in ("pairs", "questions") else (FIRST[rows],)
+    encoded = tokenizer(*texts, padding=True, padding_side=padding_side, return_tensors="pt")
     batch = dict(encoded)
     if task in ("classification", "pairs"):
         batch["labels"] = torch.tensor([2, 0, 1])[rows]

@@ -7,14 +7,12 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from task_models import FIRST, LSTM, SECOND, TASKS, C, make_batch, make_task_model
+from task_models import FIRST, LSTM, SECOND, TASKS, TOKENIZER, make_batch, make_task_model
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, Trainer, TrainingArguments
 
-from elmo_hf import ElmoTokenizer
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
 each_task = pytest.mark.parametrize("task", list(TASKS))
-TOKENIZER = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
 
 
 @functools.cache

@@ -1,12 +1,12 @@
-"""Rows of words, the task's LSTM against torch's packed one, and where ELMo goes in."""
+"""Rows of words, and the task's LSTM against torch's packed one."""
 
 import torch
 from tiny_inputs import assert_outputs_close
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo_hf.tasks.task_encoder import BiLSTM, compare
-from elmo_hf.tasks.text_rows import TextRows, reverse_words
+from elmo_hf.tasks.task_encoder import BiLSTM
+from elmo_hf.tasks.text_rows import TextRows
 
 # Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
 TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])
@@ -30,14 +30,6 @@ def test_a_batch_without_words_keeps_a_column() -> None:
     assert rows.put_back(torch.ones(2, 1, 4)).tolist() == torch.zeros(2, 3, 4).tolist()
 
 
-def test_words_are_reversed_inside_their_text_and_back() -> None:
-    mask = torch.tensor([[True, True, True], [True, True, False]])
-    values = torch.tensor([[1, 2, 3], [4, 5, 6]]).unsqueeze(-1)
-    reversed_once = reverse_words(values, mask)
-    assert reversed_once[mask].flatten().tolist() == [3, 2, 1, 5, 4]
-    assert torch.equal(reverse_words(reversed_once, mask)[mask], values[mask])
-
-
 def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     ours, theirs = BiLSTM(5, 3), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
@@ -48,8 +40,3 @@ def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     packed, _ = theirs(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))
     expected, _ = pad_packed_sequence(packed, batch_first=True)
     assert_outputs_close(ours(inputs, mask), expected)
-
-
-def test_a_comparison_holds_both_their_difference_and_their_product() -> None:
-    first, second = torch.tensor([1.0, -2.0]), torch.tensor([3.0, 0.5])
-    assert compare(first, second).tolist() == [1, -2, 3, 0.5, 2, 2.5, 3, -1]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from task_models import FIRST, LSTM, SECOND, C, logits_of, make_batch, make_task_model
-from task_training import TOKENIZER, each_task
+from task_models import FIRST, LSTM, SECOND, TOKENIZER, C, logits_of, make_batch, make_task_model
+from task_training import each_task
 from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoModel, ElmoTokenizer, WordVectors
@@ -15,29 +15,30 @@ from elmo_hf.share.export import NamedTensors, example_inputs
 from elmo_hf.tasks.task_model import ElmoTaskModel
 
 SIZE = 4
-VECTORS = WordVectors.learned([text.split() for text in (*FIRST, *SECOND)], SIZE, min_count=1)
+WORDS = WordVectors.learned([text.split() for text in (*FIRST, *SECOND)], SIZE, min_count=1).words
+TABLE = torch.randn(1 + len(WORDS), SIZE, generator=torch.Generator().manual_seed(5))
+TABLE[0] = 0
+VECTORS = WordVectors(WORDS, SIZE, True, TABLE)
 
 
 def make(task: str, vectors: WordVectors = VECTORS, **fields: Any) -> tuple[ElmoTaskModel, ElmoTokenizer]:
-    """A model with word vectors and large weights, and its tokenizer."""
+    """A model with word vectors, and its tokenizer."""
     model = make_task_model(task, word_vectors=vectors.config, **fields)
-    with torch.no_grad():
-        model.word_vectors.weight[0] = 0
     tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
     vectors.put_into(model, tokenizer)
     return model, tokenizer
 
 
-def inputs_of(task: str, tokenizer: ElmoTokenizer, **options: Any) -> dict[str, torch.Tensor]:
-    texts = (FIRST, SECOND) if task in ("pairs", "questions") else (FIRST,)
-    return dict(tokenizer(*texts, padding=True, return_tensors="pt", **options))
+def tokenizer_of(*words: str) -> ElmoTokenizer:
+    """A tokenizer in which these words have the rows from 4 on."""
+    tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
+    WordVectors(["<S>", "</S>", "<UNK>", *words], SIZE, True).put_words_into(tokenizer)
+    return tokenizer
 
 
 def test_each_word_has_its_row_and_others_the_unknown_words() -> None:
-    tokenizer = ElmoTokenizer(word_splitter="whitespace")
-    assert "word_vector_ids" not in tokenizer(FIRST[0])
-    words = ["<S>", "</S>", "<UNK>", "We", "waited"]
-    WordVectors(words, SIZE, True).put_into(make("classification", WordVectors(words, SIZE, True))[0], tokenizer)
+    assert "word_vector_ids" not in TOKENIZER(FIRST[0])
+    tokenizer = tokenizer_of("We", "waited")
     ids = tokenizer(["We waited there", "waited"], ["We we", ""], padding=True)["word_vector_ids"]
     assert ids == [[1, 4, 5, 3, 2, 1, 4, 3, 2], [1, 5, 2, 1, 2, 0, 0, 0, 0]]
     tokenizer.padding_side = "left"
@@ -45,14 +46,9 @@ def test_each_word_has_its_row_and_others_the_unknown_words() -> None:
     assert ids["word_vector_ids"].tolist() == [[4, 5, 3], [0, 0, 5]]
     features = [tokenizer(["waited"], is_split_into_words=True), tokenizer("We We We", truncation=True, max_length=4)]
     assert tokenizer.pad(features)["word_vector_ids"] == [[0, 1, 5, 2], [1, 4, 4, 2]]
-
-
-@pytest.mark.parametrize(("words", "found"), [(["we"], [1, 4, 4, 2]), (["we", "WE"], [1, 3, 4, 2])])
-def test_words_are_looked_up_in_lower_case_if_no_word_has_another(words: list[str], found: list[int]) -> None:
-    tokenizer = ElmoTokenizer(word_splitter="whitespace")
-    vectors = WordVectors(["<S>", "</S>", "<UNK>", *words], SIZE, True)
-    vectors.put_into(make("classification", vectors)[0], tokenizer)
-    assert tokenizer("We we")["word_vector_ids"] == found
+    # Words are looked up in lower case if no word has another.
+    assert tokenizer_of("we")("We we")["word_vector_ids"] == [1, 4, 4, 2]
+    assert tokenizer_of("we", "WE")("We we")["word_vector_ids"] == [1, 3, 4, 2]
 
 
 @each_task
@@ -62,10 +58,10 @@ def test_the_task_encoder_reads_the_words_row_beside_elmo(task: str, encoder: st
     fields = LSTM if encoder == "lstm" else {"num_output_representations": 2}
     model, tokenizer = make(task, **fields) if has_own else (make_task_model(task, **fields), TOKENIZER)
     model.elmo.scalar_mixes[1].set_weights([0.1, 0.2, 0.7])
-    batch = inputs_of(task, tokenizer, padding_side="left")
+    batch = make_batch(task, "left", tokenizer=tokenizer)
     texts = model.encode_texts(**batch, bilm_layers=None)
     first, second = (texts.rows.take(mixed) for mixed in model.elmo.mix(texts.layers, batch["attention_mask"].bool()))
-    own = model.word_vectors.weight[batch["word_vector_ids"]] if has_own else texts.layers[0][..., :7]
+    own = TABLE[batch["word_vector_ids"]] if has_own else texts.layers[0][..., :7]
     if encoder == "lstm":
         first = model.task_encoder.lstm(torch.cat([texts.rows.take(own), first], dim=-1), texts.rows.mask)
     elif has_own:
@@ -76,27 +72,24 @@ def test_the_task_encoder_reads_the_words_row_beside_elmo(task: str, encoder: st
 
 
 @each_task
-def test_a_saved_folder_and_kept_layers_and_padding_give_equal_numbers(task: str, tmp_path: Path) -> None:
+def test_a_saved_folder_and_kept_layers_give_equal_numbers(task: str, tmp_path: Path) -> None:
     model, tokenizer = make(task, **LSTM)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     again, tokenizer_again = load_complete(tmp_path, type(model)), ElmoTokenizer.from_pretrained(tmp_path)
-    batch, left = inputs_of(task, tokenizer), inputs_of(task, tokenizer_again, padding_side="left")
+    batch = make_batch(task, tokenizer=tokenizer)
     expected = logits_of(model(**batch))
-    assert_outputs_close(logits_of(again(**inputs_of(task, tokenizer_again))), expected, 0)
+    assert_outputs_close(logits_of(again(**make_batch(task, tokenizer=tokenizer_again))), expected, 0)
     assert_outputs_close(logits_of(model(**batch, bilm_layers=model.compute_bilm_layers(**batch))), expected)
-    is_per_word = task not in ("classification", "pairs")
-    places = [each["attention_mask"].bool() if is_per_word else slice(None) for each in (left, batch)]
-    assert_outputs_close(logits_of(model(**left))[places[0]], expected[places[1]])
     assert isinstance(load_complete(tmp_path), ElmoModel)  # which needs no word vectors
 
 
 @each_task
 @pytest.mark.parametrize("trainable", [True, False])
 def test_a_table_learns_if_it_is_trainable(task: str, trainable: bool) -> None:
-    vectors = WordVectors(VECTORS.words[:3] + VECTORS.words[5:], SIZE, trainable)
+    vectors = WordVectors(WORDS[:3] + WORDS[5:], SIZE, trainable)
     model, tokenizer = make(task, vectors, **LSTM)
-    model.train()(**make_batch(task) | inputs_of(task, tokenizer)).loss.backward()
+    model.train()(**make_batch(task, tokenizer=tokenizer)).loss.backward()
     gradient = model.word_vectors.weight.grad
     assert (gradient is not None) == trainable
     # Padding and boundaries do not learn; unknown words do.
@@ -113,7 +106,7 @@ def test_what_is_exported_reads_the_ids_too() -> None:
 
 def test_word_vectors_have_the_dropout_of_representations_in_training() -> None:
     model, tokenizer = make("classification", representation_dropout=0.5)
-    inputs = inputs_of("classification", tokenizer)
+    inputs = make_batch("classification", tokenizer=tokenizer)
     given = inputs["word_vector_ids"], [], inputs["attention_mask"].bool()
     evaluated, trained = model.token_vectors(*given), model.train().token_vectors(*given)
     is_kept = trained != 0
