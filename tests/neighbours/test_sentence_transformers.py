@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checkpoints import run_python
 from fresh_process import without
-from neighbours import TEXTS, pooled
+from neighbours import TEXTS, each_pooling, pooled
 from task_models import make_task_model
 
 from elmo_hf import ElmoForPreTraining
@@ -32,13 +32,14 @@ def test_every_folder_carries_the_files(tiny_folder: Path, tmp_path: Path) -> No
         assert SENTENCE_FILES.keys() <= {path.name for path in (tmp_path / name).iterdir()}
 
 
-def test_encode_gives_the_pooler_output_exactly(each_folder: Path) -> None:
-    model = open_folder(each_folder)
+@each_pooling
+def test_encode_gives_the_pooler_output_exactly(folder: Path) -> None:
+    model = open_folder(folder)
     assert model.get_embedding_dimension() == 16
     for text in TEXTS:  # alone, because a sum over another padding has other last bits
-        np.testing.assert_array_equal(model.encode([text]), pooled(each_folder, [text]))
+        np.testing.assert_array_equal(model.encode([text]), pooled(folder, [text]))
     together = model.encode(TEXTS, batch_size=2)
-    np.testing.assert_allclose(together, pooled(each_folder, TEXTS), atol=1e-6, rtol=0)
+    np.testing.assert_allclose(together, pooled(folder, TEXTS), atol=1e-6, rtol=0)
 
 
 def test_training_moves_the_mix_alone_if_the_rest_is_frozen(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neighbours import TEXTS, pooled
+from neighbours import TEXTS, each_pooling, pooled
 
 pytest.importorskip("sklearn")
 
@@ -49,10 +49,11 @@ def test_scikit_learns_checks_of_an_estimator_pass(folder: Path) -> None:
     assert {each["check_name"] for each in results if each["status"] != "passed"} <= {"check_array_api_input"}
 
 
-def test_rows_are_the_pooler_output_in_the_order_of_the_texts_without_fitting(each_folder: Path) -> None:
-    found = ElmoVectorizer(each_folder, batch_words=30).transform(iter(TEXTS))
+@each_pooling
+def test_rows_are_the_pooler_output_in_the_order_of_the_texts_without_fitting(folder: Path) -> None:
+    found = ElmoVectorizer(folder, batch_words=30).transform(iter(TEXTS))
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, pooled(each_folder, TEXTS), atol=1e-6, rtol=0)
+    np.testing.assert_allclose(found, pooled(folder, TEXTS), atol=1e-6, rtol=0)
     assert not found[TEXTS.index("")].any()
 
 
