@@ -44,7 +44,7 @@ def test_the_list_of_a_mix_is_replaced_and_copies_and_whole_files_keep_it(tmp_pa
     torch.save(elmo, tmp_path / "elmo.pt")
     opened = torch.load(tmp_path / "elmo.pt", weights_only=False)  # a whole model, written by the line above
     for each in (copy.deepcopy(elmo), opened, elmo):
-        assert_close(each(IDS)["elmo_representations"][0], BASE.layers("call1")[1])
+        assert_close(each(IDS)["elmo_representations"][0], EXPECTED["layers"][1])
 
 
 def test_mixes_are_called_alone_on_layers_computed_before() -> None:
@@ -108,7 +108,7 @@ def test_the_token_embedder_of_a_model() -> None:
     top = {"scalar_mix_parameters": [0.0, 0.0, 20.0], "projection_dim": 7, "requires_grad": True}
     projected = ElmoTokenEmbedder(*BASE.files, dropout=0.0, **top)
     assert (projected.get_output_dim(), projected.output_dim) == (7, 7)
-    expected = projected._projection(torch.from_numpy(BASE.layers("call1")[-1]))
+    expected = projected._projection(torch.from_numpy(EXPECTED["layers"][-1]))
     assert_close(projected(IDS), expected.detach().numpy(), 1e-4)
     fixed = {name for name, parameter in projected.named_parameters() if not parameter.requires_grad}
     assert fixed == {name for name in projected.state_dict() if name.startswith("_elmo.scalar_mix_0.")}

@@ -16,7 +16,7 @@ from elmo_hf.tokenizer.word_codec import CharacterCodec
 CODEC = CharacterCodec(C)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rust_tokenizer() -> PreTrainedTokenizerFast:
     """One id per word, `<S>` and `</S>` around each text, as the Rust library itself does it."""
     symbols = {word: number for number, word in enumerate(["<pad>", "<S>", "</S>", *"abcdefgtuvwxyz"])}
@@ -168,25 +168,32 @@ def test_tensors_have_the_shape_batch_words_characters(tokenizer: ElmoTokenizer)
     assert lists["length"] == [5, 5, 5]
 
 
-def test_positions_words_and_characters_map_to_each_other(tokenizer: ElmoTokenizer) -> None:
-    encoded = tokenizer(["Hé 😀, don't", "x"], ["no", "y  z"], padding=True, padding_side="left", **ALL_KEYS)
-    assert encoded.n_sequences == 2
-    assert encoded.tokens(0) == ["<S>", "Hé", "😀", ",", "do", "n't", "</S>", "<S>", "no", "</S>"]
-    assert encoded["offset_mapping"][0] == [
-        *[(0, 0), (0, 2), (3, 4), (4, 5), (6, 8), (8, 11), (0, 0)],
-        *[(0, 0), (0, 2), (0, 0)],
-    ]
-    assert encoded.tokens(1) == ["<pad>"] * 3 + ["<S>", "x", "</S>", "<S>", "y", "z", "</S>"]
-    assert [encoded.token_to_word(1, index) for index in (0, 4, 8)] == [None, 0, 1]
-    assert [encoded.token_to_sequence(1, index) for index in (3, 4, 8)] == [None, 0, 1]
-    assert encoded.token_to_chars(1, 3) is None
-    assert encoded.token_to_chars(1, 8) == (3, 4)
-    assert encoded.word_to_tokens(1, 1, sequence_index=1) == (8, 9)
-    assert encoded.word_to_tokens(1, 1, sequence_index=0) is None
-    assert encoded.word_to_chars(0, 4) == (8, 11)
-    assert [encoded.char_to_token(0, index) for index in (0, 1, 2, 7, 8, 11)] == [1, 1, None, 4, 5, None]
-    assert encoded.char_to_token(1, 3, sequence_index=1) == 8
-    assert [encoded.char_to_word(0, index) for index in (5, 10)] == [None, 4]
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        ([["Hé  😀 don't x", "d", ""]], {}),
+        ([["Hé  😀 don't x", "d", ""]], {"truncation": True, "max_length": 5, "return_overflowing_tokens": True}),
+        ([["a  b", "", "c d e"], [" x y", "u  v", ""]], {"truncation": True, "max_length": 7}),
+    ],
+    ids=["texts", "windows", "pairs"],
+)
+def test_positions_words_and_characters_map_to_each_other_as_in_rust(
+    rust_tokenizer: PreTrainedTokenizerFast, texts: list[list[str]], options: dict[str, Any], side: str
+) -> None:
+    elmo = ElmoTokenizer(max_word_length=C, word_splitter="whitespace", padding_side=side)
+    rust_tokenizer.padding_side = side
+    ours, theirs = (each(*texts, padding=True, **options) for each in (elmo, rust_tokenizer))
+    assert ours.n_sequences == len(texts)
+    for row, ids in enumerate(ours["input_ids"]):
+        for name, index in itertools.product(("token_to_word", "token_to_sequence", "token_to_chars"), range(len(ids))):
+            assert getattr(ours, name)(row, index) == getattr(theirs, name)(row, index), name
+        for name, index, text in itertools.product(
+            ("char_to_token", "char_to_word", "word_to_tokens"), range(16), range(len(texts))
+        ):
+            assert getattr(ours, name)(row, index, text) == getattr(theirs, name)(row, index, text), name
+        for word, text in zip(theirs.word_ids(row), theirs.sequence_ids(row), strict=True):
+            assert word is None or ours.word_to_chars(row, word, text) == theirs.word_to_chars(row, word, text)
 
 
 def test_offsets_of_words_given_are_counted_in_the_word(tokenizer: ElmoTokenizer) -> None:
