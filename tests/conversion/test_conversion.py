@@ -22,8 +22,9 @@ from checkpoints import (
     shared,
     write_checkpoint,
 )
+from golden import allennlp_calls, assert_golden
 from language_models import random_language_model, save_directory, words_file
-from one_direction import arrays_of_one_direction, half_of
+from one_direction import arrays_of_one_direction
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.check import largest_difference
@@ -122,20 +123,9 @@ def test_word_input_reads_word_ids_and_returns_with_its_vocabulary(word_files: A
 
 
 def test_the_forward_half_of_a_golden_case_has_allennlps_numbers(tmp_path: Path) -> None:
-    source = BASE
-    files = write_checkpoint(tmp_path / "source", options_of(source), arrays_of_one_direction(arrays_of(source)))
+    files = write_checkpoint(tmp_path / "source", options_of(BASE), arrays_of_one_direction(arrays_of(BASE)))
     allennlp_to_folder(files, tmp_path / "to")
-    model, tokenizer = ElmoModel.from_pretrained(tmp_path / "to").eval(), ElmoTokenizer.from_pretrained(tmp_path / "to")
-    sentences = json.loads((source / "sentences.json").read_text())
-    inputs = tokenizer(sentences["call1"], is_split_into_words=True, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        output = model(**inputs, output_hidden_states=True)
-    expected = {name: torch.from_numpy(array) for name, array in np.load(source / "expected.npz").items()}
-    for found, theirs in (
-        (torch.stack(output.hidden_states), expected["layers_with_boundaries"]),
-        (output.state.hidden, expected["call1_state_h"]),
-    ):
-        torch.testing.assert_close(found, half_of(theirs), atol=2e-5, rtol=0)
+    assert_golden(ElmoModel.from_pretrained(tmp_path / "to"), allennlp_calls(BASE.name))
 
 
 @pytest.mark.parametrize("name", ["export", "save directory", "language model", "words"])

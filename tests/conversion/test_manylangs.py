@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from archives import MANYLANGS, manylangs_files, without_part, write_files
+from golden import Call, assert_golden
 
-from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.readers.manylangs import PACKAGED
@@ -33,32 +33,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_layer_and_state_of_both_calls_is_theirs(folder: Path) -> None:
-    tokenizer, model = ElmoTokenizer.from_pretrained(folder), ElmoModel.from_pretrained(folder).eval()
-    state: BiLMState | None = None
-    for call in ("call1", "call2"):
+    tokenizer, model = ElmoTokenizer.from_pretrained(folder), ElmoModel.from_pretrained(folder)
+    calls = []
+    for name, sentences in SENTENCES.items():
         # Their batches are sorted by falling length, and the state belongs to the sorted row.
-        order = sorted(range(len(SENTENCES[call])), key=lambda index: -len(SENTENCES[call][index]))
-        sentences = [SENTENCES[call][index] for index in order]
-        inputs = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
-        before = None if state is None else state.resize(len(order))
-        with torch.no_grad():
-            output = model(**inputs, state=before, output_hidden_states=True)
-        state = output.state if state is None else state.update(output.state)
-        for row, index in enumerate(order):
-            layers = torch.stack(output.hidden_states)[:, row, 1 : 1 + len(sentences[row])]
-            np.testing.assert_allclose(layers, EXPECTED[f"{call}/{index}"], rtol=0, atol=TOLERANCE)
-        np.testing.assert_allclose(state.hidden, EXPECTED[f"{call}_state_h"], rtol=0, atol=TOLERANCE)
-        np.testing.assert_allclose(state.cell, EXPECTED[f"{call}_state_c"], rtol=0, atol=TOLERANCE)
+        order = sorted(range(len(sentences)), key=lambda index, sentences=sentences: -len(sentences[index]))
+        layers = [EXPECTED[f"{name}/{index}"] for index in order]
+        state = EXPECTED[f"{name}_state_h"], EXPECTED[f"{name}_state_c"]
+        calls.append(Call([sentences[index] for index in order], layers, state=state))
+    assert_golden(model, calls, TOLERANCE, TOLERANCE)
+    average = EXPECTED["average/0"][None]  # their default output
+    assert_golden(model, [Call(SENTENCES["call1"][:1], [EXPECTED["call1/0"]], [average])], TOLERANCE)
     sentences = [SENTENCES["call1"][index] for index in EXPECTED["sorted_order"]]
     inputs = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="np")
     mask = inputs["attention_mask"].astype(bool)
     np.testing.assert_array_equal(inputs["input_ids"][mask][:, :50] - 1, EXPECTED["sorted_char_ids"][mask])
     np.testing.assert_array_equal(inputs["input_ids"][mask][:, 50] - 34, EXPECTED["sorted_word_ids"][mask])
     np.testing.assert_array_equal(mask.sum(1), [len(sentence) + 2 for sentence in sentences])
-    inputs = tokenizer(SENTENCES["call1"][0], is_split_into_words=True, return_tensors="pt")
-    with torch.no_grad():
-        mean = model(**inputs).elmo_representations[0]  # their default output
-    np.testing.assert_allclose(mean[0, 1:-1], EXPECTED["average/0"], rtol=0, atol=TOLERANCE)
 
 
 def test_the_config_and_the_card_say_what_the_model_is(folder: Path) -> None:

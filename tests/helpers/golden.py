@@ -1,0 +1,78 @@
+"""The contract of golden cases: a converted model gives the numbers of AllenNLP, bilm-tf or ELMoForManyLangs."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from allennlp_cases import TOLERANCE, Golden
+from one_direction import half_of
+
+from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
+
+# Cells without clipping grow larger than outputs.
+CELL_TOLERANCE = 5e-5
+
+
+class Call(NamedTuple):
+    """One batch and its numbers; those of a sentence, `(K, T, D)`, include its boundaries or not."""
+
+    sentences: list[list[str]]
+    layers: Sequence[np.ndarray]  # the last K layers of each sentence
+    mixes: Sequence[np.ndarray] = ()  # the K mixes of each sentence
+    state: Sequence[np.ndarray] = ()  # hidden and cell after the batch
+
+
+def allennlp_calls(case: str, mixes: str = "") -> list[Call]:
+    """The calls of a case of AllenNLP in turn; `mixes` are the first one's, `mix` or `mix_layer_norm`."""
+    golden, calls = Golden(case), []
+    expected = golden.expected
+    for name, sentences in sorted(golden.sentences.items()):
+        prefix = "" if name == "call1" else f"{name}_"
+        masks = expected[f"{prefix}mask_with_boundaries"]
+
+        def of_each(key: str, masks: np.ndarray = masks) -> list[np.ndarray]:
+            return [expected[f"{key}_with_boundaries"][:, row, mask] for row, mask in enumerate(masks)]
+
+        state = expected[f"{name}_state_h"], expected[f"{name}_state_c"]
+        found = of_each(mixes) if mixes and name == "call1" else ()
+        calls.append(Call(sentences, of_each(f"{prefix}layers"), found, state))
+    return calls
+
+
+def assert_golden(
+    model: ElmoModel,
+    calls: Sequence[Call],
+    tolerance: float = TOLERANCE,
+    cell_tolerance: float = CELL_TOLERANCE,
+    carries_state: bool = True,
+) -> None:
+    """Runs a model that was loaded from a folder, with the folder's tokenizer, on one call after the other.
+
+    A model of one direction has the forward halves of the numbers. Padding is zero.
+    """
+    tokenizer = ElmoTokenizer.from_pretrained(model.name_or_path)
+    state: BiLMState | None = None
+
+    def compare(found: Any, expected: np.ndarray, tolerance: float = tolerance) -> None:
+        whole = torch.from_numpy(expected)
+        wanted = whole if model.config.bidirectional else half_of(whole)
+        torch.testing.assert_close(found, wanted, atol=tolerance, rtol=0)
+
+    assert calls
+    for call in calls:
+        inputs = tokenizer(call.sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+        before = None if state is None else state.resize(len(call.sentences))
+        with torch.no_grad():
+            output = model.eval()(**inputs, state=before, output_hidden_states=True)
+        masks = inputs["attention_mask"].bool()
+        for vectors, of_each in ((output.hidden_states, call.layers), (output.elmo_representations, call.mixes)):
+            for row, expected in enumerate(of_each):
+                found = torch.stack(vectors)[-len(expected) :, row, masks[row]]
+                edge = (found.shape[1] - expected.shape[1]) // 2
+                compare(found[:, edge : found.shape[1] - edge], expected)
+            assert not torch.stack(vectors)[:, ~masks].any()
+        after = output.state if state is None else state.update(output.state)
+        for found, expected, its_tolerance in zip(after, call.state, (tolerance, cell_tolerance), strict=False):
+            compare(found, expected, its_tolerance)
+        state = after if carries_state else None
