@@ -36,7 +36,9 @@ def settings_of(folder: Path) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(("case", "settings"), [*((case, {}) for case in CASES), (CASE, SETTINGS)])
-def test_an_archive_gives_allennlps_numbers(case: str, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_an_archive_gives_allennlps_layers_and_all_its_mixes(
+    case: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
     source = write_tar(tmp_path / "model.tar.gz", archive_files(case, **settings))
     assert convert(source, tmp_path / "to") == [f"Note: {NOT_CARRIED}"]
     assert settings_of(tmp_path / "to") == (("batch", 0.2, False) if settings else ("none", 0.5, True))

@@ -83,9 +83,9 @@ class Operators(TorchDispatchMode, list):
         return [len(args[0]) for function, args in self if function is times and args[1].is_mkldnn == is_packed]
 
 
-def assert_scan(path: Path, fields: dict[str, Any], mask: Tensor, has_resets: bool = False, **options: Any) -> None:
+def assert_scan(path: Path, fields: dict[str, Any], mask: Tensor, has_resets: bool) -> None:
     """Values, last state and every gradient of a path are the reference's; without gradient the values are the same."""
-    layer = layer_of(path.dtype, **fields, **options)
+    layer = layer_of(path.dtype, **fields)
     arguments = arguments_of(layer, mask.shape)
     resets = tuple(torch.rand(2, *mask.shape, device=DEVICE) < 0.4) if has_resets else ()
     steps, leaves = count_reference_steps(layer), [*arguments, *layer.parameters()]
@@ -125,11 +125,11 @@ FULL, PADDED = mask_of(6, 6, 6, 6), mask_of(3, 0, 6, 1)
 
 
 def arguments_of(layer: BiLMLayer, shape: Sequence[int] = (B, T)) -> Tensors:
-    """Inputs and the state before them, which all require a gradient."""
+    """Inputs and the state before them, which all require a gradient; in memory a vector's numbers stand apart."""
     weight, count = layer.forward_lstm.input_linear.weight, len(layer.lstms)
-    (gates, size), options = weight.shape, {"dtype": weight.dtype, "device": DEVICE, "requires_grad": True}
+    (gates, size), options = weight.shape, {"dtype": weight.dtype, "device": DEVICE}
     shapes = [(*shape, count * size), (shape[0], count * size), (shape[0], count * gates // 4)]
-    return tuple(torch.randn(shape, **options) for shape in shapes)
+    return tuple(torch.randn(shape, **options).mT.contiguous().mT.requires_grad_() for shape in shapes)
 
 
 def run(layer: BiLMLayer, arguments: Sequence[Tensor], mask: Tensor, *resets: Tensor) -> Tensors:

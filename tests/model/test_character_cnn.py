@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from tiny_inputs import assert_outputs_close, random_inputs
+from tiny_inputs import TINY, assert_outputs_close, random_inputs
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.token_encoder import MULTIPLIER, CharacterCNN, distinct_rows
 
 FILLER = 9
+WORDS = {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}
 
 
 def rows_of(lengths: list[int], width: int) -> Tensor:
@@ -35,6 +36,7 @@ def whole(encoder: CharacterCNN, ids: Tensor) -> Tensor:
     )
 
 
+@pytest.mark.parametrize("fields", [{}, WORDS], ids=["characters", "words too"])
 @pytest.mark.parametrize("block_characters", [1, 14, 25, 1000])
 @pytest.mark.parametrize(
     "lengths",
@@ -42,23 +44,18 @@ def whole(encoder: CharacterCNN, ids: Tensor) -> Tensor:
     ids=["ragged", "one word", "all filler", "no filler"],
 )
 def test_blocks_and_omitted_filler_change_neither_vectors_nor_gradients(
-    block_characters: int, lengths: list[int], tiny_config: ElmoConfig
+    lengths: list[int], block_characters: int, fields: dict[str, int]
 ) -> None:
-    encoder, ids = encoder_of(tiny_config), rows_of(lengths, 11)
+    encoder, ids = encoder_of(ElmoConfig(**TINY | fields)), rows_of(lengths, 11)
+    if fields:  # the word's id is the last
+        words = encoder.num_characters + 1 + torch.arange(len(ids)) % 6
+        ids = torch.cat([ids, words.unsqueeze(1)], dim=1)
     results = []
     for vectors in (encoder(ids, block_characters), whole(encoder, ids)):
         weights = torch.arange(vectors.numel()).view_as(vectors).cos()
         results.append([vectors, *torch.autograd.grad((vectors * weights).sum(), list(encoder.parameters()))])
     # Sums over more equal positions round differently; gradients are as large as 40.
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-6)
-
-
-def test_word_vectors_beside_characters_stay_with_their_words(tiny_config: ElmoConfig) -> None:
-    fields = tiny_config.to_diff_dict() | {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}
-    encoder = encoder_of(ElmoConfig(**fields))
-    words = encoder.num_characters + torch.tensor([[1], [6], [2], [3], [1]])
-    ids = torch.cat([rows_of([7, 2, 11, 5, 0], 11), words], dim=1)
-    assert_outputs_close(encoder(ids, 14), whole(encoder, ids), tolerance=1e-5)
 
 
 @pytest.mark.parametrize("multiplier", [MULTIPLIER, 0, 1], ids=["the one used", "all equal", "sums"])

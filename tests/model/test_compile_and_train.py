@@ -10,6 +10,14 @@ from torch import Tensor
 from elmo_hf import ElmoConfig, ElmoModel
 
 
+def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
+    """Outputs, and gradients of a mix."""
+    model.zero_grad()
+    output = run(**inputs, output_hidden_states=True)
+    output.elmo_representations[0].square().sum().backward()
+    return output.to_tuple(), {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
 def test_dropout_acts_on_representations_in_training_only(tiny_config: ElmoConfig) -> None:
     tiny_config.num_output_representations = 2
     model = ElmoModel(tiny_config)
@@ -31,35 +39,23 @@ def test_gradient_checkpointing_runs_layers_twice_and_gives_the_same_gradients(
     tiny_config.representation_dropout = 0.0
     model = ElmoModel(tiny_config).train()
     inputs = random_inputs(tiny_config, [5, 3])
-    model(**inputs).last_hidden_state.square().sum().backward()
-    expected = {name: parameter.grad for name, parameter in model.named_parameters()}
-    model.zero_grad()
+    expected = results(model, model, inputs)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
     calls: list[object] = []
     model.bilm.layers[0].forward_lstm.register_forward_pre_hook(lambda module, args: calls.append(module))
-    model(**inputs).last_hidden_state.square().sum().backward()
+    assert_outputs_close(results(model, model, inputs), expected)
     assert len(calls) == 2
-    assert_outputs_close({name: parameter.grad for name, parameter in model.named_parameters()}, expected)
 
 
 def test_torch_func_gives_the_same_gradients(tiny_config: ElmoConfig) -> None:
     model, inputs = ElmoModel(tiny_config).eval(), random_inputs(tiny_config, [5, 3])
-    model(**inputs).last_hidden_state.square().sum().backward()
-    expected = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    _, expected = results(model, model, inputs)
 
     def loss(weights: dict[str, Tensor]) -> Tensor:
         return torch.func.functional_call(model, weights, (), inputs).last_hidden_state.square().sum()
 
     gradients = torch.func.grad(loss)({name: weight.detach() for name, weight in model.named_parameters()})
-    assert_outputs_close({name: gradients[name] for name in expected}, expected)
-
-
-def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
-    """Outputs, and gradients of a mix."""
-    model.zero_grad()
-    output = run(**inputs, output_hidden_states=True)
-    output.elmo_representations[0].square().sum().backward()
-    return output.to_tuple(), {name: parameter.grad for name, parameter in model.named_parameters()}
+    assert_outputs_close(gradients, expected)
 
 
 def test_a_compiled_model_gives_equal_values_and_gradients_for_every_batch_size_and_length() -> None:

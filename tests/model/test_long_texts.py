@@ -31,29 +31,6 @@ def count_pieces(model: ElmoModel, size: int) -> list[int]:
     return model.bilm.pieces
 
 
-@pytest.mark.parametrize(("length", "directions"), [(1, 2), (4, 2), (5, 2), (8, 2), (11, 2), (11, 1)])
-def test_layers_in_pieces_are_those_of_the_whole_text(length: int, directions: int, tiny_model: ElmoModel) -> None:
-    bilm = (tiny_model if directions == 2 else forward_half(tiny_model)).bilm.double()
-    bilm.piece_words = 4
-    size, mask = tiny_model.config.projection_size, torch.ones(2, length, dtype=torch.bool)
-    vectors = torch.randn(2, length, size, dtype=torch.double)
-    sizes = []
-
-    def part_of(words: slice) -> Tensor:
-        sizes.append(words.stop - words.start)
-        return vectors[:, words]
-
-    with torch.no_grad():
-        _, before = bilm(torch.randn(2, 3, size, dtype=torch.double), mask[:, :1].expand(2, 3))
-        for state in (None, before):
-            expected, last = bilm(vectors, mask, state)
-            found, found_last = bilm.read_in_pieces(part_of, length, lambda layers: torch.stack(layers[1:]), state)
-            assert_outputs_close(tuple(found), tuple(expected[1:]), 1e-13)
-            assert_outputs_close(found_last, last, 1e-13)
-    assert max(sizes) == min(length, 4)
-    assert sum(sizes) == 2 * directions * length
-
-
 @pytest.mark.parametrize("layers", LAYERS)
 @pytest.mark.parametrize("fields", [{}, {"scalar_mix_layer_norm": "batch"}, {"pooling": "max"}], ids=repr)
 def test_embed_reads_a_long_text_in_pieces(
@@ -72,24 +49,27 @@ def test_embed_reads_a_long_text_in_pieces(
     np.testing.assert_allclose(found["vectors"], expected["vectors"], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("inputs", ["ids", "embeddings"])
+@pytest.mark.parametrize(
+    ("length", "pieces"), [(5, [4, 1]), (8, [4, 4]), (11, [4, 4, 3])], ids=["one word more", "even", "uneven"]
+)
+@pytest.mark.parametrize("kind", ["ids", "embeddings", "one direction"])
 @torch.no_grad()
-def test_the_model_reads_long_texts_in_pieces(inputs: str, mixed_model: ElmoModel) -> None:
-    model = mixed_model.eval()
-    model.scalar_mixes.append(ScalarMix(model.config).requires_grad_(False))  # of weights of its own
-    model.scalar_mixes[1].set_weights([0.1, 0.2, 0.7], scale=1.5)
-    batch = random_inputs(model.config, [11, 11])
-    if inputs == "embeddings":
+def test_the_model_reads_long_texts_in_pieces(kind: str, length: int, pieces: list[int], tiny_model: ElmoModel) -> None:
+    model = (forward_half(tiny_model) if kind == "one direction" else tiny_model).double()
+    model.scalar_mixes.append(ScalarMix(model.config).double())
+    for mix, weights in zip(model.scalar_mixes, ([0.2, 0.5, 0.3], [0.1, 0.2, 0.7]), strict=True):
+        mix.set_weights(weights, scale=1.5)
+    batch = random_inputs(model.config, [length, length])
+    if kind == "embeddings":
         batch = {"inputs_embeds": model.embed_words(**batch)[0]}
     for state in (None, model(**random_inputs(model.config, [3, 3], seed=4)).state):
-        model.bilm.piece_words = 11
+        model.bilm.piece_words = length
         expected = model(**batch, state=state)
-        pieces = count_pieces(model, 4)
+        found_pieces = count_pieces(model, 4)
         found = model(**batch, state=state)
-        assert pieces == [4, 4, 3]
+        assert found_pieces == pieces
         assert found.keys() == expected.keys()
-        assert all(found[name].shape == expected[name].shape for name in found)
-        assert_outputs_close(tuple(found.values()), tuple(expected.values()), 1e-6)
+        assert_outputs_close(found.to_tuple(), expected.to_tuple(), 1e-13)
 
 
 @pytest.mark.parametrize(

@@ -73,21 +73,6 @@ def test_padding_changes_neither_words_nor_state(tiny_model: ElmoModel, side: st
         assert_outputs_close(output.state.cell[:, row], alone.state.cell[:, 0], 1e-12)
 
 
-def test_two_calls_with_state_equal_one_call_in_the_forward_direction(tiny_model: ElmoModel) -> None:
-    inputs = random_inputs(tiny_model.config, [7, 7])["input_ids"]
-    tiny_model.scalar_mixes[0].set_weights([0.2, 0.3, 0.5])
-    whole = tiny_model(inputs).last_hidden_state
-    first = tiny_model(inputs[:, :3])
-    second = tiny_model(inputs[:, 3:], state=first.state)
-    forward_half = torch.cat([first.last_hidden_state, second.last_hidden_state], dim=1)[..., :7]
-    assert_outputs_close(forward_half, whole[..., :7])
-    # Backwards, the state passed in belongs after the text's last word.
-    last = tiny_model(inputs[:, 3:])
-    before = tiny_model(inputs[:, :3], state=last.state)
-    backward_half = torch.cat([before.last_hidden_state, last.last_hidden_state], dim=1)[..., 7:]
-    assert_outputs_close(backward_half, whole[..., 7:])
-
-
 def test_the_returned_state_is_detached_but_gradients_reach_a_state_passed_in(tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [3, 2])
     state = tiny_model(**inputs).state

@@ -1,5 +1,6 @@
 """Mixes of layers: equation 1, weights, normalisation, penalty, and the linear mix."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +23,30 @@ def mask() -> Tensor:
     return torch.tensor([[True, True, True, True], [True, True, False, False]])
 
 
-def test_scalar_mixes_are_equation_1(tiny_config: ElmoConfig, layers: list[Tensor], mask: Tensor) -> None:
-    mix = ScalarMix(tiny_config)
+# From all words of a layer `(N, 2P)`.
+NORMALISED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": lambda words: words,
+    "batch": lambda words: (words - words.mean()) / np.sqrt(words.var() + 1e-13),
+    "word": lambda words: (words - words.mean(-1, keepdims=True)) / np.sqrt(words.var(-1, keepdims=True) + 1e-5),
+}
+
+
+@pytest.mark.parametrize("size", [1, 1e-3, 1e-7])  # where words are small, the epsilon counts
+@pytest.mark.parametrize("layer_norm", NORMALISED)
+def test_scalar_mixes_are_equation_1_of_normalised_layers(
+    layer_norm: str, size: float, tiny_config: ElmoConfig, layers: list[Tensor], mask: Tensor
+) -> None:
+    tiny_config.scalar_mix_layer_norm = layer_norm
+    mix, logits, layers = ScalarMix(tiny_config).double(), [0.5, -1.25, 0.75], [size * each.double() for each in layers]
     with torch.no_grad():
-        mix.logits.copy_(torch.tensor([0.3, -1.2, 0.7]))
+        mix.logits.copy_(torch.tensor(logits).double())
         mix.scale.fill_(1.7)
-    softmax = np.exp([0.3, -1.2, 0.7]) / np.exp([0.3, -1.2, 0.7]).sum()
-    expected = 1.7 * np.einsum("l,lbtd->btd", softmax, np.stack([layer.numpy() for layer in layers]))
-    np.testing.assert_allclose(mix(layers, mask).detach(), expected * mask.unsqueeze(-1).numpy(), atol=1e-6)
-    np.testing.assert_allclose(mix.weights.detach(), softmax, atol=1e-7)
+        found = mix(layers, mask)
+    weights = np.exp(logits) / np.exp(logits).sum()
+    normalised = np.stack([NORMALISED[layer_norm](layer[mask].numpy()) for layer in layers])
+    np.testing.assert_allclose(mix.weights.detach(), weights, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found[mask], 1.7 * np.einsum("l,lnd->nd", weights, normalised), rtol=1e-9, atol=1e-15)
+    assert not found[~mask].any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
@@ -48,16 +64,11 @@ def test_a_single_layer_is_picked_exactly_with_finite_gradients_and_stays_so(
     assert mix.weights.tolist() == [0, 1, 0]
 
 
-def test_mixes_start_from_the_given_weights_and_learn_unless_frozen(tiny_config: ElmoConfig) -> None:
-    tiny_config.scalar_mix_weights = [0.2, 0.3, 0.5]
+def test_a_new_model_starts_from_the_given_weights_and_freezes_them_if_told(tiny_config: ElmoConfig) -> None:
+    tiny_config.scalar_mix_weights, tiny_config.scalar_mix_trainable = [0.2, 0.3, 0.5], False
     mix = ElmoModel(tiny_config).scalar_mixes[0]
-    torch.testing.assert_close(mix.weights.detach(), torch.tensor([0.2, 0.3, 0.5]))
-    assert all(parameter.requires_grad for parameter in mix.parameters())
-    tiny_config.scalar_mix_weights, tiny_config.scalar_mix_trainable = [0.0, 0.0, 1.0], False
-    model = ElmoModel(tiny_config).eval()
-    assert not any(parameter.requires_grad for parameter in model.scalar_mixes.parameters())
-    output = model(**random_inputs(tiny_config, [3, 2]), output_hidden_states=True)
-    assert torch.equal(output.last_hidden_state, output.hidden_states[-1])
+    torch.testing.assert_close(mix.weights, torch.tensor([0.2, 0.3, 0.5]))
+    assert not any(parameter.requires_grad for parameter in mix.parameters())
 
 
 def test_the_weights_of_one_mix_are_taken_by_another(tiny_config: ElmoConfig) -> None:
@@ -68,37 +79,11 @@ def test_the_weights_of_one_mix_are_taken_by_another(tiny_config: ElmoConfig) ->
         assert torch.equal(other.logits, mix.weights.log())
 
 
-def test_batch_normalisation_uses_one_mean_and_variance_for_all_words(
-    tiny_config: ElmoConfig, layers: list[Tensor], mask: Tensor
-) -> None:
-    tiny_config.scalar_mix_layer_norm = "batch"
-    expected = np.zeros(layers[0].shape)
-    for layer in layers:
-        words = layer.numpy()[mask.numpy()]
-        expected += (layer.numpy() - words.mean()) / np.sqrt(words.var() + 1e-13) / len(layers)
-    actual = ScalarMix(tiny_config)(layers, mask).detach()
-    np.testing.assert_allclose(actual, expected * mask.unsqueeze(-1).numpy(), atol=1e-5)
-
-
-def test_batch_normalisation_has_allennlps_epsilon_inside_the_root_and_is_that_of_float32_in_half_precision() -> None:
-    layer, mask = torch.tensor([[[3e-7, -3e-7]]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool)
-    expected = layer / (9e-14 + 1e-13) ** 0.5
-    torch.testing.assert_close(normalise_batch(layer, mask), expected)
+def test_batch_normalisation_of_a_large_batch_in_half_precision_is_that_of_float32() -> None:
     layer, mask = 5 * torch.randn(9, 700, 14) + 3, torch.ones(9, 700, dtype=torch.bool)
-    for dtype in (torch.float16, torch.bfloat16):  # a large batch, whose sum overflows
+    for dtype in (torch.float16, torch.bfloat16):  # in which the sum overflows
         found = normalise_batch(layer.to(dtype), mask).float()
         torch.testing.assert_close(found, normalise_batch(layer, mask), atol=3e-2, rtol=2e-2)
-
-
-@pytest.mark.parametrize("size", [1, 1e-3])  # where words are small, the epsilon counts
-def test_word_normalisation_treats_each_word_by_itself(
-    size: float, tiny_config: ElmoConfig, layers: list[Tensor], mask: Tensor
-) -> None:
-    tiny_config.scalar_mix_layer_norm = "word"
-    stacked = size * torch.stack(layers).double()
-    deviation = (stacked.var(dim=-1, correction=0, keepdim=True) + 1e-5).sqrt()
-    expected = ((stacked - stacked.mean(dim=-1, keepdim=True)) / deviation).mean(dim=0) * mask.unsqueeze(-1)
-    assert_outputs_close(ScalarMix(tiny_config).double()([*stacked], mask).detach(), expected)
 
 
 def test_the_penalty_is_the_sum_of_squared_logits_from_their_mean(tiny_config: ElmoConfig) -> None:

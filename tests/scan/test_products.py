@@ -24,7 +24,6 @@ WAYS: dict[str, Make] = {
     "weight first": lambda weight: BlockProducts(weight, THREE_ROWS, 99, is_amd=True),
     "bfloat16's": ProcessorKernels(multiplies_bfloat16=True).products,
 }
-of_every_way = pytest.mark.parametrize("make", WAYS.values(), ids=list(WAYS))
 
 
 def drawn(directions: int, columns: int, height: int = M) -> tuple[Tensor, Tensor]:
@@ -33,7 +32,19 @@ def drawn(directions: int, columns: int, height: int = M) -> tuple[Tensor, Tenso
     return weight, vectors
 
 
-@of_every_way
+def assert_products(products: BlockProducts, vectors: Tensor, exact: Tensor, as_rows: bool, tolerance: float) -> None:
+    """Products are written over what stood there, or added to it, and nothing behind is written."""
+    # What is written over is not read: some devices multiply it by zero, and not a number stays one.
+    memory = torch.full((exact.numel() + 1,), torch.nan, dtype=exact.dtype)
+    out = columns_in(memory, *exact.shape, as_rows)
+    products.multiply(vectors, out)
+    torch.testing.assert_close(out, exact, rtol=0, atol=tolerance)
+    products.multiply(vectors, out, adds=True)
+    torch.testing.assert_close(out, 2 * exact, rtol=0, atol=tolerance)
+    assert memory[-1].isnan()
+
+
+@pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("height", [M, 4])  # more rows than columns, and fewer
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("columns", [1, 2, 3, 7])
@@ -42,27 +53,18 @@ def test_products_are_the_plain_ones_written_or_added(
     make: Make, height: int, directions: int, columns: int, as_rows: bool
 ) -> None:
     weight, vectors = drawn(directions, columns, height)
-    # What is written over is not read: some devices multiply it by zero, and not a number stays one.
-    memory = torch.full((directions * height * columns + 1,), torch.nan, dtype=torch.float64)
-    out, products = columns_in(memory, directions, height, columns, as_rows), make(weight)
-    products.multiply(vectors, out)
-    torch.testing.assert_close(out, weight @ vectors, rtol=0, atol=1e-13)
-    products.multiply(vectors, out, adds=True)
-    torch.testing.assert_close(out, 2 * weight @ vectors, rtol=0, atol=1e-13)
-    assert memory[-1].isnan()
+    assert_products(make(weight), vectors, weight @ vectors, as_rows, 1e-13)
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize("as_rows", [False, True])
 def test_on_amd_onednn_multiplies_many_columns(as_rows: bool) -> None:
     weight, vectors = drawn(1, 9)
-    out = columns_in(torch.full((M * 9,), torch.nan), 1, M, 9, as_rows)
-    products = BlockProducts(weight.float(), THREE_ROWS, 99, is_amd=True)
+    weight, vectors = weight.float(), vectors.float()
+    products = BlockProducts(weight, THREE_ROWS, 99, is_amd=True)
     with Operators() as called:
-        products.multiply(vectors.float(), out)
-        products.multiply(vectors.float(), out, adds=True)
-        products.multiply(vectors[..., :7].float(), columns_in(torch.empty(M * 7), 1, M, 7, as_rows))
-    torch.testing.assert_close(out.double(), 2 * weight @ vectors, rtol=0, atol=1e-5)
+        for columns in (9, 7):
+            assert_products(products, vectors[..., :columns], weight @ vectors[..., :columns], as_rows, 1e-5)
     assert called.by_onednn(is_packed=False) == [9, 9]
 
 

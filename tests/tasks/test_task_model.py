@@ -11,7 +11,8 @@ from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification
 
-each_encoder = pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+ENCODERS: dict[str, dict[str, Any]] = {"none": {}, "lstm": LSTM, "one direction": LSTM | {"bidirectional": False}}
+each_encoder = pytest.mark.parametrize("encoder", ENCODERS.values(), ids=ENCODERS)
 
 
 def trainable(model: torch.nn.Module) -> set[str]:
