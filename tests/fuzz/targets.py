@@ -30,7 +30,7 @@ from language_models import LANGUAGE_MODEL_OPTIONS, WORDS
 from task_models import LSTM, make_task_model
 from tensor_bundles import header_message, index_file, masked_crc, tensor_message, write_bundle
 from tiny_lm import SENTENCES as READ
-from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import tiny_lm, tiny_word_lm, tokenizer_of
 
 from elmo_hf import (
     ElmoConfig,
@@ -254,7 +254,7 @@ RESOLVED = {"scalar_mix_weights", "hidden_size", "char_projection", "cell_projec
 def folder_files(work: Path, model: ElmoPreTrainedModel, **saving: Any) -> Files:
     """What a saved folder holds, without code."""
     is_task = isinstance(model, ElmoForTokenClassification)
-    tokenizer = ElmoTokenizer(max_word_length=11) if is_task else tiny_tokenizer_of(model, work)  # type: ignore[arg-type]
+    tokenizer = ElmoTokenizer(max_word_length=11) if is_task else tokenizer_of(model)  # type: ignore[arg-type]
     for part in (model, tokenizer):
         part.save_pretrained(work / "saved", **saving)
     return {name: each for name, each in read_files(work / "saved").items() if not name.endswith((".py", ".md"))}

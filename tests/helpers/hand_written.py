@@ -14,20 +14,19 @@ from elmo_hf.language_model.streams import Stream, window_arguments
 from elmo_hf.training.trainer import ElmoPretrainer
 
 Weights = dict[str, torch.Tensor]
-Update = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
-def adagrad(weight: torch.Tensor, gradient: torch.Tensor, accumulator: torch.Tensor) -> None:
-    accumulator += gradient**2
-    weight -= 0.2 * gradient / accumulator.sqrt().clamp(min=1e-10)
+def adagrad(named: Weights, start: float = 1.0, decay: float = 0.0) -> torch.optim.Optimizer:
+    """The optimiser of bilm-tf; matrices may decay."""
+    groups = [
+        {"params": [weight for weight in named.values() if weight.dim() > 1], "weight_decay": decay},
+        {"params": [weight for weight in named.values() if weight.dim() <= 1]},
+    ]
+    return torch.optim.Adagrad(groups, lr=0.2, initial_accumulator_value=start)
 
 
-def adagrad_with_decay(weight: torch.Tensor, gradient: torch.Tensor, accumulator: torch.Tensor) -> None:
-    adagrad(weight, gradient + (0.1 * weight if weight.dim() > 1 else 0), accumulator)
-
-
-def descent(weight: torch.Tensor, gradient: torch.Tensor, accumulator: torch.Tensor) -> None:
-    weight -= 0.2 * gradient
+def descent(named: Weights) -> torch.optim.Optimizer:
+    return torch.optim.SGD(named.values(), lr=0.2)
 
 
 def hand_written(
@@ -38,12 +37,11 @@ def hand_written(
     rows: int = ROWS,
     steps: int = STEPS,
     factor: float = STEPS,
-    start: float = 1.0,
     clip: float = 10.0,
     reset_probability: float = 0.0,
     windows_per_update: tuple[int, ...] = (1,),
     frozen_updates: int = 0,
-    update: Update = adagrad,
+    make_optimizer: Callable[[Weights], torch.optim.Optimizer] = adagrad,
 ) -> tuple[list[list[float]], list[float]]:
     """Trains as bilm-tf does, as simply as possible; returns each update's losses by direction, and its norm."""
     model.train()
@@ -52,28 +50,23 @@ def hand_written(
         for is_backward in (False, True)[: model.config.num_directions]
     ]
     named = {name: weight for name, weight in model.named_parameters() if "scalar_mixes" not in name}
-    accumulators = {name: torch.full_like(weight, start) for name, weight in named.items()}
+    optimizer = make_optimizer(named)
     state, losses, norms = None, [], []
     for number in range(num_updates):
         num_windows = windows_per_update[number % len(windows_per_update)]
-        gradients = {name: torch.zeros_like(weight) for name, weight in named.items()}
+        optimizer.zero_grad()
         losses.append([0.0] * len(streams))
         for _ in range(num_windows):
             output = model(**window_arguments(corpus, *(stream.take(steps) for stream in streams)), state=state)
             state = output.state
-            model.zero_grad()
             found = [output.forward_loss, output.backward_loss][: len(streams)]
             (factor * sum(found) / len(streams) / num_windows).backward()
-            for name, weight in named.items():
-                gradients[name] += weight.grad
             for direction, loss in enumerate(found):
                 losses[-1][direction] += loss.item() / num_windows
         if number < frozen_updates:
-            gradients = {name: gradient for name, gradient in gradients.items() if name.startswith("softmax.")}
-        norms.append(float(sum(gradient.pow(2).sum() for gradient in gradients.values()).sqrt()))
-        with torch.no_grad():
-            for name, gradient in gradients.items():
-                update(named[name], gradient * clip / max(norms[-1], clip), accumulators[name])
+            model.elmo.zero_grad()  # only the softmax learns
+        norms.append(torch.nn.utils.clip_grad_norm_(named.values(), clip).item())
+        optimizer.step()
     return losses, norms
 
 
@@ -85,9 +78,14 @@ def logged(trainer: Trainer, name: str) -> list[float]:
     return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
-def train(corpus: Corpus, folder: Path, model: ElmoForPreTraining | None = None, **settings: Any) -> ElmoPretrainer:
-    trainer = ElmoPretrainer(
-        make_model() if model is None else model, make_arguments(folder, **settings), train_dataset=corpus
-    )
+def train(
+    corpus: Corpus,
+    folder: Path,
+    model: ElmoForPreTraining | None = None,
+    held_out: Corpus | None = None,
+    **settings: Any,
+) -> ElmoPretrainer:
+    arguments = make_arguments(folder, **settings)
+    trainer = ElmoPretrainer(model or make_model(), arguments, train_dataset=corpus, eval_dataset=held_out)
     trainer.train()
     return trainer

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from archives import write_files
 from safetensors.torch import load_file, save_file
-from tiny_lm import tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import tiny_lm, tiny_word_lm, tokenizer_of
 
 from elmo_hf import ElmoForPreTraining
 from elmo_hf.folder.saved_config import MOST, MOST_NUMBER
@@ -29,9 +29,8 @@ def saved(kind: Callable[..., ElmoForPreTraining] = tiny_lm) -> dict[str, bytes]
     """The files of a language model with nothing wrong in them, its weights in one file."""
     model = kind()
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = tiny_tokenizer_of(model, Path(folder))
         model.save_pretrained(folder, max_shard_size="1GB")
-        tokenizer.save_pretrained(folder)
+        tokenizer_of(model).save_pretrained(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.suffix != ".py"}
 
 

@@ -5,27 +5,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from language_models import words_file
+from tiny_inputs import TINY
+from tiny_lm import tiny_lm, tokenizer_with
 
-from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.trainer import PretrainingArguments
 
 LETTERS = "abcdefghijklmnopqr"
 VOCABULARY = ["<S>", "</S>", "<UNK>", *(letter * (1 + index % 3) for index, letter in enumerate(LETTERS[:14]))]
-FIELDS: dict[str, Any] = {
-    "max_word_length": 6,
-    "char_embedding_size": 3,
-    "char_filters": [[1, 4], [2, 5]],
-    "num_highway_layers": 1,
-    "projection_size": 7,
-    "cell_size": 8,
-    "num_hidden_layers": 2,
-    "cell_clip": 0.6,
-    "projection_clip": 0.5,
-    "lm_dropout": 0.0,
-}
+FIELDS: dict[str, Any] = TINY | {"lm_dropout": 0.0}
 ROWS, STEPS = 3, 5
 
 
@@ -42,23 +31,17 @@ def write_text(path: Path, sentences: list[list[str]]) -> Path:
     return path
 
 
-def make_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> ElmoTokenizer:
-    return ElmoTokenizer(max_word_length=FIELDS["max_word_length"], words_file=str(words_file(folder, vocabulary)))
-
-
-def make_corpus(tokenizer: ElmoTokenizer, num_sentences: int = 20, seed: int = 1) -> Corpus:
-    return Corpus.from_sentences(make_sentences(num_sentences, seed), tokenizer)
+def make_corpus(num_sentences: int = 20, seed: int = 1, vocabulary: list[str] = VOCABULARY) -> Corpus:
+    return Corpus.from_sentences(make_sentences(num_sentences, seed), tokenizer_with(tuple(vocabulary)))
 
 
 def make_model(**fields: Any) -> ElmoForPreTraining:
-    """The same weights at each call; large enough for the cell's clips to act, with mixes that decay would change."""
+    """The same weights at each call: the softmax is a new one, and decay would change the mixes."""
     torch.manual_seed(5)
-    model = ElmoForPreTraining(ElmoConfig(**FIELDS | {"num_softmax_words": len(VOCABULARY)} | fields))
-    with torch.no_grad():
-        for parameter in model.elmo.bilm.parameters():
-            parameter.mul_(3)
-        for mix in model.elmo.scalar_mixes:
-            mix.set_weights([0.2, 0.5, 0.3], scale=1.5)
+    model = tiny_lm(**{"lm_dropout": 0.0} | fields)
+    model.softmax.init_parameters()
+    for mix in model.elmo.scalar_mixes:
+        mix.set_weights([0.2, 0.5, 0.3], scale=1.5)
     return model
 
 

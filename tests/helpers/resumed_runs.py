@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from interrupts import Interrupt, power_cut
-from pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model, make_tokenizer
+from pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model
+from tiny_lm import tokenizer_with
 from transformers import TrainerCallback
 
 from elmo_hf.training.run import pretrain
@@ -46,19 +47,17 @@ def run(
     *,
     callbacks: Sequence[TrainerCallback] = (),
     num_sentences: int = 16,
-    held_out_seed: int | None = 2,
+    held_out_seed: int = 2,
     lm_dropout: float = 0.3,
     vocabulary: list[str] = VOCABULARY,
     **settings: Any,
 ) -> ElmoPretrainer:
     """Starts or resumes the run in `folder / "out"`, as a new process would."""
-    folder.mkdir(exist_ok=True)
-    tokenizer = make_tokenizer(folder, vocabulary)
     model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
-    held_out = None if held_out_seed is None else make_corpus(tokenizer, 4, held_out_seed)
+    corpora = make_corpus(num_sentences, 1, vocabulary), make_corpus(4, held_out_seed, vocabulary)
     args = make_arguments(folder / "out", **SETTINGS | settings)
     torch.manual_seed(random.randrange(1 << 30))
-    return pretrain(model, tokenizer, make_corpus(tokenizer, num_sentences), held_out, args, callbacks=callbacks)
+    return pretrain(model, tokenizer_with(tuple(vocabulary)), *corpora, args, callbacks=callbacks)
 
 
 def interrupt(folder: Path, step: int, event: str = "on_step_begin", **settings: Any) -> None:

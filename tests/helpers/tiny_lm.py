@@ -1,9 +1,10 @@
 """A tiny language model in which no two sizes are equal, its vocabulary, text for it, and the text as its inputs."""
 
+import functools
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 from language_models import words_file
 from tiny_inputs import TINY
@@ -11,7 +12,9 @@ from torch import Tensor
 from transformers import BatchEncoding
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
+from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.language_model.streams import Stream, window_arguments
 
 WORDS = "<S> </S> <UNK> the ferry left harbour at dawn , . Yes naïve 日本語 Übung late ten".split()
 # Of different lengths, one without words; `unseen` and the long one are outside the vocabulary.
@@ -24,8 +27,9 @@ SENTENCES = [
     "the ferry left at dawn .".split(),
     "at ten , the ferry unseen".split(),
 ]
-# Rows of a stream, of equal lengths.
-ROWS = [[SENTENCES[0], SENTENCES[1], SENTENCES[4]], [SENTENCES[3], SENTENCES[4][:1], SENTENCES[1]]]
+# A text, and the two rows of 12 steps in which a stream reads it.
+IN_ORDER = [SENTENCES[0], SENTENCES[3], SENTENCES[1], SENTENCES[4], SENTENCES[4][:1], SENTENCES[1]]
+ROWS = [[IN_ORDER[0], IN_ORDER[2], IN_ORDER[3]], [IN_ORDER[1], IN_ORDER[4], IN_ORDER[5]]]
 SIZES = TINY | {"num_softmax_words": len(WORDS), "num_softmax_samples": 8}
 
 
@@ -45,22 +49,23 @@ def tiny_word_lm(**fields: Any) -> ElmoForPreTraining:
     return tiny_lm(token_encoder="word_embedding", vocab_size=len(WORDS) + 1, **fields)
 
 
-MAKERS = [tiny_lm, tiny_word_lm]
+@functools.cache
+def tokenizer_with(words: tuple[str, ...] = tuple(WORDS), token_encoder: str = "char_cnn") -> ElmoTokenizer:
+    """A tokenizer for a softmax over these words."""
+    name = "words_file" if token_encoder == "char_cnn" else "vocab_file"
+    with TemporaryDirectory() as folder:
+        path = words_file(Path(folder), [*words])
+        return ElmoTokenizer(token_encoder, max_word_length=TINY["max_word_length"], **{name: str(path)})
 
 
-def tiny_tokenizer_of(model: ElmoForPreTraining, folder: Path) -> ElmoTokenizer:
-    """A tokenizer with the vocabulary of the model's softmax."""
-    path = str(words_file(folder, WORDS))
-    if model.config.token_encoder == "word_embedding":
-        return ElmoTokenizer(token_encoder="word_embedding", vocab_file=path)
-    return ElmoTokenizer(max_word_length=11, words_file=path)
+def tokenizer_of(model: ElmoForPreTraining) -> ElmoTokenizer:
+    """The tokenizer of a tiny language model."""
+    return tokenizer_with(token_encoder=model.config.token_encoder)
 
 
-def inputs_of(
-    model: ElmoForPreTraining, folder: Path, sentences: list[list[str]], side: str = "right"
-) -> BatchEncoding:
+def inputs_of(model: ElmoForPreTraining, sentences: list[list[str]] = SENTENCES, side: str = "right") -> BatchEncoding:
     """Ids, mask and labels; labels on padding are words too, which nobody may read."""
-    tokenizer = tiny_tokenizer_of(model, folder)
+    tokenizer = tokenizer_of(model)
     inputs = tokenizer(sentences, is_split_into_words=True, padding=True, padding_side=side, return_tensors="pt")
     inputs["labels"] = torch.full_like(inputs["attention_mask"], WORDS.index("ferry"))
     for row, words in enumerate(sentences):
@@ -69,24 +74,11 @@ def inputs_of(
     return inputs
 
 
-def stream_of(model: ElmoForPreTraining, folder: Path, rows: list[list[list[str]]]) -> dict[str, Tensor]:
-    """Rows of sentences joined as in windows of both streams, in text order; all rows must have one length."""
-    tokenizer = tiny_tokenizer_of(model, folder)
-    streams: dict[str, list[list[str]]] = {name: [] for name in ("forward", "forward+1", "backward", "backward-1")}
-    for row in rows:
-        streams["forward"].append([word for words in row for word in ("<S>", *words)])
-        streams["forward+1"].append([word for words in row for word in (*words, "</S>")])
-        # The backward stream reads the first sentence of the row first, which so comes last in text order.
-        streams["backward"].append([word for words in row[::-1] for word in (*words, "</S>")])
-        streams["backward-1"].append([word for words in row[::-1] for word in ("<S>", *words)])
-    ids = {name: torch.tensor([tokenizer.convert_tokens_to_ids(row) for row in streams[name]]) for name in streams}
-    classes = {name: torch.from_numpy(np.stack([tokenizer.word_classes(row) for row in streams[name]])) for name in ids}
-    return {
-        "input_ids": ids["forward"],
-        "backward_input_ids": ids["backward"],
-        "forward_targets": classes["forward+1"],
-        "backward_targets": classes["backward-1"],
-    }
+def stream_of(model: ElmoForPreTraining) -> dict[str, Tensor]:
+    """One window with all steps of `ROWS`."""
+    corpus = Corpus.from_sentences(IN_ORDER, tokenizer_of(model))
+    streams = [Stream(corpus, len(ROWS), is_backward=is_backward) for is_backward in (False, True)]
+    return window_arguments(corpus, *(stream.take(12) for stream in streams))
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:

@@ -1,4 +1,4 @@
-"""Words that fit a gap: probabilities equal those by hand, in Python, in the pipeline and on the command line."""
+"""Words that fit a gap: probabilities equal those by hand; the pipeline and the command give the same."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from commands import run
-from tiny_lm import WORDS, assert_close, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from one_direction import forward_half
+from tiny_lm import WORDS, assert_close, tiny_lm, tiny_word_lm, tokenizer_of
 from torch import Tensor
 from transformers import AutoModelForPreTraining
 
@@ -16,74 +17,70 @@ from elmo_hf import ElmoForPreTraining, ElmoTokenizer, predict_words, tiny_model
 from elmo_hf.language_model.cloze import gap_log_probs, gaps
 
 SENTENCE = "the unseen ___ left , at ___ .".split()
-REAL_WORDS = WORDS[3:]
 KINDS = {
     "full": tiny_lm,
     "words": tiny_word_lm,
     "shared": lambda: tiny_word_lm(share_embedding_softmax=True),
+    "one direction": lambda: forward_half(tiny_lm()),
 }
 
 
-def by_hand(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, words: list[str], place: int) -> list[Tensor]:
-    """Both distributions `(V,)`: each language model reads its own side alone; then exp(W h + b), normalised."""
-    sides = (["<S>", *words[:place]], [*words[place + 1 :], "</S>"])
-    found = []
-    for index, side in enumerate(sides):
-        ids = torch.from_numpy(np.asarray([tokenizer.convert_tokens_to_ids(side)], dtype=np.int64))
+def by_hand(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, words: list[str], place: int) -> dict[str, Tensor]:
+    """Distributions `(V,)`: each language model reads its own side alone; then exp(W h + b), normalised."""
+    sides = {"forward": ["<S>", *words[:place]], "backward": [*words[place + 1 :], "</S>"]}
+    found = {}
+    for index, name in enumerate([*sides][: model.config.num_directions]):
+        ids = torch.from_numpy(np.asarray([tokenizer.convert_tokens_to_ids(sides[name])], dtype=np.int64))
         with torch.no_grad():
             top = model.elmo(ids, output_hidden_states=True).hidden_states[-1][0]
-            hidden = top.chunk(2, dim=-1)[index][-1 if index == 0 else 0]
+            hidden = top.split(model.config.projection_size, dim=-1)[index][-1 if index == 0 else 0]
             is_shared = model.softmax.weight is None
             matrix = model.elmo.get_input_embeddings().weight[1:] if is_shared else model.softmax.weight
             terms = torch.exp(torch.stack([row @ hidden for row in matrix]) + model.softmax.bias)
-        found.append(terms / terms.sum())
-    return found
+        found[name] = terms / terms.sum()
+    product = torch.stack([*found.values()]).prod(dim=0)
+    return found | {"both": product / product.sum()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", [0, 2, 7])
-def test_distributions_are_those_of_each_side_read_alone_without_dropout(kind: str, place: int, tmp_path: Path) -> None:
+def test_distributions_are_those_of_each_side_read_alone_without_dropout(kind: str, place: int) -> None:
     model = KINDS[kind]().train()
     model.config.lm_dropout = 0.5
     model.elmo.token_encoder.eval()
     modes = [module.training for module in model.modules()]
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    tokenizer = tokenizer_of(model)
     log_probs = gap_log_probs(model, tokenizer, SENTENCE, [6, place])
-    assert log_probs.shape == (2, 2, len(WORDS))
-    forward, backward = by_hand(model, tokenizer, SENTENCE, place)
-    assert_close(log_probs[:, 1].exp(), torch.stack([forward, backward]))
-    product = forward * backward / (forward * backward).sum()
-    for direction, expected in (("forward", forward), ("backward", backward), ("both", product)):
-        best = predict_words(model, tokenizer, SENTENCE, place, top_k=99, direction=direction)
-        numbers = {word: float(expected[index]) for index, word in enumerate(WORDS) if word in REAL_WORDS}
-        assert [each.word for each in best] == sorted(numbers, key=lambda word: -numbers[word])
-        assert [each.probability for each in best] == pytest.approx([numbers[each.word] for each in best], abs=1e-5)
-        assert [WORDS[each.word_class] for each in best] == [each.word for each in best]
-        for name, alone in (("forward", forward), ("backward", backward)):
-            numbers = [float(alone[each.word_class]) for each in best]
-            assert [getattr(each, name) for each in best] == pytest.approx(numbers, abs=1e-5)
+    expected = by_hand(model, tokenizer, SENTENCE, place)
+    alone = {name: each for name, each in expected.items() if name != "both"}
+    assert log_probs.shape == (len(alone), 2, len(WORDS))
+    assert_close(log_probs[:, 1].exp(), torch.stack([*alone.values()]))
+    for direction, probabilities in expected.items():
+        # Places count from either end, as in a list.
+        for counted in (place, place - len(SENTENCE)):
+            best = predict_words(model, tokenizer, SENTENCE, counted, top_k=99, direction=direction)
+            classes = [index for index in probabilities.argsort(descending=True).tolist() if index > 2]
+            assert [(each.word_class, each.word) for each in best] == [(index, WORDS[index]) for index in classes]
+            for name, numbers in {"probability": probabilities, **alone}.items():
+                assert_close(torch.tensor([getattr(each, name) for each in best]), numbers[classes])
+            assert "backward" in alone or {each.backward for each in best} == {None}
     assert [module.training for module in model.modules()] == modes
 
 
-def test_candidates_keep_their_probabilities(tmp_path: Path) -> None:
+def test_candidates_keep_their_probabilities() -> None:
     model = tiny_lm()
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
-    words = ["the", "___", "left", "___"]
+    tokenizer, words = tokenizer_of(model), ["the", "___", "left", "___"]
     assert gaps(["___", "_", "__", "a___", "_____"]) == [0, 4]
-    everything = {each.word: each for each in predict_words(model, tokenizer, words, top_k=99)}
-    chosen = predict_words(model, tokenizer, words, candidates=["ten", "dawn", "ten"])
-    assert sorted(each.word for each in chosen) == ["dawn", "ten"]
-    assert all(each == pytest.approx(everything[each.word]) for each in chosen if each.word)
-    names = ["<UNK>", "<S>", "</S>"]
-    rest = predict_words(model, tokenizer, words, candidates=names)
-    total = sum(each.probability for each in [*everything.values(), *rest])
-    assert sorted(each.word for each in rest) == sorted(names)
-    assert total == pytest.approx(1, abs=1e-5)
+    everything = predict_words(model, tokenizer, words, top_k=99, candidates=WORDS)
+    assert sum(each.probability for each in everything) == pytest.approx(1, abs=1e-5)
+    for candidates in (["ten", "dawn", "ten"], ["<UNK>", "<S>", "</S>"]):
+        chosen = predict_words(model, tokenizer, words, candidates=candidates)
+        assert chosen == [each for each in everything if each.word in candidates]
 
 
 def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
     model = tiny_lm()
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    tokenizer = tokenizer_of(model)
     fill = elmo_hf.pipeline("fill-mask", model, tokenizer)
     model.save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
@@ -107,16 +104,14 @@ def table(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.startswith("  ")]
 
 
-def test_the_command_prints_the_probabilities_by_hand(tmp_path: Path) -> None:
+def test_the_command_prints_the_probabilities(tmp_path: Path) -> None:
     text = "The old ___ told us a story ."
     result = run("fill", "tiny", text, "--top-k", 3)
     assert result.exit_code == 0, result.output
     model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
-    forward, backward = by_hand(model, tokenizer, text.split(), 2)
-    product = forward * backward / (forward * backward).sum()
-    best = [index for index in product.argsort(descending=True).tolist() if index > 2][:3]
-    numbers = [[f"{float(each[index]):.4f}" for each in (product, forward, backward)] for index in best]
-    rows = [[word, *row] for word, row in zip(tokenizer.class_words(best), numbers, strict=True)]
+    best = predict_words(model, tokenizer, text.split(), top_k=3)
+    numbers = [(each.probability, each.forward, each.backward) for each in best]
+    rows = [[each.word, *(f"{number:.4f}" for number in row)] for each, row in zip(best, numbers, strict=True)]
     assert result.stdout.splitlines()[0] == text
     assert table(result.stdout) == [["word", "both", "forward", "backward"], *rows]
     (tmp_path / "a.jsonl").write_text('["The", "___", "."]\n\n' + json.dumps("We saw a ___ and a ___.") + "\n")

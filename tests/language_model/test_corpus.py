@@ -1,20 +1,20 @@
 """A corpus as numbers: each distinct word once, sentences by their places, lengths counted."""
 
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_lm import SENTENCES, WORDS, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import SENTENCES, WORDS, tokenizer_of
 
-from elmo_hf import ElmoTokenizer
+from elmo_hf import ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 
 NUM_WORDS = sum(map(len, SENTENCES))
 
 
-@pytest.fixture(params=[tiny_lm, tiny_word_lm], ids=["characters", "words"])
-def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> ElmoTokenizer:
-    return tiny_tokenizer_of(request.param(), tmp_path)
+@pytest.fixture
+def tokenizer(each_lm: ElmoForPreTraining) -> ElmoTokenizer:
+    return tokenizer_of(each_lm)
 
 
 def test_a_text_is_places_in_a_table_of_its_distinct_words(tokenizer: ElmoTokenizer) -> None:
@@ -28,9 +28,7 @@ def test_a_text_is_places_in_a_table_of_its_distinct_words(tokenizer: ElmoTokeni
     assert (corpus.num_words, corpus.num_predictions) == (NUM_WORDS, NUM_WORDS + len(SENTENCES))
     shares = [corpus.share_of_class(WORDS.index(word)) for word in ("<UNK>", "the", "<S>")]
     assert shares == pytest.approx([3 / NUM_WORDS, 4 / NUM_WORDS, 0])
-    is_by_character = tokenizer.token_encoder == "char_cnn"
-    assert (corpus.words.dtype, corpus.ids.dtype) == (np.int32, np.int16 if is_by_character else np.int64)
-
+    assert corpus.words.dtype == np.int32
     assert Corpus.from_sentences([["the", "</S>", "<S>"]], tokenizer).words.tolist() == [2, 1, 0]
 
 
@@ -41,15 +39,8 @@ def test_classes_are_lines_of_the_vocabulary(tokenizer: ElmoTokenizer) -> None:
 
 @pytest.mark.parametrize(("largest", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**17, np.int32)])
 def test_ids_have_a_type_that_holds_the_largest(largest: int, dtype: type) -> None:
-    class Codes:
-        boundaries = ("<S>", "</S>")
-
-        def convert_tokens_to_ids(self, words: list[str]) -> list[list[int]]:
-            return [[largest - len(words) + 1 + place] * 3 for place in range(len(words))]
-
-        def word_classes(self, words: list[str]) -> np.ndarray:
-            return np.arange(len(words))
-
-    corpus = Corpus.from_sentences([["a", "b"]], Codes())
+    ids = [[largest - number] * 3 for number in range(4)]
+    codes = SimpleNamespace(boundaries=("<S>", "</S>"), convert_tokens_to_ids=lambda words: ids, word_classes=len)
+    corpus = Corpus.from_sentences([["a", "b"]], codes)
     assert corpus.ids.dtype == dtype
-    assert corpus.ids[:, 0].tolist() == [largest - 3, largest - 2, largest - 1, largest]
+    assert corpus.ids.tolist() == ids

@@ -1,32 +1,28 @@
-"""A language model of one direction: its losses, streams, scores and gaps are the forward model's of two."""
+"""A language model of one direction: its losses, streams and scores are the forward model's of two."""
 
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from one_direction import forward_half, half_of
-from tiny_lm import ROWS, SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm, tokenizer_of
 
 from elmo_hf import BiLMState
-from elmo_hf.language_model.cloze import predict_words
 from elmo_hf.language_model.sampled_softmax import draw_candidates
-from elmo_hf.language_model.surprisal_table import PlacedSentence, write_table
 
 
 @pytest.mark.parametrize("kind", ["sentences", "words", "stream", "sampled"])
-def test_outputs_and_gradients_are_those_of_the_forward_direction(kind: str, tmp_path: Path) -> None:
+def test_outputs_and_gradients_are_those_of_the_forward_direction(kind: str) -> None:
     makes, softmax = tiny_word_lm if kind == "words" else tiny_lm, "sampled" if kind == "sampled" else "full"
     both = makes(softmax=softmax, lm_dropout=0.0).train(kind == "sampled")
     given: dict[str, Any] = {"output_log_probs": True, "output_logits": True}
     if kind in ("stream", "sampled"):
         resets = torch.zeros(2, 12, dtype=torch.bool)
         resets[0, 3] = True
-        given |= stream_of(both, tmp_path, ROWS) | {"forward_resets": resets}
+        given |= stream_of(both) | {"forward_resets": resets}
     else:
-        given |= inputs_of(both, tmp_path, SENTENCES, "left")
+        given |= inputs_of(both, side="left")
     state = BiLMState(torch.randn(2, len(given["input_ids"]), 14), torch.randn(2, len(given["input_ids"]), 18))
     drawn = [draw_candidates(len(both.softmax.bias), 8) for _ in range(2)] if kind == "sampled" else None
     expected = both(**given, state=state, candidates=drawn)
@@ -44,28 +40,12 @@ def test_outputs_and_gradients_are_those_of_the_forward_direction(kind: str, tmp
 
 
 @pytest.mark.parametrize("carries_state", [False, True])
-def test_scores_are_the_forward_ones_and_backward_is_unscored(carries_state: bool, tmp_path: Path) -> None:
+def test_scores_are_the_forward_ones_and_backward_is_unscored(carries_state: bool) -> None:
     both = tiny_lm()
-    one, tokenizer = forward_half(both), tiny_tokenizer_of(both, tmp_path)
     found, expected = (
-        model.score(SENTENCES, tokenizer, carries_state=carries_state, num_rows=1) for model in (one, both)
+        model.score(SENTENCES, tokenizer_of(both), carries_state=carries_state, num_rows=1)
+        for model in (forward_half(both), both)
     )
     np.testing.assert_allclose(found.forward, expected.forward, atol=1e-5)
-    assert np.isnan(found.backward).all()
+    assert np.isnan([*found.backward, found.backward_perplexity]).all()
     assert found.perplexity == found.forward_perplexity == pytest.approx(expected.forward_perplexity, rel=1e-5)
-    assert math.isnan(found.backward_perplexity)
-    placed = [PlacedSentence(line, words, range(len(words))) for line, words in enumerate(SENTENCES)]
-    write_table(tmp_path / "bits.tsv", placed, found, tokenizer)
-    rows = [line.split("\t") for line in (tmp_path / "bits.tsv").read_text(encoding="utf-8").splitlines()]
-    assert {row[5] for row in rows[1:]} == {""}
-    assert sum(row[4] != "" for row in rows[1:]) == len(found.forward)
-
-
-def test_words_for_a_gap_follow_from_the_words_before_it(tmp_path: Path) -> None:
-    both = tiny_lm()
-    one, tokenizer = forward_half(both), tiny_tokenizer_of(both, tmp_path)
-    words = ["the", "ferry", "___", "dawn"]
-    expected = predict_words(both, tokenizer, words, direction="forward")
-    for found, of_both in zip(predict_words(one, tokenizer, words), expected, strict=True):
-        assert (found.word, found.probability) == (of_both.word, pytest.approx(of_both.probability, rel=1e-4))
-        assert (found.forward, found.backward) == (pytest.approx(found.probability), None)

@@ -1,6 +1,5 @@
 """`ElmoForPreTraining`: sentences, dropout, softmaxes; windows of streams, their state and resets."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_lm import MAKERS, ROWS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
+from tiny_lm import ROWS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
@@ -19,14 +18,11 @@ V, P = len(WORDS), 7
 
 
 @pytest.mark.parametrize("layer_mix", ["scalar", "linear"])
-@pytest.mark.parametrize("make", MAKERS)
-def test_everything_that_learns_gets_a_gradient_and_the_mixes_do_not_learn(
-    make: Callable[..., ElmoForPreTraining], layer_mix: str, tmp_path: Path
-) -> None:
-    made = make(layer_mix=layer_mix)
+def test_everything_that_learns_gets_a_gradient_and_the_mixes_do_not_learn(layer_mix: str, tmp_path: Path) -> None:
+    made = tiny_lm(layer_mix=layer_mix)
     made.save_pretrained(tmp_path / "model")
     for model in (made, ElmoForPreTraining.from_pretrained(tmp_path / "model")):
-        model(**inputs_of(model, tmp_path, SENTENCES)).loss.backward()
+        model(**inputs_of(model)).loss.backward()
         assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
         frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
         assert frozen == {f"elmo.{layer_mix}_mixes.{name}" for name, _ in model.elmo.mixes.named_parameters()}
@@ -40,42 +36,37 @@ def top_of(model: ElmoForPreTraining, inputs: Any) -> Tensor:
     return model.elmo(**given, output_hidden_states=True).hidden_states[-1]
 
 
-@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_every_word_is_predicted_from_the_state_beside_it_and_losses_are_means(
-    make: Callable[..., ElmoForPreTraining], side: str, tmp_path: Path
+    side: str, each_lm: ElmoForPreTraining
 ) -> None:
-    model = make()
-    inputs = inputs_of(model, tmp_path, SENTENCES, side)
-    inputs["labels"][3, 4] = inputs["labels"][3, 5] = -100
-    output = model(**inputs, output_log_probs=True, output_logits=True)
-    hidden, table = top_of(model, inputs), (model.softmax.weight, model.softmax.bias)
+    inputs = inputs_of(each_lm, side=side)
+    labels, mask = inputs["labels"], inputs["attention_mask"].bool()
+    labels[3, 4] = labels[3, 5] = -100
+    output = each_lm(**inputs, output_log_probs=True, output_logits=True)
+    hidden, table = top_of(each_lm, inputs), (each_lm.softmax.weight, each_lm.softmax.bias)
     # Logits are for the word after a position, and for the word before it.
     logits = [nn.functional.linear(half, *table) for half in hidden.chunk(2, dim=-1)]
     assert_close([output.forward_logits, output.backward_logits], logits)
-    expected = torch.zeros(2, *inputs["labels"].shape)
-    losses: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for row, words in enumerate(SENTENCES):
-        first = 0 if side == "right" else inputs["labels"].shape[1] - len(words) - 2
-        for place in range(first, first + len(words) + 2):
-            # The forward direction never predicts `<S>`, the backward direction never `</S>`.
-            for direction, target in enumerate((place + 1, place - 1)):
-                if first <= target < first + len(words) + 2 and inputs["labels"][row, target] != -100:
-                    log_probs = logits[direction][row, place].log_softmax(dim=-1)
-                    log_prob = log_probs[inputs["labels"][row, target]]
-                    expected[direction, row, target] = log_prob
-                    losses[direction].append(-log_prob)
-    assert len(losses[0]) == len(losses[1]) == sum(len(words) + 1 for words in SENTENCES) - 2
+    expected = torch.zeros(2, *labels.shape)
+    for row in range(len(SENTENCES)):
+        places = mask[row].nonzero().flatten()
+        # The forward direction never predicts `<S>`, the backward direction never `</S>`.
+        for direction, (states, targets) in enumerate([(places[:-1], places[1:]), (places[1:], places[:-1])]):
+            for state, target in zip(states, targets, strict=True):
+                if labels[row, target] != -100:
+                    log_probs = logits[direction][row, state].log_softmax(dim=-1)
+                    expected[direction, row, target] = log_probs[labels[row, target]]
+    assert (expected != 0).sum(dim=(1, 2)).tolist() == [sum(len(words) + 1 for words in SENTENCES) - 2] * 2
     assert_close(torch.stack([output.forward_log_probs, output.backward_log_probs]), expected)
-    assert_close(output.forward_loss, torch.stack(losses[0]).mean())
-    assert_close(output.backward_loss, torch.stack(losses[1]).mean())
-    assert_close(output.loss, (output.forward_loss + output.backward_loss) / 2)
-    assert (output.forward_loss - output.backward_loss).abs() > 0.01
+    losses = [-log_probs[log_probs != 0].mean() for log_probs in expected]
+    assert_close([output.forward_loss, output.backward_loss, output.loss], [*losses, sum(losses) / 2])
+    assert (losses[0] - losses[1]).abs() > 0.01
 
 
-def test_every_way_of_calling_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_every_way_of_calling_gives_the_same_numbers() -> None:
     model = tiny_lm()
-    inputs = inputs_of(model, tmp_path, SENTENCES)
+    inputs = inputs_of(model)
     output, scored = model(**inputs), model(**inputs, output_log_probs=True)
     assert_close([scored[name] for name in output], list(output.values()), 1e-6)
     parameters = list(model.elmo.bilm.parameters())
@@ -99,9 +90,9 @@ def test_nothing_to_predict_is_a_loss_of_zero(lengths: list[int]) -> None:
     assert (output.loss.item(), output.forward_log_probs.abs().sum().item()) == (0, 0)
 
 
-def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dropped_inputs(tmp_path: Path) -> None:
+def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dropped_inputs() -> None:
     model = tiny_lm(lm_dropout=0.35)
-    inputs = inputs_of(model, tmp_path, SENTENCES)
+    inputs = inputs_of(model)
     model.config.lm_dropout = 0.0
     expected = model(**inputs).loss
     model.config.lm_dropout = 0.35
@@ -133,9 +124,9 @@ def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dro
     assert_close(found[0][0], (losses[0] + losses[1]) / 2)
 
 
-def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_path: Path) -> None:
+def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation() -> None:
     model = tiny_lm(softmax="sampled", lm_dropout=0.0)
-    inputs = inputs_of(model, tmp_path, SENTENCES)
+    inputs = inputs_of(model)
     full = model(**inputs)
     assert list(full) == ["loss", "forward_loss", "backward_loss", "state_hidden", "state_cell"]
     sampled = model.train()(**inputs, output_log_probs=True)
@@ -145,11 +136,11 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation(tmp_pa
     assert_close(sampled.forward_log_probs.sum() / (sampled.forward_log_probs != 0).sum(), -full.forward_loss)
 
 
-def test_a_shared_softmax_follows_an_embedding_that_was_replaced(tmp_path: Path) -> None:
+def test_a_shared_softmax_follows_an_embedding_that_was_replaced() -> None:
     model = tiny_word_lm(share_embedding_softmax=True, num_softmax_words=None)
     assert model.config.num_softmax_words == V
     model.set_input_embeddings(nn.Embedding(V + 1, P, padding_idx=0))
-    inputs = inputs_of(model, tmp_path, SENTENCES[:1])
+    inputs = inputs_of(model, SENTENCES[:1])
     table = model.elmo.token_encoder.embedding.weight[1:]
     expected = top_of(model, inputs)[..., :P] @ table.t() + model.softmax.bias
     assert_close(model(**inputs, output_logits=True).forward_logits, expected)
@@ -164,10 +155,9 @@ def window(stream: dict[str, Tensor], begin: int, end: int) -> dict[str, Tensor]
 
 
 @pytest.mark.parametrize("cuts", [[0, 4, 5, 11, 12], [0, 1, 12], [0, 6, 12]])
-def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int], tmp_path: Path) -> None:
+def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int]) -> None:
     model = tiny_lm()
-    stream = stream_of(model, tmp_path, ROWS)
-    assert stream["input_ids"].shape == (2, 12, 11)
+    stream = stream_of(model)
     stream |= {name: torch.rand(2, 12) < 0.3 for name in ("forward_resets", "backward_resets")}
     whole = model(**stream, output_log_probs=True)
     state, losses, log_probs = None, [], []
@@ -184,12 +174,9 @@ def test_windows_with_their_state_carried_are_one_long_window(cuts: list[int], t
     assert_close(state, whole.state)
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(
-    make: Callable[..., ElmoForPreTraining], tmp_path: Path
-) -> None:
-    model = make()
-    stream = stream_of(model, tmp_path, ROWS)
+def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(each_lm: ElmoForPreTraining) -> None:
+    model = each_lm
+    stream = stream_of(model)
     # The directions read different text.
     stream |= {name: stream[name].flip(0) for name in ("backward_input_ids", "backward_targets")}
     begins = [np.cumsum([0] + [len(words) + 1 for words in row])[:-1] for row in ROWS]
@@ -201,7 +188,7 @@ def test_a_stream_that_is_reset_at_every_sentence_predicts_as_sentences_do(
     carried = model(**stream, output_log_probs=True)
     sums = torch.zeros(2)
     for row, sentences in enumerate(ROWS):
-        alone = model(**inputs_of(model, tmp_path, sentences), output_log_probs=True, output_logits=True)
+        alone = model(**inputs_of(model, sentences), output_log_probs=True, output_logits=True)
         for number, (begin, words) in enumerate(zip(begins[row], sentences, strict=True)):
             end, length = begin + len(words) + 1, len(words) + 1
             forward, backward = (row, slice(begin, end)), (1 - row, slice(12 - end, 12 - begin))

@@ -2,16 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoints import allennlp_to_folder, arrays_of, shared
+from checkpoints import arrays_of
 from language_models import tiny_files
-from tiny_lm import MAKERS, SENTENCES, tiny_lm, tiny_tokenizer_of, tiny_word_lm
+from tiny_lm import SENTENCES, tiny_lm, tiny_word_lm, tokenizer_of
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
@@ -33,13 +31,11 @@ def assert_scores(actual: Scores, forward: object, backward: object, tolerance: 
     np.testing.assert_allclose(actual.backward, backward, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("make", MAKERS)
 def test_rows_are_texts_read_in_their_order_and_unfinished_sentences_are_not_scored(
-    make: Callable[..., ElmoForPreTraining], tmp_path: Path
+    each_lm: ElmoForPreTraining,
 ) -> None:
     # In float64, because float32 drifts apart over long runs of such weights.
-    model = make().double()
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    model, tokenizer = each_lm.double(), tokenizer_of(each_lm)
     sentences, counts = SENTENCES * 5, []
     scores = score_carried(model, Corpus.from_sentences(sentences, tokenizer), 2, counts.append)
     rows, ends = ([], []), [0, 0]
@@ -61,9 +57,9 @@ def test_rows_are_texts_read_in_their_order_and_unfinished_sentences_are_not_sco
     assert scores.num_scored == sum(counts) == 2 * min(ends) < sum(ends)
 
 
-def test_batches_are_bounded_and_change_nothing(tmp_path: Path) -> None:
+def test_batches_are_bounded_and_change_nothing() -> None:
     model = tiny_word_lm().double()
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    tokenizer = tokenizer_of(model)
     expected = score_from_zero(model, Corpus.from_sentences(SENTENCES, tokenizer))
     shapes: list[tuple[int, ...]] = []
     model.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape[:2])))
@@ -73,47 +69,19 @@ def test_batches_are_bounded_and_change_nothing(tmp_path: Path) -> None:
     assert_scores(scores, np.tile(expected.forward, 200), np.tile(expected.backward, 200))
 
 
-def test_documents_are_scored_each_in_its_order(tmp_path: Path) -> None:
-    model = tiny_lm()
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
-    sentences = [line.split() for line in ("the ferry left .", "late", "at ten , unseen", "Yes", "the harbour .")]
-    counts: list[int] = []
-    corpus = Corpus.from_sentences(sentences, tokenizer)
-    scores = score_carried(model, corpus, progress=counts.append, documents=[0, 0, 0, 4, 4])
-    parts = [model.score(part, tokenizer, carries_state=True, num_rows=1) for part in (sentences[:3], sentences[3:])]
-    np.testing.assert_array_equal(scores.forward, np.concatenate([part.forward for part in parts]))
-    np.testing.assert_array_equal(scores.backward, np.concatenate([part.backward for part in parts]))
-    assert scores.num_scored == sum(counts) == sum(len(words) + 1 for words in sentences)
-    assert scores.starts.tolist() == [0, 5, 7, 12, 14, 18]
-
-
-def test_perplexities_are_exponentials_of_means_over_what_was_scored_and_surprisals_are_in_bits() -> None:
-    forward = np.array([-1.0, -2, np.nan, -6], dtype=np.float32)
-    backward = np.array([np.nan, -0.5, -1.5, -1], dtype=np.float32)
-    scores = Scores(forward, backward, np.array([0, 1, 4]))
-    assert scores.num_scored == 3
-    perplexities = (scores.forward_perplexity, scores.backward_perplexity, scores.perplexity)
-    assert perplexities == pytest.approx((math.exp(3), math.exp(1), math.exp(2)))
-    assert Scores(1000 * forward, backward, scores.starts).forward_perplexity == math.inf
-    np.testing.assert_allclose(scores.surprisals(0), [[1 / math.log(2)], [np.nan]], rtol=1e-6)
-    bits = np.array([[-2, np.nan, -6], [-0.5, -1.5, -1]]) / -math.log(2)
-    np.testing.assert_allclose(scores.surprisals(1), bits, rtol=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["full", "sampled"])
-def test_a_model_in_training_is_scored_exactly_and_goes_on_training(kind: str, tmp_path: Path) -> None:
+def test_a_model_in_training_is_scored_exactly_and_goes_on_training(kind: str) -> None:
     model = tiny_lm(softmax=kind, lm_dropout=0.5)
-    tokenizer = tiny_tokenizer_of(model, tmp_path)
+    tokenizer = tokenizer_of(model)
     model.train().elmo.token_encoder.eval()
     modes = [module.training for module in model.modules()]
-    corpus = Corpus.from_sentences(SENTENCES, tokenizer)
     for carries_state in (False, True):
-        scores = model.score(iter(SENTENCES), tokenizer, carries_state=carries_state)
+        found = model.score(iter(SENTENCES), tokenizer, carries_state=carries_state)
         assert [module.training for module in model.modules()] == modes
         with evaluating(model):
             # There are at most as many rows as sentences.
-            expected = score_carried(model, corpus, len(SENTENCES)) if carries_state else score_from_zero(model, corpus)
-        assert_scores(scores, expected.forward, expected.backward, 0)
+            expected = model.score(SENTENCES, tokenizer, carries_state=carries_state, num_rows=len(SENTENCES))
+        assert_scores(found, expected.forward, expected.backward, 0)
 
 
 class NumpyLanguageModel:
@@ -143,29 +111,19 @@ class NumpyLanguageModel:
         return np.array(both[0]), np.array(both[1])
 
 
-def assert_scored_as_in_numpy(files: AllenNlpFiles, folder: Path, sentences: list[list[str]], tolerance: float) -> None:
-    model, tokenizer = ElmoForPreTraining.from_pretrained(folder), ElmoTokenizer.from_pretrained(folder)
-    reference = NumpyLanguageModel(files)
+@pytest.mark.parametrize("carries_state", [False, True])
+def test_a_checkpoint_of_bilm_tf_scores_text_as_numpy_does(carries_state: bool, tiny_lm_folder: Path) -> None:
+    model, tokenizer = ElmoForPreTraining.from_pretrained(tiny_lm_folder), ElmoTokenizer.from_pretrained(tiny_lm_folder)
+    sentences = SENTENCES * 4
     assert sum(len(words) + 1 for words in sentences) > 2 * WINDOW_STEPS
-    for carries_state in (False, True):
-        scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=1)
-        forward, backward = reference.log_probs(sentences, carries_state)
-        assert_scores(scores, forward, backward, tolerance)
-        means = np.exp([-forward.mean(), -backward.mean()])
-        assert (scores.forward_perplexity, scores.backward_perplexity) == pytest.approx(tuple(means), rel=1e-4)
-        assert scores.num_scored == len(forward)
-        assert scores.starts.tolist() == np.cumsum([0, *(len(words) + 1 for words in sentences)]).tolist()
-
-
-def test_a_checkpoint_of_bilm_tf_scores_text_as_numpy_does(tiny_lm_folder: Path) -> None:
-    assert_scored_as_in_numpy(tiny_files(), tiny_lm_folder, SENTENCES * 4, 1e-5)
-
-
-def test_a_model_that_bilm_tf_trained_scores_held_out_text_as_numpy_does(tmp_path: Path) -> None:
-    source = shared("fixtures", "bilm_tf_trained")
-    text = shared("data", "wikitext2", "bilm_reference")
-    files = AllenNlpFiles(source / "options.json", source / "model.ckpt-1484.index", text / "vocab_full.txt")
-    allennlp_to_folder(files, tmp_path / "trained", source_name="trained")
-    with (text / "heldout.txt").open(encoding="utf-8") as lines:
-        sentences = [line.split() for line in islice(lines, 8)]
-    assert_scored_as_in_numpy(files, tmp_path / "trained", sentences, 1e-4)
+    scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=1)
+    forward, backward = NumpyLanguageModel(tiny_files()).log_probs(sentences, carries_state)
+    assert_scores(scores, forward, backward)
+    perplexities = [scores.forward_perplexity, scores.backward_perplexity, scores.perplexity]
+    means = [-forward.mean(), -backward.mean(), -(forward.mean() + backward.mean()) / 2]
+    assert perplexities == pytest.approx(np.exp(means).tolist(), rel=1e-4)
+    assert scores.num_scored == len(forward)
+    assert scores.starts.tolist() == np.cumsum([0, *(len(words) + 1 for words in sentences)]).tolist()
+    last = slice(-len(sentences[-1]) - 1, None)
+    bits = [-direction[last] / math.log(2) for direction in (forward, backward)]
+    np.testing.assert_allclose(scores.surprisals(len(sentences) - 1), bits, rtol=0, atol=2e-5)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_lm import WORDS, inputs_of, tiny_word_lm
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig
@@ -13,12 +14,10 @@ from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates, sampled_losses
 from elmo_hf.language_model.softmax import WordSoftmax, block_size, word_log_probs
 
-P, V, N, S = 7, 23, 13, 5
+P, V, N = 7, 23, 13
 LARGE = 17_000  # so many words that 300 predictions are three blocks
 TARGETS = torch.tensor([0, 22, 3, 3, 7, 1, 19, 0, 4, 11, 2, 3, 16])
 DRAWN = Candidates(torch.tensor([3, 0, 14, 1, 9]), torch.tensor(11.0))
-WORD_INPUT = {"token_encoder": "word_embedding", "vocab_size": V + 1, "projection_size": P, "cell_size": 9}
-WORD_INPUT |= {"num_softmax_samples": S, "lm_dropout": 0.0}
 
 
 def word_softmax(dtype: torch.dtype = torch.float32, num_words: int = V) -> WordSoftmax:
@@ -149,37 +148,28 @@ def test_candidates_are_those_of_drawing_one_by_one_until_enough_are_distinct(nu
 
 
 def test_words_are_drawn_anew_for_each_batch_and_direction_from_the_generator() -> None:
-    model = ElmoForPreTraining(ElmoConfig(**WORD_INPUT, num_softmax_words=V, softmax="sampled")).train()
+    model = tiny_word_lm(softmax="sampled", lm_dropout=0.0).train()
     ids = torch.arange(1, 7).view(2, 3)
     torch.manual_seed(3)
     losses = [model(ids, labels=ids).loss.item() for _ in range(3)]
     torch.manual_seed(3)
-    drawn = [[draw_candidates(V, S) for _ in range(2)] for _ in range(3)]
+    drawn = [[draw_candidates(len(WORDS), model.config.num_softmax_samples) for _ in range(2)] for _ in range(3)]
     assert losses == [model(ids, labels=ids, candidates=pair).loss.item() for pair in drawn]
     assert len(set(losses)) == 3
 
 
 @pytest.mark.parametrize("kind", ["full", "sampled"])
 def test_gradients_of_both_sides_reach_a_shared_word_embedding(kind: str) -> None:
-    fields = WORD_INPUT | {"softmax": kind}
-    shared = ElmoForPreTraining(ElmoConfig(share_embedding_softmax=True, **fields)).train()
-    apart = ElmoForPreTraining(ElmoConfig(num_softmax_words=V, **fields)).train()
-    assert shared.config.num_softmax_words == V
+    shared, apart = (
+        tiny_word_lm(softmax=kind, lm_dropout=0.0, share_embedding_softmax=is_shared).train()
+        for is_shared in (True, False)
+    )
     table = shared.get_input_embeddings().weight
     apart.load_state_dict(shared.state_dict() | {"softmax.weight": table[1:]})
-    ids = torch.randint(1, V + 1, (3, 6))
-    gradients = []
+    drawn = DRAWN, Candidates(torch.tensor([2, 0, 16, 8, 1]), torch.tensor(9.0))
     for model in (shared, apart):
-        output = model(
-            ids,
-            backward_input_ids=ids.flip(0),
-            forward_targets=ids.flip(1) - 1,
-            backward_targets=(ids - 1).roll(1),
-            candidates=(DRAWN, Candidates(torch.tensor([2, 0, 21, 8, 1]), torch.tensor(9.0))),
-        )
-        output.loss.backward()
-        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
-    both, single = gradients
+        model(**inputs_of(model), candidates=drawn).loss.backward()
+    both, single = ({name: weight.grad for name, weight in model.named_parameters()} for model in (shared, apart))
     name = "elmo.token_encoder.embedding.weight"
     expected = single[name].clone()
     assert expected.abs().sum() > 0

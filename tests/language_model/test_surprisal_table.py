@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from commands import run
-from tiny_lm import SENTENCES, WORDS, tiny_lm, tiny_tokenizer_of
+from tiny_lm import tiny_lm, tokenizer_of
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -20,9 +20,9 @@ OF_REGIONS = "sentence document document_sentence region document_region word nu
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ElmoForPreTraining, ElmoTokenizer]:
+def parts() -> tuple[ElmoForPreTraining, ElmoTokenizer]:
     model = tiny_lm()
-    return model, tiny_tokenizer_of(model, tmp_path_factory.mktemp("words"))
+    return model, tokenizer_of(model)
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
@@ -56,38 +56,39 @@ def test_a_table_has_a_row_for_every_word_and_boundary(
     suffix: str, unit: str, base: float, parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path
 ) -> None:
     model, tokenizer = parts
-    sentences = [*SENTENCES, ['"', 'say"so', "'", "a,b", "half\ud83d"]]
-    scores = model.score(sentences, tokenizer)
-    scores.forward[0] = scores.backward[1] = np.nan
     # Lines of the file without text to score are left out by number.
-    numbers = [0, 1, 2, 5, 6, 8, 9, 10]
     placed = [
-        PlacedSentence(number, words, range(len(words)), 3, place, 10 * place)
-        for place, (number, words) in enumerate(zip(numbers, sentences, strict=True))
+        PlacedSentence(2, ["the", 'say"so', '"', "half\ud83d"], [0, 0, 1, 2], 3, 5, 40),
+        PlacedSentence(4, [], [], 3, 6, 43),
+        PlacedSentence(9, ["a,b", "ten", "'"], [0, 1, 1], 6, 0, 0),
     ]
+    scores = model.score([each.words for each in placed], tokenizer)
+    scores.forward[0] = scores.backward[1] = np.nan
     path = tmp_path / f"table{suffix}"
     write_table(path, placed, scores, tokenizer, unit, skips_unknown=unit == "nats")
     assert [*tmp_path.iterdir()] == [path]
     table = rows(path)
     assert list(table) == [*COLUMNS.replace("bits", unit).split(), "document_region"]
-    expected: list[tuple[Any, ...]] = []
-    for place, (number, words) in enumerate(zip(numbers, sentences, strict=True)):
-        for position, word in enumerate(["<S>", *words, "</S>"]):
-            region = position - 1 if 0 < position <= len(words) else None
-            among = (3, place, region, None if region is None else 10 * place + region)
-            expected.append((number, position, word.replace("\ud83d", "?"), word not in WORDS, *among))
-    others = [name for name in table if name not in (f"forward_{unit}", f"backward_{unit}")]
-    assert list(zip(*(table[name] for name in others), strict=True)) == expected
-    starts = scores.starts
-    for name, log_probs, missing in (
-        ("forward", scores.forward, starts[:-1]),
-        ("backward", scores.backward, starts[1:]),
-    ):
-        bits = np.insert(-log_probs.astype(np.float64) / base, missing, np.nan)
-        bits[np.array(table["is_unknown"]) & (unit == "nats")] = np.nan
-        found = np.array(table[f"{name}_{unit}"], dtype=np.float64)
-        np.testing.assert_allclose(found, bits, rtol=1e-5)
-    assert table[f"forward_{unit}"][:2] == [None, None]
+    surprisals = np.array([table.pop(f"{name}_{unit}") for name in ("forward", "backward")], dtype=np.float64)
+    assert list(zip(*table.values(), strict=True)) == [
+        (2, 0, "<S>", False, 3, 5, None, None),
+        (2, 1, "the", False, 3, 5, 0, 40),
+        (2, 2, 'say"so', True, 3, 5, 0, 40),
+        (2, 3, '"', True, 3, 5, 1, 41),
+        (2, 4, "half?", True, 3, 5, 2, 42),
+        (2, 5, "</S>", False, 3, 5, None, None),
+        (4, 0, "<S>", False, 3, 6, None, None),
+        (4, 1, "</S>", False, 3, 6, None, None),
+        (9, 0, "<S>", False, 6, 0, None, None),
+        (9, 1, "a,b", True, 6, 0, 0, 0),
+        (9, 2, "ten", False, 6, 0, 1, 1),
+        (9, 3, "'", True, 6, 0, 1, 1),
+        (9, 4, "</S>", False, 6, 0, None, None),
+    ]
+    forward = np.insert(-scores.forward / base, [0, 5, 6], np.nan)  # `<S>` is not predicted
+    backward = np.insert(-scores.backward / base, [5, 6, 10], np.nan)  # nor is `</S>`
+    expected = np.where(np.array(table["is_unknown"]) & (unit == "nats"), np.nan, [forward, backward])
+    np.testing.assert_allclose(surprisals, expected, rtol=1e-5)
 
 
 def test_a_table_by_region_adds_up_its_words(parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path) -> None:
@@ -127,6 +128,8 @@ def test_the_command_carries_the_state_through_documents(
     places = zip(table["document"], table["document_sentence"], table["document_region"], table["word"], strict=True)
     assert [place for place in places if place[3] in ("late", "at")] == [(0, 1, 4, "late"), (1, 0, 1, "at")]
     model, tokenizer = parts
-    first = model.score([["the", "ferry", "left", "."], ["ten", "late"]], tokenizer, carries_state=True, num_rows=1)
-    nats = zip(table["document"], table["forward_nats"], strict=True)
-    np.testing.assert_allclose([each for number, each in nats if number == 0 and each], -first.forward, rtol=1e-5)
+    documents = [["the ferry left .".split(), ["ten", "late"]], ["Yes , at ten .".split()]]
+    alone = [model.score(sentences, tokenizer, carries_state=True, num_rows=1) for sentences in documents]
+    for name in ("forward", "backward"):
+        nats = [each for each in table[f"{name}_nats"] if each is not None]
+        np.testing.assert_allclose(nats, np.concatenate([-getattr(scores, name) for scores in alone]), rtol=1e-5)

@@ -1,6 +1,5 @@
 """The commands with a language model of one direction, bilm-tf's with `bidirectional` false."""
 
-import json
 import re
 from pathlib import Path
 
@@ -15,11 +14,9 @@ def perplexities(output: str) -> list[dict[str, str]]:
 
 
 def test_the_commands_pretrain_score_and_describe_it(tmp_path: Path) -> None:
-    fields = json.loads((write_files(tmp_path) / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(fields | {"bidirectional": False}))
-    files = {f"--{name}": tmp_path / file for name, file in (("vocabulary", "words.txt"), ("config", "config.json"))}
-    files["--held-out"] = tmp_path / "held-out.txt"
-    pretrained = pretrain(tmp_path, tmp_path / "lm", *[each for pair in files.items() for each in pair])
+    write_files(tmp_path, bidirectional=False)
+    config = ("--vocabulary", tmp_path / "words.txt", "--config", tmp_path / "config.json")
+    pretrained = pretrain(tmp_path, tmp_path / "lm", *config, "--held-out", tmp_path / "held-out.txt")
     assert pretrained.exit_code == 0, pretrained.output
     printed = perplexities(pretrained.stdout)
     assert [sorted(line) for line in printed] == [["forward", "mean"]] * 2
