@@ -25,10 +25,6 @@ def adagrad(named: Weights, start: float = 1.0, decay: float = 0.0) -> torch.opt
     return torch.optim.Adagrad(groups, lr=0.2, initial_accumulator_value=start)
 
 
-def descent(named: Weights) -> torch.optim.Optimizer:
-    return torch.optim.SGD(named.values(), lr=0.2)
-
-
 def hand_written(
     model: ElmoForPreTraining,
     corpus: Corpus,

@@ -47,7 +47,7 @@ def run(
     *,
     callbacks: Sequence[TrainerCallback] = (),
     num_sentences: int = 16,
-    held_out_seed: int = 2,
+    held_out_seed: int = 9,  # a text that the model predicts better after step 4 than after step 8
     lm_dropout: float = 0.3,
     vocabulary: list[str] = VOCABULARY,
     **settings: Any,

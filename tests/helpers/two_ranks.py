@@ -6,8 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from language_models import words_file
-from pretraining_runs import VOCABULARY
 from transformers import TrainerControl, TrainerState
 
 from elmo_hf.cli import app
@@ -22,8 +20,7 @@ RANDOM = f"{STEPS} --softmax sampled --samples 4 --logging-steps 3"
 
 def arguments(folder: Path, name: str, options: str) -> list[str]:
     """Arguments of a run that writes `folder / name`; its config is `name.json`."""
-    vocabulary = words_file(folder, VOCABULARY, "words.txt") if not (folder / "words.txt").exists() else "words.txt"
-    options += f" --vocabulary {folder / vocabulary} --config {folder / name}.json --held-out {folder / 'held-out.txt'}"
+    options += f" --vocabulary {folder}/words.txt --config {folder / name}.json --held-out {folder}/held-out.txt"
     return ["pretrain", str(folder / "corpus.txt"), "-o", str(folder / name), *options.split()]
 
 

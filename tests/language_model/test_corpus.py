@@ -32,11 +32,6 @@ def test_a_text_is_places_in_a_table_of_its_distinct_words(tokenizer: ElmoTokeni
     assert Corpus.from_sentences([["the", "</S>", "<S>"]], tokenizer).words.tolist() == [2, 1, 0]
 
 
-def test_classes_are_lines_of_the_vocabulary(tokenizer: ElmoTokenizer) -> None:
-    assert tokenizer.predicted_words == tokenizer.class_words(range(len(WORDS))) == WORDS
-    assert tokenizer.word_classes(["nowhere", *WORDS, "The"]).tolist() == [2, *range(len(WORDS)), 2]
-
-
 @pytest.mark.parametrize(("largest", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**17, np.int32)])
 def test_ids_have_a_type_that_holds_the_largest(largest: int, dtype: type) -> None:
     ids = [[largest - number] * 3 for number in range(4)]

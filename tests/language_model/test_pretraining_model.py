@@ -93,10 +93,6 @@ def test_nothing_to_predict_is_a_loss_of_zero(lengths: list[int]) -> None:
 def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dropped_inputs() -> None:
     model = tiny_lm(lm_dropout=0.35)
     inputs = inputs_of(model)
-    model.config.lm_dropout = 0.0
-    expected = model(**inputs).loss
-    model.config.lm_dropout = 0.35
-    assert_close(model(**inputs).loss, expected, 0)  # none in evaluation
     found = []
     for checkpoints in (False, True):
         if checkpoints:

@@ -84,31 +84,26 @@ def test_a_model_in_training_is_scored_exactly_and_goes_on_training(kind: str) -
         assert_scores(found, expected.forward, expected.backward, 0)
 
 
-class NumpyLanguageModel:
+def numpy_log_probs(files: AllenNlpFiles, sentences: list[list[str]], carries_state: bool) -> list[np.ndarray]:
     """Both directions of one row in NumPy, from the checkpoint's own arrays, without any of our tables."""
-
-    def __init__(self, files: AllenNlpFiles) -> None:
-        assert files.vocabulary is not None
-        options, arrays = json.loads(files.options.read_text(encoding="utf-8")), arrays_of(files)
-        self.matrix, self.bias = arrays["softmax/W"].astype(np.float64), arrays["softmax/b"]
-        self.reference = ReferenceElmo(options, arrays)
-        self.word_vector = cache(self.reference.word_vector)
-        self.class_of = {word: line for line, word in enumerate(files.vocabulary.read_text(encoding="utf-8").split())}
-
-    def log_probs(self, sentences: list[list[str]], carries_state: bool) -> tuple[np.ndarray, np.ndarray]:
-        state: State = {}
-        both: tuple[list[float], list[float]] = ([], [])
-        for words in sentences:
-            state = state if carries_state else {}
-            for direction, name in enumerate(("RNN_0", "RNN_1")):
-                read = ["</S>", *words[::-1], "<S>"] if direction else ["<S>", *words, "</S>"]
-                vectors = np.stack([self.word_vector(word) for word in read[:-1]])
-                logits = self.reference.direction(name, vectors, state)[-1] @ self.matrix.T + self.bias
-                log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-                classes = [self.class_of.get(word, self.class_of["<UNK>"]) for word in read[1:]]
-                found = log_probs[np.arange(len(classes)), classes].tolist()
-                both[direction].extend(found[::-1] if direction else found)
-        return np.array(both[0]), np.array(both[1])
+    assert files.vocabulary is not None
+    arrays, vocabulary = arrays_of(files), files.vocabulary.read_text(encoding="utf-8").split()
+    reference = ReferenceElmo(json.loads(files.options.read_text(encoding="utf-8")), arrays)
+    word_vector = cache(reference.word_vector)
+    state: State = {}
+    both: tuple[list[float], list[float]] = ([], [])
+    for words in sentences:
+        state = state if carries_state else {}
+        for direction, name in enumerate(("RNN_0", "RNN_1")):
+            read = ["</S>", *words[::-1], "<S>"] if direction else ["<S>", *words, "</S>"]
+            vectors = np.stack([word_vector(word) for word in read[:-1]])
+            hidden = reference.direction(name, vectors, state)[-1]
+            logits = hidden @ arrays["softmax/W"].astype(np.float64).T + arrays["softmax/b"]
+            log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            classes = [vocabulary.index(word if word in vocabulary else "<UNK>") for word in read[1:]]
+            found = log_probs[np.arange(len(classes)), classes].tolist()
+            both[direction].extend(found[::-1] if direction else found)
+    return [np.array(each) for each in both]
 
 
 @pytest.mark.parametrize("carries_state", [False, True])
@@ -117,7 +112,7 @@ def test_a_checkpoint_of_bilm_tf_scores_text_as_numpy_does(carries_state: bool, 
     sentences = SENTENCES * 4
     assert sum(len(words) + 1 for words in sentences) > 2 * WINDOW_STEPS
     scores = model.score(sentences, tokenizer, carries_state=carries_state, num_rows=1)
-    forward, backward = NumpyLanguageModel(tiny_files()).log_probs(sentences, carries_state)
+    forward, backward = numpy_log_probs(tiny_files(), sentences, carries_state)
     assert_scores(scores, forward, backward)
     perplexities = [scores.forward_perplexity, scores.backward_perplexity, scores.perplexity]
     means = [-forward.mean(), -backward.mean(), -(forward.mean() + backward.mean()) / 2]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from checkpoints import bits
 from commands import run
-from language_models import state_of
+from language_models import state_of, words_file
 from launching import fork_two
-from pretraining_runs import FIELDS, make_sentences, write_text
+from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 from two_ranks import EXACT, arguments
 
 
@@ -19,6 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("distributed")
     write_text(folder / "corpus.txt", make_sentences(20))
     write_text(folder / "held-out.txt", make_sentences(4, seed=2))
+    words_file(folder, VOCABULARY, "words.txt")
     for name, dropout in (("exact", 0.0), ("alone", 0.0), ("random", 0.3)):
         (folder / f"{name}.json").write_text(json.dumps(FIELDS | {"lm_dropout": dropout}))
     alone = run(*arguments(folder, "alone", f"{EXACT} --rows 4"))

@@ -17,7 +17,6 @@ from checkpoints import bits
 from language_models import state_of
 from pretraining_runs import VOCABULARY
 from resumed_runs import At, interrupt, run
-from transformers import TrainerCallback
 
 from elmo_hf.disk.checksums import SUMS
 from elmo_hf.training.interruption import StopSignals
@@ -101,28 +100,18 @@ def test_a_run_without_a_checkpoint_may_change_its_settings(undisturbed: Callabl
     assert published["config.json"] == max(published.values())
 
 
-class LowestAt(TrainerCallback):
-    """Replaces the perplexity of held-out text by one that is lowest at a step."""
-
-    def __init__(self, best: int) -> None:
-        self.best = best
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        metrics["eval_perplexity"] = float(abs(state.global_step - self.best) + 1)
-
-
 def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tmp_path / "whole", callbacks=[LowestAt(4)])
+    settings = {"learning_rate": 3.0}  # so high that the perplexity is lowest after step 4
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", callbacks=[LowestAt(4), At(12, "on_step_begin", stop)])
+        run(tmp_path / "cut", callbacks=[At(12, "on_step_begin", stop)], **settings)
     (tmp_path / "cut").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
-    trainer = run(Path("moved"), callbacks=[LowestAt(4)])
+    trainer = run(Path("moved"), **settings)
     kept = sorted(path.name for path in Path("moved/out").glob("checkpoint-*"))
     assert (trainer.state.best_global_step, kept) == (4, ["checkpoint-14", "checkpoint-4"])
-    assert_same_run(tmp_path / "moved", tmp_path / "whole")
+    assert_same_run(tmp_path / "moved", undisturbed(**settings))
     weights = {path.name: path.read_bytes() for path in Path("moved/out/checkpoint-4").glob("model*.safetensors")}
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
 
@@ -159,11 +148,6 @@ def test_the_newest_checkpoint_is_that_of_most_steps(stopped: Path) -> None:
     assert newest_checkpoint(stopped / "nothing") is None
 
 
-def damage_all(folder: Path) -> None:
-    for checkpoint in folder.glob("checkpoint-*"):
-        flip_one_bit(checkpoint / WEIGHTS)
-
-
 # Settings that change the result of a run, with other values.
 OTHER: dict[str, Any] = {"unroll_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
 OTHER |= {"scale_loss_by_steps": False, "adagrad_start": 0.5, "reset_probability": 0.1, "frozen_steps": 1, "bf16": True}
@@ -179,7 +163,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Callable[[Path], object] | None, list[s
     "no record": ({}, lambda out: (out / "run.json").unlink(), ["run.json"]),
     "another record": ({}, lambda out: (out / "run.json").write_text("[]"), ["run.json"]),
     "damaged best": ({}, lambda out: flip_one_bit(out / "checkpoint-4" / WEIGHTS), ["checkpoint-4, the best"]),
-    "all damaged": ({}, damage_all, ["are damaged; remove them"]),
+    "all damaged": (
+        {},
+        lambda out: [flip_one_bit(path) for path in out.glob(f"*/{WEIGHTS}")],
+        ["are damaged; remove them"],
+    ),
     "finished": ({}, lambda out: (out / "config.json").touch(), ["holds a finished model"]),
     "a corpus too small": ({"num_sentences": 1, "unroll_steps": 9}, shutil.rmtree, ["24 predictions, fewer than"]),
 }
