@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from archives import state_bytes, write_files
-from checkpoints import BASE, TINY_LM, base_checkpoint, bits, read_datasets, write_datasets
+from checkpoints import BASE, TINY_LM, base_checkpoint, bits, outputs_of, read_datasets, write_datasets
 from language_models import words_file
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.hdf5 import read_hdf5
@@ -63,9 +63,7 @@ WORDS = ["<S>", "</S>", "<UNK>", "The", "ferry", "日本語", "x" * 60]
 
 
 def layers_of(folder: Path, words: list[str]) -> torch.Tensor:
-    inputs = ElmoTokenizer.from_pretrained(folder)(words, is_split_into_words=True, return_tensors="pt")
-    with torch.no_grad():
-        return torch.stack(ElmoModel.from_pretrained(folder)(**inputs, output_hidden_states=True).hidden_states)
+    return torch.stack(outputs_of(folder, [words]).hidden_states)
 
 
 @pytest.mark.parametrize("has_characters", [True, False])
@@ -122,8 +120,6 @@ def test_every_tensor_of_torchs_files_is_what_torch_reads(as_zip: bool, tmp_path
     }
     assert bits(read_state_dict(tmp_path / "task.th")) == bits(expected)
     if not as_zip:  # as a GPU's are saved
-        content = (
-            state_bytes({"w": torch.ones(9)}).replace(b"ctorch\nFloat", b"ctorch.cuda\nFloat").replace(b"cpu", b"gpu")
-        )
-        (tmp_path / "task.th").write_bytes(content)
+        content = state_bytes({"w": torch.ones(9)}).replace(b"ctorch\nFloat", b"ctorch.cuda\nFloat")
+        (tmp_path / "task.th").write_bytes(content.replace(b"cpu", b"gpu"))
         np.testing.assert_array_equal(read_state_dict(tmp_path / "task.th")["w"], np.ones(9, np.float32))

@@ -1,21 +1,13 @@
-"""Checkpoints with a softmax: TensorFlow's save directories, and the released hdf5 softmax, there and back."""
+"""Checkpoints with a softmax: bilm-tf's losses, its words and its matrix; `test_conversion.py` has the way back."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from checkpoints import TINY_LM, VOCABULARY, allennlp_to_folder, arrays_of, assert_returns, bits, read_datasets
-from language_models import (
-    LANGUAGE_MODEL_OPTIONS,
-    WORDS,
-    random_language_model,
-    save_directory,
-    state_of,
-    tiny_files,
-)
+from checkpoints import TINY_LM, VOCABULARY, allennlp_to_folder, arrays_of, bits, read_datasets
+from language_models import save_directory, state_of, tiny_files
 from safetensors.numpy import load_file
 from transformers import AutoModelForPreTraining
 
@@ -83,56 +75,24 @@ def test_bilm_of_a_language_model_is_that_of_its_export(tiny_lm_folder: Path, tm
     assert bits(arrays_of(tmp_path / "back")) == bits(read_datasets(TINY_LM / "weights.hdf5"))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_released_softmax_beside_the_bilm_returns_bit_by_bit(seed: int, tmp_path: Path) -> None:
-    files, options, arrays = random_language_model(seed, tmp_path / "source", sample_softmax=seed % 2 == 0)
-    assert_returns(files, tmp_path)
-    np.testing.assert_array_equal(state_of(tmp_path / "there")["softmax.weight"], arrays["softmax/W"])
-    back = tmp_path / "back"
-    assert list(read_datasets(back / "softmax.hdf5")) == ["softmax/W", "softmax/b"]
-    returned = json.loads((back / "options.json").read_text(encoding="utf-8"))
-    for clip in ("cell_clip", "proj_clip"):
-        options["lstm"][clip] = options["lstm"][clip] or None
-    assert returned == options
-    expected = [word.strip() for word in WORDS]
-    expected[3] = "<unused4>"  # "the" stands for the second time in line 7
-    assert (back / "vocab.txt").read_text(encoding="utf-8").splitlines() == expected
-
-
-def test_options_without_training_keep_the_configs_own_defaults(tmp_path: Path) -> None:
-    files, options, _ = random_language_model(0, tmp_path / "source")
-    for key in LANGUAGE_MODEL_OPTIONS:
-        del options[key]
-    files.options.write_text(json.dumps(options), encoding="utf-8")
-    allennlp_to_folder(files, tmp_path / "there")
-    config, default = ElmoConfig.from_pretrained(tmp_path / "there"), ElmoConfig()
-    assert config.num_softmax_words == len(WORDS)
-    for field in ("softmax", "num_softmax_samples", "lm_dropout", "share_embedding_softmax"):
-        assert getattr(config, field) == getattr(default, field)
-
-
-@pytest.mark.parametrize("name", ["bi_char_noproj", "bi_word_2", "bi_word_shared"])
-def test_save_directory_of_an_unusual_shape_converts_and_returns(name: str, tmp_path: Path) -> None:
-    files = save_directory(name, tmp_path)
-    assert_returns(files, tmp_path, ("/RNN/LSTMCell/", "/RNN/MultiRNNCell/Cell0/LSTMCell/"), name.startswith("bi_char"))
-    model = ElmoForPreTraining.from_pretrained(tmp_path / "there").eval()
-    assert model.config.num_softmax_words == len(VOCABULARY)
-    is_shared = name == "bi_word_shared"
-    assert model.config.share_embedding_softmax == is_shared != ("softmax.weight" in model.state_dict())
-    assert (tmp_path / "back" / "vocab.txt").read_text(encoding="utf-8").splitlines() == VOCABULARY
-    if is_shared:
-        inputs = ElmoTokenizer.from_pretrained(tmp_path / "there")("the ferry word7", return_tensors="pt")
-        arrays = arrays_of(files)
-        with torch.no_grad():
-            logits = model(**inputs, output_logits=True).forward_logits.numpy()
-            top = model.elmo(**inputs, output_hidden_states=True).hidden_states[-1][..., :8].numpy()
-        expected = top @ arrays["embedding"].T + arrays["softmax/b"]
-        np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-6)
+def test_a_softmax_may_share_the_word_embedding(tmp_path: Path) -> None:
+    files = save_directory("bi_word_shared", tmp_path)
+    allennlp_to_folder(files, tmp_path / "to")
+    model = ElmoForPreTraining.from_pretrained(tmp_path / "to").eval()
+    assert (model.config.num_softmax_words, model.config.share_embedding_softmax) == (len(VOCABULARY), True)
+    assert "softmax.weight" not in model.state_dict()
+    inputs = ElmoTokenizer.from_pretrained(tmp_path / "to")("the ferry word7", return_tensors="pt")
+    arrays = arrays_of(files)
+    with torch.no_grad():
+        logits = model(**inputs, output_logits=True).forward_logits.numpy()
+        top = model.elmo(**inputs, output_hidden_states=True).hidden_states[-1][..., :8].numpy()
+    expected = top @ arrays["embedding"].T + arrays["softmax/b"]
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-6)
 
 
 def test_a_language_model_without_vocabulary_embeds_and_says_so(tmp_path: Path) -> None:
     told: list[str] = []
-    files = replace(tiny_files(), vocabulary=None)
+    files = tiny_files()
     convert_source(files.weights, tmp_path / "there", Given(options=files.options), tell=told.append)
     assert "has a softmax over 28 words, but there is no vocabulary to say which" in told[1]
     assert ElmoTokenizer.from_pretrained(tmp_path / "there").num_word_classes is None

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from archives import MANYLANGS, manylangs_files, without_part, write_files
+from checkpoints import converted
 from golden import Call, assert_golden
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
-from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.readers.manylangs import PACKAGED
 
 SENTENCES: dict[str, list[list[str]]] = json.loads((MANYLANGS / "sentences.json").read_text(encoding="utf-8"))
@@ -20,16 +19,11 @@ TOLERANCE = 1e-5
 FILES = manylangs_files()
 
 
-def convert(source: Path, destination: Path, **given: Any) -> Path:
-    difference = convert_source(source, destination, Given(**given), check=True)
-    assert difference is not None
-    assert difference < TOLERANCE
-    return destination
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return convert(MANYLANGS, tmp_path_factory.mktemp("manylangs") / "folder")
+    folder = tmp_path_factory.mktemp("manylangs") / "folder"
+    converted(MANYLANGS, folder)
+    return folder
 
 
 def test_every_layer_and_state_of_both_calls_is_theirs(folder: Path) -> None:
@@ -75,7 +69,7 @@ def test_the_config_and_the_card_say_what_the_model_is(folder: Path) -> None:
     ],
 )
 def test_models_of_either_part_equal_the_reference(part: str | None, expected: tuple[Any, ...], tmp_path: Path) -> None:
-    convert(write_files(tmp_path / "source", without_part(FILES, part) if part else FILES), tmp_path / "to")
+    converted(write_files(tmp_path / "source", without_part(FILES, part) if part else FILES), tmp_path / "to")
     config = ElmoConfig.from_pretrained(tmp_path / "to")
     found = (config.token_encoder, config.vocab_size, config.num_input_words, config.word_embedding_size)
     assert (*found, config.bos_token_id) == expected
@@ -86,10 +80,9 @@ def test_a_lexicon_may_have_its_rows_in_any_order_and_the_line_ends_of_windows(f
     lines = FILES["char.dic"].decode().replace("v\t25", "\u00a0\t25").splitlines(keepends=False)
     assert "\u3000\t26" in lines
     changed = {"char.dic": "".join(f"{line}\r\n" for line in lines[::-1]).encode(), "classifier.pkl": b"not read"}
-    told: list[str] = []
     source = write_files(tmp_path / "source", FILES | changed)
-    convert_source(source, tmp_path / "to", Given(word_splitter="ptb"), tell=told.append)
-    assert told[1:] == ["Note: classifier.pkl, the language model's softmax, is left out."]
+    _, note = converted(source, tmp_path / "to", word_splitter="ptb")
+    assert note == "Note: classifier.pkl, the language model's softmax, is left out."
     expected = ElmoTokenizer.from_pretrained(folder).get_vocab()
     expected["c:\u00a0"] = expected.pop("c:v")
     tokenizer = ElmoTokenizer.from_pretrained(tmp_path / "to")

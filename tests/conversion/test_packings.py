@@ -19,12 +19,9 @@ from archives import (
     write_tar,
     write_zip,
 )
-from checkpoints import BASE, SAVES, VOCABULARY, bits
+from checkpoints import BASE, SAVES, VOCABULARY, bits, converted
 from hub_modules import LOGITS, SCALE, files_of, saved_by_tensorflow_2, variables_of, write_module
 from language_models import state_of
-
-from elmo_hf.conversion.contract import Given
-from elmo_hf.conversion.convert import convert_source
 
 Maker = Callable[[Path], Path]
 Files = dict[str, bytes]
@@ -124,18 +121,15 @@ def test_every_packing_becomes_the_same_model(name: str, tiny_folder: Path, tmp_
     found = {}
     for packing, make in FORMATS[name].items():
         (tmp_path / packing).mkdir()
-        source, to, told = make(tmp_path / packing), tmp_path / f"{packing}.to", list[str]()
-        given = Given(BASE / "options.json") if packing.endswith("options given") else Given()
-        difference = convert_source(source, to, given, check=True, tell=told.append)
-        assert difference is not None
-        assert difference < 1e-5
-        assert told[0] == f"Found {name} in {source}."
+        source, to = make(tmp_path / packing), tmp_path / f"{packing}.to"
+        given = {"options": BASE / "options.json"} if packing.endswith("options given") else {}
+        assert converted(source, to, **given)[0] == f"Found {name} in {source}."
         names = ("config.json", "tokenizer.json", "tokenizer_config.json", "words.txt")
         files = [(to / name).read_bytes() for name in names if (to / name).is_file()]
         found[packing] = bits(state_of(to)), files
         digested = re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", (to / "README.md").read_text(), re.MULTILINE)
         if source.name.startswith("x."):
-            assert digested == [source.name, "options.json"][: 1 + (given != Given())]
+            assert digested == [source.name, *(path.name for path in given.values())]
     first, *others = found.values()
     assert all(other == first for other in others), found.keys()
     if name == "a TensorFlow Hub module":

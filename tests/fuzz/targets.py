@@ -63,7 +63,7 @@ from .inputs import INPUT, Refusal, Target, Wrong, read_files
 # --- convert ---------------------------------------------------------------------------------------------------------
 
 # All sizes and both clips differ.
-OPTIONS, _, _ = random_options(4)
+OPTIONS, _ = random_options(4)
 OPTIONS["lstm"] |= {"proj_clip": 2.5}
 SIZE = OPTIONS["lstm"]["projection_dim"]
 # Where options have what a field of the config must be.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from checkpoints import (
+    EDGES,
     SAVES,
     TINY_LM,
     VOCABULARY,
@@ -42,9 +43,9 @@ def words_file(folder: Path, words: list[str], name: str = "vocab.txt") -> Path:
 
 def random_language_model(seed: int, folder: Path, **changes: Any) -> tuple[AllenNlpFiles, Options, Arrays]:
     """An odd character model with a softmax of its own file over `WORDS`, in files."""
-    options, cell_projection, char_projection = random_options(seed)
+    options, projections = random_options(seed)
     options |= LANGUAGE_MODEL_OPTIONS | changes
-    arrays = random_checkpoint(options, seed, cell_projection=cell_projection, char_projection=char_projection)
+    arrays = random_checkpoint(options, seed, **projections)
     generator = np.random.default_rng(100 + seed)
     softmax = {
         "softmax/W": generator.normal(size=(len(WORDS), options["lstm"]["projection_dim"])).astype(np.float32),
@@ -66,3 +67,9 @@ def save_directory(name: str, work: Path) -> AllenNlpFiles:
     """One of `bilm_tf_edges` as a save directory, with a vocabulary of 32 words."""
     folder = SAVES / name if (SAVES / name).is_dir() else shared("fixtures", "bilm_tf_edges", name)
     return AllenNlpFiles(folder / "options.json", folder / "model.ckpt-6.index", words_file(work, VOCABULARY))
+
+
+def word_files(work: Path) -> AllenNlpFiles:
+    """`bi_word_2` with a vocabulary of its 32 words."""
+    folder = EDGES / "bi_word_2"
+    return AllenNlpFiles(folder / "options.json", folder / "w.hdf5", words_file(work, VOCABULARY))

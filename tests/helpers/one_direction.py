@@ -1,9 +1,13 @@
 """Models of one direction made of others' forward halves, and files of them."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from checkpoints import Arrays
+from checkpoints import arrays_of, options_of, write_checkpoint
+
+from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 
 
 def forward_half(model: Any) -> Any:
@@ -19,13 +23,14 @@ def half_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.chunk(2, dim=-1)[0]
 
 
-def arrays_of_one_direction(arrays: Arrays) -> Arrays:
-    """The forward half of a checkpoint's arrays, under the names that bilm-tf exports of one direction."""
+def forward_files(files: AllenNlpFiles, folder: Path) -> AllenNlpFiles:
+    """The forward half of a checkpoint under the names that bilm-tf exports of one direction, with its softmax."""
     changes = {"RNN_0/RNN/": "rnn/", "/W_P_0": "/projection/kernel", "/W_0": "/kernel", "/B": "/bias"}
-    renamed = {}
-    for name, array in arrays.items():
-        if name.startswith("RNN_"):
-            for old, new in changes.items():
-                name = name.replace(old, new)
-        renamed[name] = array
-    return {name: array for name, array in renamed.items() if not name.startswith("RNN_1/")}
+    arrays = {name: array for name, array in arrays_of(files).items() if not name.startswith("RNN_1/")}
+    for name in [name for name in arrays if name.startswith("RNN_0/")]:
+        renamed = name
+        for old, new in changes.items():
+            renamed = renamed.replace(old, new)
+        arrays[renamed] = arrays.pop(name)
+    half = write_checkpoint(folder, options_of(files.options.parent), arrays)
+    return replace(half, vocabulary=files.vocabulary)

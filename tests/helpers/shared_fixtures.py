@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import BASE, EDGES, VOCABULARY, allennlp_to_folder
-from language_models import tiny_files, words_file
+from checkpoints import BASE, allennlp_to_folder
+from language_models import tiny_files
 from loopback_hub import LoopbackHub
 from rows import C
 from tiny_inputs import TINY
 from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.scan.path import scan_path
 
 
@@ -72,13 +71,6 @@ def tiny_lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert difference is not None
     assert difference < 1e-5
     return folder
-
-
-@pytest.fixture
-def word_files(tmp_path: Path) -> AllenNlpFiles:
-    """`bi_word_2` with a vocabulary of its 32 words."""
-    folder = EDGES / "bi_word_2"
-    return AllenNlpFiles(folder / "options.json", folder / "w.hdf5", words_file(tmp_path, VOCABULARY, "words.txt"))
 
 
 @pytest.fixture(scope="module")
