@@ -253,10 +253,8 @@ class ElmoModel(ElmoPreTrainedModel):
             token_embeddings = self.embed_ids(ids, mask)
             is_text = mask & ~self.boundaries(ids)
         else:
-            token_embeddings = self._embed_embeds(inputs_embeds)
-            everywhere = token_embeddings.new_ones(token_embeddings.shape[:2], dtype=torch.bool)
-            mask = is_text = checked_mask(attention_mask, everywhere)
-            token_embeddings = token_embeddings.masked_fill(~mask.unsqueeze(-1), 0)
+            token_embeddings, mask = self.embed_embeds(inputs_embeds, attention_mask)
+            is_text = mask
 
         if self._may_read_in_pieces(mask, output_hidden_states):
             kept, next_state = self.bilm.read_in_pieces(
@@ -284,6 +282,9 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def embed_ids(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Maps ids and mask of `checked_words` to word vectors `(B, T, P)`, zero on padding; runs equal words once."""
+        if is_hooked(self.token_encoder.embedding) and ids.dim() == 3 and self.config.num_input_words == 0:
+            # Hooks, such as captum's, get the characters of all words in their places, `(B, T, C, E)`.
+            return self.embed_embeds(self.token_encoder.embedding(ids), mask)[0]
         if not may_depend_on_data():
             vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
@@ -327,11 +328,12 @@ class ElmoModel(ElmoPreTrainedModel):
         """`(B, T)`, True on `<S>`."""
         return any_of_word(input_ids == self.config.bos_token_id)
 
-    def _embed_embeds(self, inputs_embeds: Tensor) -> Tensor:
-        """Word vectors `(B, T, P)` from word vectors or embedded characters, padding included."""
+    def embed_embeds(self, inputs_embeds: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Word vectors `(B, T, P)` of `forward`'s `inputs_embeds`, zero on padding, and the mask `(B, T)`."""
         encoder, found = self.token_encoder, getattr(inputs_embeds, "shape", ())
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
         if isinstance(encoder, CharacterCNN) and self.config.num_input_words == 0 and found[2:] == character_shape:
-            return encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, found[:2])
+            inputs_embeds = encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, found[:2])
         check_shape("inputs_embeds", inputs_embeds, ("batch", "words", self.config.projection_size))
-        return inputs_embeds
+        mask = checked_mask(attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool))
+        return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0), mask

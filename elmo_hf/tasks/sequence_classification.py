@@ -74,13 +74,15 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         word_vector_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Returns `logits` `(B, num_labels)`; `ElmoTaskModel` describes other arguments and outputs.
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
+        others = {"word_vector_ids": word_vector_ids, "inputs_embeds": inputs_embeds, **kwargs}
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **others)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))

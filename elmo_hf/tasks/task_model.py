@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import ElmoConfig, require
 from ..model.inputs import check_shape, checked_words
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .task_encoder import TaskEncoder
@@ -43,6 +43,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
         attention_mask: `(B, T)`, 1 on words and boundaries; None means every position with an id above 0.
         bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
+        inputs_embeds: in place of `input_ids`, as in `ElmoModel`; every position of the mask is then a word.
         word_vector_ids: `(B, T)`, the index of each word's vector, if the config has `word_vectors`.
         output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
         **kwargs: as in `ElmoModel`.
@@ -88,21 +89,25 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
         ids, mask = checked_words(input_ids, attention_mask, self.config)
-        return torch.stack(self._run_bilm(ids, mask, self._texts(ids, mask)), dim=2)
+        return torch.stack(self._run_bilm(self.elmo.embed_ids(ids, mask), mask, self._texts(ids, mask)), dim=2)
 
-    def _run_bilm(self, ids: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
-        """The L+1 layers `(B, T, 2P)`; the biLM reads each text separately, from the zero state.
+    def _run_bilm(self, embeddings: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
+        """The L+1 layers `(B, T, 2P)` over embeddings `(B, T, P)`; it reads each text alone, from the zero state.
 
         `mask` `(B, T)` is True on words and boundaries; each mask in `texts` is True on those of one text per row.
         """
         if len(texts) == 1:
-            return self.elmo.bilm(self.elmo.embed_ids(ids, mask), mask)[0]
+            return self.elmo.bilm(embeddings, mask)[0]
         rows = TextRows(texts)
-        vectors = self.elmo.embed_ids(rows.take(ids), rows.mask)
-        return [rows.put_back(layer) for layer in self.elmo.bilm(vectors, rows.mask)[0]]
+        return [rows.put_back(layer) for layer in self.elmo.bilm(rows.take(embeddings), rows.mask)[0]]
 
     def encode_texts(
-        self, input_ids: Any, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
+        self,
+        input_ids: Any,
+        attention_mask: Tensor | None,
+        bilm_layers: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        **others: Any,
     ) -> EncodedTexts:
         """Encodes the words of a batch; `others` may have `word_vector_ids`.
 
@@ -110,10 +115,18 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             ValueError: if a shape is wrong, if a row does not have `num_texts` texts, or if `bilm_layers` are given
                 although the biLM learns.
         """
-        ids, mask = checked_words(input_ids, attention_mask, self.config)
-        texts = self._texts(ids, mask)
+        if inputs_embeds is None:
+            ids, mask = checked_words(input_ids, attention_mask, self.config)
+            texts, is_word = self._texts(ids, mask), ~self.elmo.boundaries(ids)
+            embeddings = self.elmo.embed_ids(ids, mask) if bilm_layers is None else None
+        else:
+            require(
+                self.num_texts == 1, "inputs_embeds", "None for pairs of texts, which only ids tell apart", "a tensor"
+            )
+            embeddings, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
+            texts, is_word = [mask], mask
         if bilm_layers is None:
-            layers = self._run_bilm(ids, mask, texts)
+            layers = self._run_bilm(embeddings, mask, texts)
         else:
             shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
             check_shape("bilm_layers", bilm_layers, shape)
@@ -124,7 +137,6 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 )
             layers = list(bilm_layers.to(self.dtype).unbind(dim=2))
         representations = self.elmo.mix(layers, mask)
-        is_word = ~self.elmo.boundaries(ids)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
             rows.take(self.token_vectors(others.get("word_vector_ids"), layers, mask)),

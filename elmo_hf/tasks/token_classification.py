@@ -89,6 +89,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         word_vector_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Returns `logits` `(B, T, K)`, zero on boundaries and padding; other arguments and outputs: `ElmoTaskModel`.
@@ -99,7 +100,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels have another shape, or are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
+        others = {"word_vector_ids": word_vector_ids, "inputs_embeds": inputs_embeds, **kwargs}
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **others)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None

@@ -119,6 +119,15 @@ def test_word_vectors_or_embedded_characters_replace_ids(tiny_model: ElmoModel) 
     assert (everywhere.last_hidden_state[1, 3].abs() > 0).any()
 
 
+def test_a_hook_on_the_character_table_gets_all_words_in_their_places(tiny_model: ElmoModel) -> None:
+    inputs, table, found = random_inputs(tiny_model.config, [4, 2]), tiny_model.get_input_embeddings(), []
+    expected, characters = tiny_model(**inputs), table(inputs["input_ids"])
+    with table.register_forward_hook(lambda module, given, output: found.append(output)):
+        output = tiny_model(**inputs)
+    assert_outputs_close(found, [characters], 0)
+    assert_outputs_close(output.to_tuple(), expected.to_tuple())
+
+
 @pytest.mark.parametrize("name", ["int16", "int32", "uint16", "uint32", "uint64"])
 def test_ids_may_be_of_any_integer_type_that_holds_them(name: str, tiny_model: ElmoModel) -> None:
     inputs = random_inputs(tiny_model.config, [4, 2])

@@ -36,6 +36,15 @@ def test_padding_and_other_texts_and_saving_change_nothing(task: str, encoder: d
     assert_outputs_close(again(**batch, return_dict=False), model(**batch).to_tuple(), 0)
 
 
+@pytest.mark.parametrize("task", ["classification", "crf"])
+def test_word_vectors_replace_the_ids_of_rows_without_boundaries(task: str) -> None:
+    model, batch = make_task_model(task, **LSTM), make_batch(task)
+    batch["input_ids"] = batch["input_ids"].where(batch["input_ids"] < model.config.bos_token_id, 3)  # no boundaries
+    expected = model(**batch)
+    batch["inputs_embeds"] = model.elmo.embed_words(batch.pop("input_ids"), batch["attention_mask"])[0]
+    assert_outputs_close(model(**batch).to_tuple(), expected.to_tuple(), 0)
+
+
 @each_task
 @each_encoder
 def test_layers_of_a_frozen_bilm_have_no_gradient_and_computed_before_they_give_the_same(

@@ -37,7 +37,7 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "must hold one text, found 2 `<S>` in row 0": lambda: run("classification", "pairs"),
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
     "in row 1": second_row_of_one_letter,
-    "`input_ids` must be": lambda: make_task_model("crf")(inputs_embeds=torch.zeros(3, 8, 7)),
+    "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),
     "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run(
         "labelling", labels=torch.zeros(3, 7, dtype=torch.long)
     ),
