@@ -51,14 +51,9 @@ def test_a_script_of_allennlps_documentation_with_another_import_line(golden: Go
 def test_given_mix_parameters_layer_norm_and_boundaries_are_allennlps(
     number: int, layer_norm: bool, kept: bool, golden: Golden
 ) -> None:
-    elmo = Elmo(
-        *golden.files,
-        1,
-        dropout=0,
-        do_layer_norm=layer_norm,
-        keep_sentence_boundaries=kept,
-        scalar_mix_parameters=golden.expected["mix_scalars"][number].tolist(),
-    )
+    mix = golden.expected["mix_scalars"][number].tolist()
+    options = {"do_layer_norm": layer_norm, "keep_sentence_boundaries": kept, "scalar_mix_parameters": mix}
+    elmo = Elmo(*golden.files, 1, dropout=0, **options)
     output = elmo(batch_to_ids(golden.sentences["call1"]))
     suffix = ("_layer_norm" if layer_norm else "") + ("_with_boundaries" if kept else "")
     mask = golden.expected["mask_with_boundaries" if kept else "mask"]

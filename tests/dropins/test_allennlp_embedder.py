@@ -26,12 +26,9 @@ batches = [elmo.embed_batch(batch) for batch in calls]
 def test_usage_interactively_with_the_state_carried_through_batches_that_shrink_and_grow(case: str) -> None:
     golden = Golden(case)
     calls = sorted(golden.sentences)
-    names = golden.run(
-        INTERACTIVELY,
-        sentence=golden.sentences["call1"][0],
-        num_layers=len(golden.expected["layers"]),
-        calls=[golden.sentences[call] for call in calls],
-    )
+    sentence, num_layers = golden.sentences["call1"][0], len(golden.expected["layers"])
+    batches = [golden.sentences[call] for call in calls]
+    names = golden.run(INTERACTIVELY, sentence=sentence, num_layers=num_layers, calls=batches)
     for call, arrays in zip(calls, names["batches"], strict=True):
         assert_all_close(arrays, golden.arrays(call))
 

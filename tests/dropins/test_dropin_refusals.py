@@ -20,6 +20,10 @@ def embed_file(*lines: str) -> None:
     ElmoEmbedder(*FILES).embed_file(iter(lines), "/nowhere/out.hdf5", use_sentence_keys=True)  # type: ignore[arg-type]
 
 
+def embed_tokens(tokens: object, lengths: object) -> None:
+    tfhub.load("tiny")({"tokens": tokens, "sequence_len": lengths}, signature="tokens")
+
+
 def vectorize(texts: object) -> None:
     pytest.importorskip("elmo_hf.sklearn").ElmoVectorizer("tiny").fit_transform(texts)
 
@@ -44,16 +48,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "a string for scikit-learn": (lambda: vectorize("Yes"), "'Yes'", ValueError),
     "two columns for scikit-learn": (lambda: vectorize(np.array([["a", "b"]])), "size", ValueError),
     "no text for scikit-learn": (lambda: vectorize(["a", None]), "None", ValueError),
-    "a string for words": (
-        lambda: tfhub.load("tiny")({"tokens": ["ab"], "sequence_len": [2]}, signature="tokens"),
-        "'ab'",
-        ValueError,
-    ),
-    "one length of two": (
-        lambda: tfhub.load("tiny")({"tokens": [["Yes"], ["No"]], "sequence_len": 1}, signature="tokens"),
-        "shorter",
-        ValueError,
-    ),
+    "a string for words": (lambda: embed_tokens(["ab"], [2]), "'ab'", ValueError),
+    "one length of two": (lambda: embed_tokens([["Yes"], ["No"]], 1), "shorter", ValueError),
 }
 
 

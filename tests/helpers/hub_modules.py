@@ -12,9 +12,9 @@ LOGITS, SCALE = np.array([0.3, -0.4, 0.8], np.float32), np.float32(1.7)
 LEAVES = {"W_0": "kernel", "B": "bias", "W_P_0": "projection/kernel"}
 
 
-def variables_of(style: str, case: Path = BASE) -> Arrays:
+def variables_of(style: str) -> Arrays:
     """The variables of a module, `"google"` or `"deeppavlov"`, which has states too."""
-    arrays = read_datasets(case / "weights.hdf5")
+    arrays = read_datasets(BASE / "weights.hdf5")
     table = arrays.pop("char_embed")
     variables = {"bilm/char_embed": np.concatenate([np.zeros_like(table[:1]), table])}
     for name, array in arrays.items():

@@ -27,6 +27,10 @@ def loss(*labels: int) -> object:
     return CRF.loss(torch.randn(1, 3, 5), torch.tensor([labels]), torch.ones(1, 3, dtype=torch.bool))
 
 
+def put(vectors: WordVectors, **fields: Any) -> None:
+    vectors.put_into(make_task_model("crf", **fields), ElmoTokenizer())
+
+
 def second_row_of_one_letter() -> object:
     batch = make_batch("pairs")
     batch["input_ids"][1] = batch["input_ids"][0, 0]
@@ -38,29 +42,17 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
     "in row 1": second_row_of_one_letter,
     "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),
-    "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run(
-        "labelling", labels=torch.zeros(3, 7, dtype=torch.long)
-    ),
-    "`bilm_layers` must be a tensor of shape (3, 8, 3, 14), found (3, 3, 8, 14)": lambda: run(
-        "classification", bilm_layers=torch.zeros(3, 3, 8, 14)
-    ),
-    "found ['layer_1']": lambda: run(
-        "classification", trains=True, bilm_layers=torch.zeros(3, 8, 3, 14), FREEZE_BILM=["layer_1"]
-    ),
+    "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run("labelling", labels=torch.zeros(3, 7)),
+    "`bilm_layers` must be a tensor of shape (3, 8, 3, 14)": lambda: run("crf", bilm_layers=torch.zeros(3, 3, 8, 14)),
+    "found ['layer_1']": lambda: run("crf", trains=True, bilm_layers=torch.zeros(3, 8, 3, 14), FREEZE_BILM=["layer_1"]),
     "'I-PER' cannot follow 'O', found at word 1 of text 0": lambda: loss(0, 2, -100),
     "'I-LOC' cannot follow 'the beginning of a text', found at word 0": lambda: loss(4, 0, 0),
     "smaller than num_classes": lambda: loss(0, 5, 0),
     "non-negative": lambda: loss(0, -1, 0),
-    "`word_vector_ids` must be a tensor of shape (3, 8), found None": lambda: run(
-        "classification", WORD_VECTORS=VECTORS.config
-    ),
-    "out of range": lambda: run(
-        "classification", WORD_VECTORS=VECTORS.config, word_vector_ids=torch.full((3, 8), 5, dtype=torch.long)
-    ),
-    "of shape (5, 9), found (5, 4)": lambda: WordVectors(VECTORS.words, 9, True).put_into(
-        make_task_model("crf", word_vectors=VECTORS.config), ElmoTokenizer()
-    ),
-    "word_vectors.weight` must": lambda: VECTORS.put_into(make_task_model("crf"), ElmoTokenizer()),
+    "`word_vector_ids` must be a tensor of shape (3, 8), found None": lambda: run("crf", WORD_VECTORS=VECTORS.config),
+    "out of range": lambda: run("crf", WORD_VECTORS=VECTORS.config, word_vector_ids=torch.full((3, 8), 5)),
+    "of shape (5, 9), found (5, 4)": lambda: put(WordVectors(VECTORS.words, 9, True), word_vectors=VECTORS.config),
+    "word_vectors.weight` must": lambda: put(VECTORS),
     "`min_count`": lambda: WordVectors.learned([["a", "b", "a"]], 5, min_count=3),
 }
 

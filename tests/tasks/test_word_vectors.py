@@ -5,7 +5,7 @@ Their numbers are compared with the reference in `tests/conversion/test_manylang
 
 import pytest
 import torch
-from tiny_inputs import assert_outputs_close, word_config
+from tiny_inputs import TINY, assert_outputs_close, word_config
 
 from elmo_hf import ElmoConfig, ElmoModel
 
@@ -16,27 +16,14 @@ BOS, EOS = 5, 6
 @pytest.fixture
 def model() -> ElmoModel:
     """Characters and words, no two sizes equal."""
-    config = ElmoConfig(
-        alphabet="code_points",
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        vocab_size=1 + NUM_CHARACTERS + NUM_WORDS,
-        num_input_words=NUM_WORDS,
-        word_embedding_size=4,
-        max_word_length=8,
-        char_embedding_size=5,
-        char_filters=[[1, 3], [2, 6]],
-        num_highway_layers=1,
-        projection_size=7,
-        cell_size=10,
-        num_hidden_layers=1,
-    )
-    return ElmoModel(config).eval()
+    ids = {"bos_token_id": BOS, "eos_token_id": EOS, "vocab_size": 1 + NUM_CHARACTERS + NUM_WORDS}
+    words = {"num_input_words": NUM_WORDS, "word_embedding_size": 8}
+    return ElmoModel(ElmoConfig(**TINY, alphabet="code_points", **ids, **words)).eval()
 
 
 def random_rows(num_texts: int, num_words: int) -> torch.Tensor:
     """`(B, T, C + 1)` ids, no boundaries among them."""
-    characters = torch.randint(EOS + 1, NUM_CHARACTERS + 1, (num_texts, num_words, 8))
+    characters = torch.randint(EOS + 1, NUM_CHARACTERS + 1, (num_texts, num_words, TINY["max_word_length"]))
     words = torch.randint(NUM_CHARACTERS + 1, NUM_CHARACTERS + NUM_WORDS + 1, (num_texts, num_words, 1))
     return torch.cat([characters, words], dim=-1)
 

@@ -56,12 +56,7 @@ CALLS: dict[str, tuple[Any, Any, dict[str, Any], str | list[str]]] = {
         {"padding": "max_length", "truncation": True, "max_length": 6, "pad_to_multiple_of": 3, "padding_side": "left"},
         ["<S> a b c d </S>", "_ _ _ <S> e </S>"],
     ),
-    "one_text_cut_to_nothing": (
-        ["a b"],
-        ["x y z"],
-        {"truncation": "only_second", "max_length": 6},
-        ["<S> a b </S> <S> </S>"],
-    ),
+    "cut_to_nothing": ("a b", "x y", {"truncation": "only_second", "max_length": 6}, "<S> a b </S> <S> </S>"),
 }
 
 

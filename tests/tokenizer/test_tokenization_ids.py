@@ -32,7 +32,6 @@ def test_words_and_ids_convert_both_ways(tokenizer: ElmoTokenizer) -> None:
     assert tokenizer.convert_ids_to_tokens(ids) == words
     assert tokenizer.convert_tokens_to_ids("naïve") == ids[1]
     assert tokenizer.convert_ids_to_tokens(ids[1]) == "naïve"
-    assert [tokenizer.convert_tokens_to_ids(name) for name in ("<pad>", "<S>", "</S>")] == [0, 257, 258]
     names = ["<pad>", "<0x00>", "<0x41>", "<0xFF>", "<S>", "</S>", "<W>", "</W>", "<filler>"]
     assert [tokenizer.convert_ids_to_tokens(number) for number in (0, 1, 66, *range(256, 262))] == names
     assert tokenizer.tokenize("Don't go.") == ["Do", "n't", "go", "."]
@@ -94,13 +93,11 @@ def test_copies_and_saved_tokenizers_give_the_same_ids_and_have_its_settings(
     Path("words.txt").unlink()
     loaded = [each.from_pretrained("saved") for each in (ElmoTokenizer, AutoTokenizer)]
     texts = ["Don't stop. extraordinarily", "the saß ababaXX 日", "<S> <bos> ab"]
+    words = [text.split() for text in texts]
     for each in (*loaded, copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
         assert [getattr(each, name) for name in SETTINGS] == [getattr(original, name) for name in SETTINGS]
         assert each(texts, padding=True).data == original(texts, padding=True).data
-        assert (
-            each([text.split() for text in texts], is_split_into_words=True).data["input_ids"]
-            == (original([text.split() for text in texts], is_split_into_words=True)["input_ids"])
-        )
+        assert each(words, is_split_into_words=True).data == original(words, is_split_into_words=True).data
         assert each.get_vocab() == original.get_vocab()
         assert each.predicted_words == original.predicted_words
         if each.predicted_words:
@@ -109,13 +106,12 @@ def test_copies_and_saved_tokenizers_give_the_same_ids_and_have_its_settings(
     assert pickle.loads(pickle.dumps(original("the cat"))).tokens() == original("the cat").tokens()
 
 
-def test_tokens_that_there_are_can_have_other_names_and_no_others_can_be_added_which_changes_no_batch(
+def test_tokens_that_there_are_can_have_other_names_which_changes_no_batch(
     tokenizer: ElmoTokenizer, tmp_path: Path
 ) -> None:
     named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
     named.pad_token, named.cls_token, named.sep_token_id = named.eos_token, "<S>", 258
-    with pytest.raises(ValueError, match="tokens"):
-        named.add_tokens(["<S>", "[M]"])
+    named.add_tokens(["<S>"])
     named.save_pretrained(tmp_path)
     for each in (named, ElmoTokenizer.from_pretrained(tmp_path)):
         assert (each.pad_token_id, each.cls_token_id, each.sep_token, each.mask_token) == (258, 257, "</S>", None)
