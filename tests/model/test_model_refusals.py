@@ -1,6 +1,10 @@
 """What configs and models refuse: one line for each, with what its message names."""
 
+import functools
+import re
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +12,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from one_direction import forward_half
 from task_models import make_batch, make_task_model
-from tiny_inputs import random_inputs, word_config
+from tiny_inputs import word_config
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.model.scalar_mix import ScalarMix
@@ -78,66 +82,55 @@ def test_a_field_is_checked_when_set_and_rules_between_fields_when_saved_and_whe
 IDS = torch.ones(2, 4, 11, dtype=torch.long)
 BOTH = {"vocab_size": 30, "num_input_words": 9, "word_embedding_size": 4, "alphabet": "code_points"}
 BOTH |= {"bos_token_id": 1, "eos_token_id": 2, "max_word_length": 4, "char_filters": [[1, 3]]}
+ADDITIVE, NANS = torch.tensor([[0, -1e9]] * 4).view(2, 4), torch.full((2, 4), NAN)
+ONE_ROW = BiLMState(torch.zeros(2, 1, 14), torch.zeros(2, 1, 18))
 
 
-def changed(value: int, *place: int) -> torch.Tensor:
-    ids = IDS.clone()
-    ids[place] = value
-    return ids
+def with_id(number: int) -> torch.Tensor:
+    """`IDS` with one other id."""
+    return IDS.index_put((torch.tensor(1), torch.tensor(1), torch.tensor(2)), torch.tensor(number))
 
 
-# Arguments of the tiny model, the kind of error and what it names.
-INPUTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "nothing": ({"input_ids": None}, ValueError, "input_ids"),
-    "ids and vectors": ({"inputs_embeds": torch.zeros(2, 4, 7)}, ValueError, "inputs_embeds"),
-    "lists": ({"input_ids": IDS.tolist()}, ValueError, "(batch, words, 11)"),
-    "word ids": ({"input_ids": IDS[..., 0]}, ValueError, "found (2, 4)"),
-    "floats": ({"input_ids": IDS.float()}, TypeError, "integer"),
-    "flags": ({"input_ids": IDS > 0}, TypeError, "bool"),
-    "small integers": ({"input_ids": IDS.to(torch.int8)}, ValueError, "up to 261, found torch.int8"),
-    "a negative id": ({"input_ids": changed(-1, 1, 1, 2)}, ValueError, "from 0 to 261"),
-    "an id too large": ({"input_ids": changed(262, 1, 1, 2)}, ValueError, "found 262"),
-    "another mask": ({"attention_mask": torch.ones(2, 3)}, ValueError, "shape (2, 4), found (2, 3)"),
-    "an additive mask": (
-        {"attention_mask": torch.tensor([[0, -1e9]] * 4).view(2, 4)},
-        ValueError,
-        "found -1000000000.0",
-    ),
-    "a mask of NaN": ({"attention_mask": torch.full((2, 4), torch.nan)}, ValueError, "1 on words and 0 on padding"),
-    "vectors of another size": ({"input_ids": None, "inputs_embeds": torch.zeros(2, 4, 8)}, ValueError, "words, 7)"),
-    "no state": ({"state": (None, None)}, ValueError, "shape (2, 2, 14), found None"),
-    "another batch's state": (
-        {"state": BiLMState(torch.zeros(2, 1, 14), torch.zeros(2, 1, 18))},
-        ValueError,
-        "found (2, 1, 14)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("arguments", "kind", "words"), INPUTS.values(), ids=INPUTS)
-def test_what_is_no_input_is_named(
-    arguments: dict[str, Any], kind: type[Exception], words: str, tiny_model: ElmoModel
-) -> None:
-    with pytest.raises(kind) as error:
-        tiny_model(**{"input_ids": IDS} | arguments)
-    assert words in str(error.value)
-
-
-def test_what_is_no_input_of_other_models_is_named(tiny_model: ElmoModel) -> None:
-    words, one = ElmoModel(word_config()), forward_half(tiny_model)
+@pytest.fixture
+def models(tiny_model: ElmoModel) -> SimpleNamespace:
+    """A model of each kind of input, of one direction and for a task, and a mix."""
     both = ElmoModel(ElmoConfig(**BOTH, projection_size=7, cell_size=9))
-    state = tiny_model(**random_inputs(one.config, [2])).state
-    task, batch = make_task_model("classification"), make_batch("classification")
-    mix = ScalarMix(tiny_model.config)
-    for run, message in (
-        (lambda: words(IDS), r"\(batch, words\), found"),
-        (lambda: words(torch.tensor([[1, 19, 2]])), "from 0 to 18, found 19"),
-        (lambda: one(**random_inputs(one.config, [2]), state=state), r"`state.hidden` .*\(2, 1, 7\)"),
-        (lambda: both(torch.tensor([[[5, 6, 21, 7, 22]]])), "from 0 to 20, found 21"),
-        (lambda: both(torch.tensor([[[5, 6, 8, 7, 30]]])), "from 0 to 29, found 30"),
-        (lambda: task(**batch, bilm_layers=[]), "`bilm_layers`"),
-        (lambda: mix.set_weights([0.5, 0.6, 0.1]), "`weights`"),
-        (lambda: mix.set_weights([0, 0, 1], NAN), "`scale`"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            run()
+    task = functools.partial(make_task_model("classification"), **make_batch("classification"))
+    parts = {"words": ElmoModel(word_config()), "both": both, "one": forward_half(tiny_model), "task": task}
+    return SimpleNamespace(tiny=tiny_model, mix=ScalarMix(tiny_model.config), **parts)
+
+
+# What an error names, its kind, and a call that raises it.
+CALLS: list[tuple[str, type[Exception], Callable[[SimpleNamespace], object]]] = [
+    ("`input_ids`", ValueError, lambda models: models.tiny()),
+    ("`inputs_embeds`", ValueError, lambda models: models.tiny(IDS, inputs_embeds=torch.zeros(2, 4, 7))),
+    ("(batch, words, 11)", ValueError, lambda models: models.tiny(IDS.tolist())),
+    ("found (2, 4)", ValueError, lambda models: models.tiny(IDS[..., 0])),
+    ("integer", TypeError, lambda models: models.tiny(IDS.float())),
+    ("bool", TypeError, lambda models: models.tiny(IDS > 0)),
+    ("up to 261, found torch.int8", ValueError, lambda models: models.tiny(IDS.to(torch.int8))),
+    ("from 0 to 261", ValueError, lambda models: models.tiny(with_id(-1))),
+    ("found 262", ValueError, lambda models: models.tiny(with_id(262))),
+    ("shape (2, 4), found (2, 3)", ValueError, lambda models: models.tiny(IDS, torch.ones(2, 3))),
+    ("found -1000000000.0", ValueError, lambda models: models.tiny(IDS, ADDITIVE)),
+    ("1 on words and 0 on padding", ValueError, lambda models: models.tiny(IDS, NANS)),
+    ("words, 7)", ValueError, lambda models: models.tiny(inputs_embeds=torch.zeros(2, 4, 8))),
+    ("shape (2, 2, 14), found None", ValueError, lambda models: models.tiny(IDS, state=(None, None))),
+    ("found (2, 1, 14)", ValueError, lambda models: models.tiny(IDS, state=ONE_ROW)),
+    ("(2, 1, 7)", ValueError, lambda models: models.one(IDS[:1], state=ONE_ROW)),
+    ("(batch, words), found", ValueError, lambda models: models.words(IDS)),
+    ("from 0 to 18, found 19", ValueError, lambda models: models.words(torch.tensor([[1, 19, 2]]))),
+    ("from 0 to 20, found 21", ValueError, lambda models: models.both(torch.tensor([[[5, 6, 21, 7, 22]]]))),
+    ("from 0 to 29, found 30", ValueError, lambda models: models.both(torch.tensor([[[5, 6, 8, 7, 30]]]))),
+    ("`bilm_layers`", ValueError, lambda models: models.task(bilm_layers=[])),
+    ("`weights`", ValueError, lambda models: models.mix.set_weights([0.5, 0.6, 0.1])),
+    ("`scale`", ValueError, lambda models: models.mix.set_weights([0, 0, 1], NAN)),
+]
+
+
+@pytest.mark.parametrize(("words", "kind", "call"), CALLS, ids=[words for words, *_ in CALLS])
+def test_what_is_no_input_is_named(
+    words: str, kind: type[Exception], call: Callable[[SimpleNamespace], object], models: SimpleNamespace
+) -> None:
+    with pytest.raises(kind, match=re.escape(words)):
+        call(models)
