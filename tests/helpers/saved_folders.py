@@ -71,16 +71,9 @@ def class_of(folder: Path) -> str:
 
 def load(folder: Path, home: str) -> tuple[Any, Any]:
     """A model in evaluation mode and its tokenizer, of the package's classes or of the folder's."""
-    name = class_of(folder)
-    if home == PACKAGE:
-        package = import_module(PACKAGE)
-        parts = getattr(package, name).from_pretrained(folder), package.ElmoTokenizer.from_pretrained(folder)
-    else:
-        auto_class = getattr(transformers, f"Auto{name.removeprefix('Elmo').replace('For', 'ModelFor')}")
-        parts = (
-            auto_class.from_pretrained(folder, trust_remote_code=True),
-            transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True),
-        )
+    auto_class = getattr(transformers, f"Auto{class_of(folder).removeprefix('Elmo').replace('For', 'ModelFor')}")
+    loaders = (auto_class, transformers.AutoTokenizer)
+    parts = [loader.from_pretrained(folder, trust_remote_code=home == FOLDER) for loader in loaders]
     assert all(type(part).__module__.startswith(f"{home}.") for part in parts), [type(part) for part in parts]
     return parts[0].eval(), parts[1]
 
