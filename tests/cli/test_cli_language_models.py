@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
-import torch
-from commands import assert_fails, run
+from commands import assert_fails, output_of, run
 from language_models import state_of
-from newcomer import pretrain
+from newcomer import files_of, pretrain
 from pretraining_runs import FIELDS, VOCABULARY, write_text
-from typer.testing import Result
 from vectors import read_vectors
 
 from elmo_hf import ElmoTokenizer
@@ -22,9 +20,7 @@ from elmo_hf.hub_code import TABLE
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.run import new_language_model
 
-
-def files(work: Path) -> tuple[object, ...]:
-    return "--vocabulary", work / "words.txt", "--config", work / "config.json"
+ONE_STEP = ("--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
 
 
 def perplexities(output: str, state: str) -> list[float]:
@@ -36,10 +32,9 @@ def perplexities(output: str, state: str) -> list[float]:
 def test_vocab_writes_words_by_frequency_and_says_what_they_cover(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", [["b", "a", "b"], [], ["c", "b", "a"]])
     write_text(tmp_path / "b.txt", [["b", "d", "<UNK>", "e"]])
-    result = run("vocab", tmp_path / "*.txt", "-o", tmp_path / "words", "--size", 5)
-    assert result.exit_code == 0
+    printed = output_of("vocab", tmp_path / "*.txt", "-o", tmp_path / "words", "--size", 5)
     assert (tmp_path / "words").read_text() == "<S>\n</S>\n<UNK>\nb\na\n"
-    assert result.stdout == (
+    assert printed == (
         f"Wrote 5 words to {tmp_path / 'words'}: 60.00% of the corpus's 10 words (6 distinct) are among them.\n"
     )
 
@@ -57,73 +52,70 @@ def test_a_new_model_reads_what_its_tokenizer_makes(name: str, value: object, tm
     assert model.elmo.boundaries(inputs).tolist() == [[True, False, False, True]]
 
 
-def test_pretrain_writes_a_whole_folder(pretrained: tuple[Path, Result]) -> None:
-    folder, result = pretrained
+def test_pretrain_writes_a_whole_folder(pretrained: tuple[Path, str]) -> None:
+    folder, printed = pretrained
     names = {path.name for path in folder.iterdir()}
     assert {"run.json", "checkpoint-20", "runs", "log.json", "curve.png"} < names
     assert {"config.json", "words.txt", "tokenizer_config.json", *(f"{name}.py" for name in TABLE)} < names
     assert len([name for name in names if name.startswith("checkpoint-")]) == 2
     assert [name for name in names if name.endswith((".bin", ".pt", ".pth", ".partial"))] == []
     assert any(path.stat().st_size > 0 for path in (folder / "runs").rglob("events.out.tfevents.*"))
-    assert re.search(r"^held-out text: 9 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", result.stdout, re.MULTILINE)
+    assert re.search(r"^held-out text: 9 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", printed, re.MULTILINE)
     log = json.loads((folder / "log.json").read_text())
     assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
     assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "rates"),
-    [
-        ((), "Adagrad", [0.2, 0.2, 0.2]),
-        (("--optimizer", "adamw", "--schedule", "linear"), "AdamW", [0.002, 0.002 * 2 / 3, 0.002 / 3]),
-        (("--schedule", "linear", "--learning-rate", 0.6), "Adagrad", [0.6, 0.4, 0.2]),
-        (("--schedule", "linear", "--warmup-steps", 2), "Adagrad", [0, 0.1, 0.2]),
-        (("--warmup-steps", 2), "Adagrad", [0, 0.1, 0.2]),
-    ],
-)
-def test_pretrain_takes_the_optimiser_and_its_schedule(
-    options: tuple[object, ...], kind: str, rates: list[float], work: Path, tmp_path: Path
-) -> None:
-    steps = ("--max-steps", 3, "--logging-steps", 1, "--checkpoint-steps", 3)
-    assert pretrain(work, tmp_path / "lm", *files(work), *steps, *options).exit_code == 0
-    log = json.loads((tmp_path / "lm" / "log.json").read_text())
-    assert [entry["learning_rate"] for entry in log if "learning_rate" in entry] == pytest.approx(rates)
-    state = torch.load(tmp_path / "lm" / "checkpoint-3" / "optimizer.pt", weights_only=True)["state"]
-    assert {*state[len(state) - 1]} == {"step", *(("sum",) if kind == "Adagrad" else ("exp_avg", "exp_avg_sq"))}
-
-
 def test_pretrain_ends_with_the_perplexities_of_the_model_that_it_wrote(
-    pretrained: tuple[Path, Result], work: Path
+    pretrained: tuple[Path, str], work: Path
 ) -> None:
-    folder, result = pretrained
+    folder, printed = pretrained
     log = json.loads((folder / "log.json").read_text())
     best = min((entry for entry in log if "eval_perplexity" in entry), key=lambda entry: entry["eval_perplexity"])
-    scored = run("score", folder, work / "held-out.txt")
-    assert scored.exit_code == 0, scored.output
+    scored = output_of("score", folder, work / "held-out.txt")
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
-        printed = perplexities(result.stdout, state)
+        found = perplexities(printed, state)
         names = ("forward_perplexity", "backward_perplexity", "perplexity")
-        assert printed == pytest.approx([best[prefix + name] for name in names], abs=0.006)
-        assert perplexities(scored.stdout, state) == printed
+        assert found == pytest.approx([best[prefix + name] for name in names], abs=0.006)
+        assert perplexities(scored, state) == found
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert f"| Perplexity | {best['eval_perplexity']:.5g} |" in card.splitlines()
 
 
-def test_pretrain_does_what_its_options_say(work: Path, tmp_path: Path) -> None:
-    fields = {"num_hidden_layers": 1, "use_skip_connections": False, "cell_size": 7}
-    (tmp_path / "config.json").write_text(json.dumps(FIELDS | fields | {"softmax": "full"}))
-    vocabulary = ("--vocabulary", work / "words.txt", "--config", tmp_path / "config.json")
-    options = ("--accumulate", 2, "--bf16", "--reset-probability", 0.75, "--frozen-steps", 1, "--samples", 5)
-    result = pretrain(work, tmp_path / "lm", *vocabulary, *options)
-    assert result.exit_code == 0, result.output
+# Options of a run of three steps, its learning rates, and what its record has.
+RUNS: list[tuple[str, list[float], dict[str, object]]] = [
+    ("", [0.2, 0.2, 0.2], {"optim": "OptimizerNames.ADAGRAD", "bf16": False, "config.softmax": "full"}),
+    (
+        "--optimizer adamw --schedule linear",
+        [0.002, 0.002 * 2 / 3, 0.002 / 3],
+        {"optim": "OptimizerNames.ADAMW_TORCH_FUSED"},
+    ),
+    ("--schedule linear --learning-rate 0.6", [0.6, 0.4, 0.2], {}),
+    ("--schedule linear --warmup-steps 2", [0, 0.1, 0.2], {}),
+    ("--warmup-steps 2", [0, 0.1, 0.2], {}),
+    (
+        "--accumulate 2 --bf16 --reset-probability 0.75 --frozen-steps 1 --samples 5",
+        [0.2, 0.2, 0.2],
+        {"per_device_train_batch_size": 3, "unroll_steps": 5, "seed": 4, "max_steps": 3, "bf16": True}
+        | {"gradient_accumulation_steps": 2, "reset_probability": 0.75, "frozen_steps": 1}
+        | {"config.softmax": "sampled", "config.num_softmax_samples": 5, "config.cell_size": 8},
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "rates", "recorded"), RUNS, ids=[options for options, _, _ in RUNS])
+def test_pretrain_does_what_its_options_say(
+    options: str, rates: list[float], recorded: dict[str, object], work: Path, tmp_path: Path
+) -> None:
+    steps = ("--max-steps", 3, "--logging-steps", 1)
+    pretrain(work, tmp_path / "lm", *files_of(work), *steps, *options.split())
+    log = json.loads((tmp_path / "lm" / "log.json").read_text())
+    assert [entry["learning_rate"] for entry in log if "learning_rate" in entry] == pytest.approx(rates)
     started = json.loads((tmp_path / "lm" / "run.json").read_text())
-    expected = {"per_device_train_batch_size": 3, "unroll_steps": 5, "seed": 4, "max_steps": 2, "bf16": True}
-    expected |= {"gradient_accumulation_steps": 2, "reset_probability": 0.75, "frozen_steps": 1}
-    expected |= {"config.softmax": "sampled", "config.num_softmax_samples": 5, "config.cell_size": 7}
-    assert {name: started[name] for name in expected} == {name: str(value) for name, value in expected.items()}
-    scored = run("score", tmp_path / "lm", work / "held-out.txt")
+    assert {name: started[name] for name in recorded} == {name: str(value) for name, value in recorded.items()}
+    scored = output_of("score", tmp_path / "lm", work / "held-out.txt")
     # Words drawn at random would have as many; a broken model has many more.
-    assert 1 < perplexities(scored.stdout, "from zero state")[2] < 3 * len(VOCABULARY)
+    assert 1 < perplexities(scored, "from zero state")[2] < 3 * len(VOCABULARY)
 
 
 @pytest.mark.parametrize(
@@ -137,23 +129,21 @@ def test_raw_text_is_split_as_in_training_ever_after(
     text.write_text(f"{sentence}\n" * 9, encoding="utf-8")
     sizes = {"projection_size": 7, "cell_size": 8} if token_encoder == "word_embedding" else FIELDS
     (tmp_path / "config.json").write_text(json.dumps(sizes | {"token_encoder": token_encoder}))
-    assert run("vocab", text, "-o", tmp_path / "words.txt", *words).exit_code == 0
-    options = ("--vocabulary", tmp_path / "words.txt", "--config", tmp_path / "config.json", "--max-steps", 1)
-    result = run("pretrain", text, "-o", model, *options, *words, "--rows", 1, "--unroll-steps", 2)
-    assert result.exit_code == 0, result.output
-    (trained,) = re.findall(r"^training text: (.*)$", result.stdout, re.MULTILINE)
+    output_of("vocab", text, "-o", tmp_path / "words.txt", *words)
+    printed = output_of("pretrain", text, "-o", model, *files_of(tmp_path), *words, *ONE_STEP)
+    (trained,) = re.findall(r"^training text: (.*)$", printed, re.MULTILINE)
     assert trained.endswith(" 0.00% unknown.")
     tokenizer = ElmoTokenizer.from_pretrained(model)
     assert tokenizer.word_splitter == splitter
     if token_encoder == "word_embedding":
         assert state_of(model)["elmo.token_encoder.embedding.weight"].shape == (tokenizer.num_word_classes + 1, 7)
-    scored = run("score", model, text, "--per-word", tmp_path / "t.tsv")
-    assert scored.stdout.splitlines()[0] == trained
+    scored = output_of("score", model, text, "--per-word", tmp_path / "t.tsv")
+    assert scored.splitlines()[0] == trained
     with (tmp_path / "t.tsv").open(encoding="utf-8", newline="") as file:
         read = [row["word"] for row in csv.DictReader(file, delimiter="\t") if row["sentence"] == "0"]
     assert read[1:-1] == tokenizer.tokenize(sentence)
     assert ("aujourd'hui" in read) == (splitter == "whitespace")
-    assert run("embed", model, text, "-o", tmp_path / "v.hdf5").exit_code == 0
+    output_of("embed", model, text, "-o", tmp_path / "v.hdf5")
     assert read_vectors(tmp_path / "v.hdf5")[0].shape[1] == len(read) - 2
     assert f'(`word_splitter="{splitter}"`)' in (model / "README.md").read_text(encoding="utf-8")
 
@@ -170,12 +160,12 @@ def test_a_missing_package_is_named_with_what_installs_it(
 
 
 def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given(
-    pretrained: tuple[Path, Result], work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretrained: tuple[Path, str], work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("latin.txt").write_bytes("fine\nÜbung\n".encode("latin-1") * 9)
     message = "Error: latin.txt, line 2: not UTF-8 (byte 0xdc). Give the file's encoding, such as `--encoding latin-1`"
-    options = (*files(work), "--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
+    options = (*files_of(work), *ONE_STEP)
     for command in (
         ("vocab", "latin.txt", "-o", "words"),
         ("score", pretrained[0], "latin.txt"),
@@ -187,24 +177,19 @@ def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given
         before = [*tmp_path.iterdir()]
         assert_fails(run(*command), 1, message)
         assert [*tmp_path.iterdir()] == before
-        result = run(*command, "--encoding", "latin-1")
-        assert result.exit_code == 0, result.output
+        output_of(*command, "--encoding", "latin-1")
     assert Path("words").read_text(encoding="utf-8").split()[3:] == ["fine", "Übung"]
-    assert [line.split()[0] for line in Path("v.txt").read_text(encoding="utf-8").splitlines()] == [
-        "2",
-        "fine",
-        "Übung",
-    ]
+    lines = Path("v.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.split()[0] for line in lines] == ["2", "fine", "Übung"]
 
 
 @pytest.mark.parametrize("carries_state", [False, True])
 def test_score_writes_the_surprisal_of_each_word(
-    carries_state: bool, pretrained: tuple[Path, Result], work: Path, tmp_path: Path
+    carries_state: bool, pretrained: tuple[Path, str], work: Path, tmp_path: Path
 ) -> None:
     options = ("--carry-state", "--rows", 2) if carries_state else ()
-    result = run("score", pretrained[0], work / "held-out.txt", "--per-word", tmp_path / "t.parquet", *options)
-    assert result.exit_code == 0, result.output
-    assert f"Wrote {tmp_path / 't.parquet'}.\n" in result.stdout
+    printed = output_of("score", pretrained[0], work / "held-out.txt", "--per-word", tmp_path / "t.parquet", *options)
+    assert f"Wrote {tmp_path / 't.parquet'}.\n" in printed
     table = pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pydict()
     sentences = [line.split() for line in (work / "held-out.txt").read_text().splitlines() if line]
     assert table["word"] == [word for words in sentences for word in ("<S>", *words, "</S>")]
@@ -218,7 +203,7 @@ def test_score_writes_the_surprisal_of_each_word(
         np.testing.assert_allclose(bits, expected[~np.isnan(expected)], rtol=1e-5)
 
 
-def test_the_bar_of_score_ends_where_it_should(pretrained: tuple[Path, Result], work: Path) -> None:
+def test_the_bar_of_score_ends_where_it_should(pretrained: tuple[Path, str], work: Path) -> None:
     result = run("score", pretrained[0], work / "corpus.txt", "--rows", 3)
     count, total = re.findall(r"(\d+)/(\d+) \[", result.stderr)[-1]
     scored = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) of [\d,]+ predictions", result.stdout)]

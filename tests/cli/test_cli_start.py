@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from checkpoints import BASE, EDGES, TINY_LM
 from commands import assert_fails, run
 from typer.testing import CliRunner
 
@@ -16,7 +17,7 @@ from elmo_hf.cli.errors import Command, line_of
 
 VERBS = "convert models embed vectors export push vocab pretrain score fill info check env card".split()
 LONG = "x" * 300  # characters, more than a file's name may have
-FILES = "--options files/o.json --weights files/weights.hdf5"
+OF_TINY_LM = " ".join(f"--{name} {TINY_LM}/{name}.{end}" for name, end in (("options", "json"), ("weights", "hdf5")))
 FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."
 # What a command refuses, and what the line names: wrong usage, by the code 2, without importing anything heavy.
 USAGE = {
@@ -49,6 +50,10 @@ WRONG = {
     "convert --model large new": "--model must be one of small, medium, original, 5.5B, pt, ",
     "convert --model embeddia-hr new": "https://www.clarin.si/repository/xmlui/handle/11356/1277",
     "convert --options file.txt --weights none new": "none must be a folder or a file",
+    "convert files/weights.hdf5 new": "`--options FILE --weights FILE`",
+    f"convert {TINY_LM} new": "exactly one `.hdf5` file or TensorFlow checkpoint, found",
+    f"convert {EDGES}/bi_word_2 new --vocabulary none.txt": "none.txt",
+    f"convert {OF_TINY_LM} --softmax {BASE}/weights.hdf5 new": "must be a file of `softmax/W` and `softmax/b`",
     "convert folder new --license M!T": "'M!T'",
     "convert folder new --source here": "'here'",
     "convert --to allennlp bert new": "'bert'",

@@ -24,10 +24,6 @@ def folder(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path
     return str(tmp_path / "model")
 
 
-def alone(model: ElmoModel, tokenizer: ElmoTokenizer, layers: str = "mix") -> list[np.ndarray]:
-    return [embed_alone(model, tokenizer, sentence, layers) for sentence in SENTENCES]
-
-
 @pytest.mark.parametrize("layers", ["all", "mix", "pooled"])
 def test_a_batch_of_arrays_or_a_frame_of_pandas_gets_a_column_of_vectors(
     layers: str, folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
@@ -38,14 +34,12 @@ def test_a_batch_of_arrays_or_a_frame_of_pandas_gets_a_column_of_vectors(
     assert [*found] == ["line", "id", "vectors"]
     assert found["id"] is batch["id"]
     assert isinstance(found["vectors"], np.ndarray) == (layers == "pooled")
+    expected = embed_alone(mixed_model, tiny_tokenizer, SENTENCES, layers)
     for each in (found, embedder(pytest.importorskip("pandas").DataFrame(batch))):
-        assert_all_close(list(each["vectors"]), alone(mixed_model, tiny_tokenizer, layers))
-
-
-def test_a_text_may_be_a_list_of_words(folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
-    words = [["New York", "isn't"], [], None]
-    found = Embedder(folder)({"text": words})["vectors"]
-    assert_all_close(found, [embed_alone(mixed_model, tiny_tokenizer, each or [], "mix") for each in words])
+        assert_all_close(list(each["vectors"]), expected)
+    words = [["New York", "isn't"], []]
+    found = embedder({"line": [*words, None]})
+    assert_all_close(list(found["vectors"]), embed_alone(mixed_model, tiny_tokenizer, [*words, []], layers))
 
 
 def test_int8_and_chosen_words_have_columns_of_their_own_without_rows_too(folder: str) -> None:
@@ -79,7 +73,7 @@ def test_datasets_map_it_whole_and_streaming(
 ) -> None:
     datasets = pytest.importorskip("datasets")
     dataset = datasets.Dataset.from_dict({"text": SENTENCES, "id": [*range(6)]})
-    expected = alone(mixed_model, tiny_tokenizer)
+    expected = embed_alone(mixed_model, tiny_tokenizer, SENTENCES, "mix")
     for mapped in (dataset, dataset.to_iterable_dataset()):
         rows = [*mapped.map(Embedder(folder), batched=True, batch_size=4)]
         assert [row["id"] for row in rows] == [*range(6)]

@@ -1,5 +1,6 @@
 """What the embedding of documents and batches refuses: the kind of error, and what its message must name."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,13 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from vectors import embed_file, read_vectors
+from interrupts import at_call, contents, count_rows, unjoined, work_of
+from vectors import SENTENCES, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.disk.whole_files import only_writer
 from elmo_hf.embedding import Embedder, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
+from elmo_hf.embedding.input_documents import Documents
+from elmo_hf.embedding.processes import Alone
 from elmo_hf.embedding.vector_files import Record
 from elmo_hf.embedding.window_vectors import Selection
+
+Embed = Callable[..., int]
+each_output = pytest.mark.parametrize("output", ["out/", "out.npz"])
 
 
 def many_arrays() -> None:
@@ -33,6 +41,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no column": (lambda: Embedder()({"body": ["a"]}), KeyError, "text"),
     "not a text": (lambda: Embedder()({"text": ["a", 17]}), ValueError, "found 17"),
     "a header that is too long": (many_arrays, ValueError, "at most 1 arrays"),
+    "no file": (lambda: Documents.find(["none"], "out/"), FileNotFoundError, "there is no file none;"),
+    "a pattern of none": (lambda: Documents.find(["*.gz"], "out/"), FileNotFoundError, "there is no file *.gz;"),
 }
 
 
@@ -47,22 +57,102 @@ def test_it_is_refused(
 
 
 def test_vectors_that_are_nan_are_refused_with_the_first_sentence(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+    embed: Embed, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
 ) -> None:
     inputs = tiny_tokenizer([["Übung"]], is_split_into_words=True, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         mixed_model.token_encoder.embedding.weight[inputs[0, 1, 1]] = torch.nan  # a byte of sentence 3 alone
     for dtype in ("float32", "int8"):
-        for output in ("v.npz", "v/"):
+        for output in ("out.npz", "out/"):
             with pytest.raises(ValueError, match="NaN for sentence 3, counted from 0"):
-                embed_file(
-                    mixed_model,
-                    tiny_tokenizer,
-                    corpus,
-                    f"{tmp_path}/{dtype}{output}",
-                    dtype=dtype,
-                    window_characters=59,
-                )
-    options = {"window_characters": 59, "allow_nan": True, "layers": "top"}
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / "v.npz", **options)
-    assert [np.isnan(each).any() for each in read_vectors(tmp_path / "v.npz")] == [n == 3 for n in range(6)]
+                embed(f"{dtype}-{output}", dtype=dtype)
+    embed("v.npz", allow_nan=True, layers="top")
+    assert [np.isnan(each).any() for each in read_vectors("v.npz")] == [n == 3 for n in range(6)]
+
+
+SENTENCES_CHANGED: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "another first": lambda sentences: ["Another one.", *sentences[1:]],
+    "another last": lambda sentences: [*sentences[:-1], "Another one."],
+    "one less": lambda sentences: sentences[:-1],
+    "one more": lambda sentences: [*sentences, "One more."],
+    "emptied": lambda sentences: [],
+    "words of a string": lambda sentences: [sentences[0].split(), *sentences[1:]],
+}
+OF_THE_JOB = ["layers", "dtype", "words", "split_into_words", "tokenizer", "model"]
+
+
+@each_output
+@pytest.mark.parametrize("change", [*SENTENCES_CHANGED, *OF_THE_JOB])
+def test_a_run_does_not_go_on_with_other_sentences_or_another_job(
+    change: str, output: str, embed: Embed, mixed_model: ElmoModel, tiny_folder: Path
+) -> None:
+    def write(sentences: list[Any]) -> None:
+        Path("in.jsonl").write_text("".join(f"{json.dumps(sentence)}\n" for sentence in sentences))
+
+    write(SENTENCES)
+    folder = unjoined(embed, output, "in.jsonl", layers="top", words=ChosenWords("Yes"))
+    whole = contents(folder)
+    write(SENTENCES_CHANGED.get(change, list)(SENTENCES))
+    Path("words.txt").write_text("Yes")  # a list is not the same as a pattern
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, word_splitter="whitespace")
+    options: dict[str, Any] = {"layers": "mix", "dtype": "float16", "words": ChosenWords("words.txt")}
+    options |= {"split_into_words": True, "tokenizer": tokenizer}
+    given = {"layers": "top", "words": ChosenWords("Yes")} | {name: options[name] for name in options if name == change}
+    if change == "model":
+        mixed_model.scalar_mixes[0].set_weights([0.3, 0.5, 0.2])
+    said = f'{folder} holds shards of another job than  "{change}": '
+    if change in SENTENCES_CHANGED:
+        said = f"the input changed: {folder}/part-0000"
+    with pytest.raises(ValueError, match=f"^{said}"):
+        embed(output, "in.jsonl", **given)
+    assert contents(folder) == whole
+    assert not Path("out.npz").exists()
+
+
+def test_a_document_of_another_name_is_another_input_and_refused_before_the_work(
+    embed: Embed, mixed_model: ElmoModel
+) -> None:
+    embed("out/")
+    for path in Path("out").rglob("part-00002*"):
+        path.unlink()
+    counts = count_rows(mixed_model)
+    Path("corpus.txt").rename("renamed.txt")
+    with pytest.raises(ValueError, match=r"part-00000\.parquet is of other sentences"):
+        embed("out/", "renamed.txt")
+    assert counts == []
+
+
+@each_output
+@pytest.mark.parametrize("replaces", [True, False], ids=["replaced", "rewritten"])
+def test_an_input_that_changes_while_it_is_read_is_refused(
+    replaces: bool, output: str, embed: Embed, mixed_model: ElmoModel
+) -> None:
+    def change_it() -> None:
+        target = Path("new.txt" if replaces else "corpus.txt")
+        target.write_text("".join(f"{sentence}\n" for sentence in reversed(SENTENCES)), encoding="utf-8")
+        target.rename("corpus.txt")
+
+    with at_call(mixed_model, 1, change_it), pytest.raises(ValueError, match="changed while it was being read"):
+        embed(output)
+    assert not Path("out.npz").exists()
+    assert not Path("out", "_index.jsonl").exists()
+
+
+@each_output
+def test_a_folder_of_other_files_and_that_of_a_second_run_are_left_alone(output: str, embed: Embed) -> None:
+    with only_writer(Path(output)), pytest.raises(BlockingIOError):
+        embed(output)
+    folder = work_of(output)
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    with pytest.raises(FileExistsError, match=rf"^{folder} holds other files, such as __init__.py;"):
+        embed(output)
+    assert [*contents(folder)] == ["__init__.py"]
+
+
+def test_a_machine_that_does_not_see_the_folder_stops_before_the_work(embed: Embed, mixed_model: ElmoModel) -> None:
+    second, counts = Alone(), count_rows(mixed_model)
+    second.process_index, second.num_processes, second.is_main_process = 1, 2, False
+    with pytest.raises(FileNotFoundError, match=r"out/_job\.json"):
+        embed("out/", processes=second)
+    assert counts == []

@@ -45,7 +45,7 @@ def run(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -
     def embed_it(name: str, **options: Any) -> dict[str, bytes]:
         output = f"{tmp_path}/{name}"
         options |= {"layers": "mix", "window_characters": 59}
-        assert embed_file(mixed_model, tiny_tokenizer, corpus, output, **options) == len(SENTENCES) * COPIES
+        assert embed_file(mixed_model, tiny_tokenizer, [str(corpus)], output, **options) == len(SENTENCES) * COPIES
         path = Path(output)
         return {file.name: file.read_bytes() for file in [path, *path.rglob("*")] if file.is_file()}
 

@@ -1,5 +1,7 @@
 """What is kept of a sentence: numbers of fewer bits, and chosen words."""
 
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from interrupts import count_rows
-from safetensors.torch import load_file
-from vectors import LAYERS, SENTENCES, SUFFIXES, embed_file, read_arrays
+from vectors import LAYERS, SENTENCES, SUFFIXES, read_arrays
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.chosen_words import ChosenWords
@@ -40,25 +41,23 @@ def test_int8_times_its_scale_is_the_vector(
         np.testing.assert_array_equal(scales, np.abs(vectors).max(-1) / np.float32(127))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(("suffix", "dtype"), [*product(SUFFIXES, ["float16", "int8"]), (".safetensors", "bfloat16")])
 def test_every_format_holds_vectors_scales_and_positions(
-    suffix: str, dtype: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
+    suffix: str, dtype: str, embed: Callable[..., int], mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
 ) -> None:
     words = ChosenWords("[Ff]erry|ten|Yes")
-    embed_file(mixed_model, tiny_tokenizer, corpus, tmp_path / f"v{suffix}", layers="mix", dtype=dtype, words=words)
-    found = read_arrays(tmp_path / f"v{suffix}")
-    expected = kept(mixed_model, tiny_tokenizer, "mix", dtype, words)
-    if dtype == "float16":
-        for half, single in zip(expected, kept(mixed_model, tiny_tokenizer, "mix", "float32", words), strict=True):
-            np.testing.assert_array_equal(half["vectors"], single["vectors"].astype(np.float16))
-    names = {
-        f"{n}{'' if name == 'vectors' else f'.{name}'}": a for n, row in enumerate(expected) for name, a in row.items()
-    }
-    assert found.keys() == names.keys()
-    for name, array in names.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name].reshape(array.shape), array)
+    embed(f"v{suffix}", layers="mix", dtype=dtype, words=words, window_characters=999)
+    found = read_arrays(Path(f"v{suffix}"))
+    singles = kept(mixed_model, tiny_tokenizer, "mix", "float32", words)
+    for number, arrays in enumerate(kept(mixed_model, tiny_tokenizer, "mix", dtype, words)):
+        if dtype != "int8":
+            rounded = torch.from_numpy(singles[number]["vectors"]).to(getattr(torch, dtype))
+            arrays["vectors"] = (rounded.float() if dtype == "bfloat16" else rounded).numpy()  # as they are read
+        for name, array in arrays.items():
+            there = found.pop(f"{number}{'' if name == 'vectors' else f'.{name}'}")
+            assert there.dtype == array.dtype
+            np.testing.assert_array_equal(there.reshape(array.shape), array)
+    assert not found
 
 
 @pytest.mark.parametrize("layers", ["all", "top"])
@@ -82,22 +81,3 @@ def test_words_are_listed_in_a_file_or_matched_whole(tmp_path: Path) -> None:
     assert ChosenWords(str(tmp_path / "words")).positions(words).tolist() == [1, 4]
     assert ChosenWords("[Bb]ank").positions(words).tolist() == [1, 2]
     assert ChosenWords("|".join(["[Bb]ank"] * 60)).positions(words).tolist() == [1, 2]  # too long for a file's name
-
-
-def test_other_words_are_another_job(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
-    (tmp_path / "words.txt").write_text("bank")
-    words = ("bank", "[Bb]ank", str(tmp_path / "words.txt"))
-    jobs = [Selection(words=ChosenWords(each)).job(mixed_model, tiny_tokenizer) for each in words]
-    assert len({str(job) for job in jobs}) == 3
-
-
-def test_safetensors_hold_bfloat16(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, corpus: Path, tmp_path: Path
-) -> None:
-    words = ChosenWords("ferry|Yes")
-    path = tmp_path / "v.safetensors"
-    embed_file(mixed_model, tiny_tokenizer, corpus, path, layers="top", dtype="bfloat16", words=words)
-    found = load_file(path)
-    for number, arrays in enumerate(kept(mixed_model, tiny_tokenizer, "top", "float32", words)):
-        assert torch.equal(found[str(number)], torch.from_numpy(arrays["vectors"]).bfloat16())
-        assert found[f"{number}.positions"].tolist() == arrays["positions"].tolist()

@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,18 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from interrupts import count_rows, interrupted
-from vectors import SENTENCES, embed_file
+from vectors import SENTENCES
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel
 from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.stores import Folder
 
-TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
+LINES = gzip.compress("".join(f"{json.dumps(sentence)}\n" for sentence in SENTENCES).encode())
 
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
     store = fsspec.filesystem("memory")
-    store.pipe("/in/a.txt", TEXT.encode())
     yield store
     store.store.clear()
     store.pseudo_dirs[:] = [""]
@@ -44,51 +43,45 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     store = s3fs.S3FileSystem()
     with suppress(FileExistsError):  # moto keeps what an earlier server of this process had
         store.mkdir("bucket")
-    store.pipe("bucket/in/a.txt", TEXT.encode())
     yield store
     thread.stop()
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-@pytest.fixture(params=["memory", "disk", "s3"])
+@pytest.fixture(params=["memory", "disk", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, str]:
-    """A file system with the text `in/a.txt`, and the address of its root."""
-    if request.param == "disk":
-        (tmp_path / "in").mkdir()
-        (tmp_path / "in" / "a.txt").write_text(TEXT)
-        return fsspec.filesystem("file"), tmp_path.as_uri()
-    if request.param == "memory":
-        return request.getfixturevalue("memory"), "memory:/"
-    return request.getfixturevalue("bucket"), "s3://bucket"
+    """A file system with the sentences in `in/a.jsonl.gz`, and the address of its root."""
+    files, root = fsspec.filesystem("file", auto_mkdir=True), tmp_path.as_uri()
+    if request.param != "disk":
+        files = request.getfixturevalue(request.param)
+        root = {"memory": "memory:/", "bucket": "s3://bucket"}[request.param]
+    files.pipe(f"{root}/in/a.jsonl.gz", LINES)
+    return files, root
 
 
 def test_a_store_is_read_and_written_by_runs_that_go_on_and_make_again_what_lost_bytes(
-    store: tuple[Any, str], mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+    store: tuple[Any, str], mixed_model: ElmoModel, embed: Callable[..., int]
 ) -> None:
     files, root = store
-
-    def run() -> int:
-        options = {"layers": "top", "window_characters": 59}
-        return embed_file(mixed_model, tiny_tokenizer, [f"{root}/in/"], f"{root}/out/", **options)
-
+    job = f"{root}/out/", f"{root}/in/"
     with interrupted(mixed_model, 3):
-        run()
+        embed(*job)
     shards = [f"part-0000{number}.parquet" for number in range(3)]
     entries = [f"_index/part-0000{number}.txt" for number in range(2)]
     assert sorted(Folder(f"{root}/out").sizes()) == [*entries, "_job.json", *shards[:2]]
     counts = count_rows(mixed_model)
-    assert run() == len(SENTENCES)
+    assert embed(*job) == len(SENTENCES)
     assert sum(counts) == 1
     second = f"{root}/out/{shards[1]}"
     whole = files.cat_file(second)
     files.pipe(second, whole[:-1])
-    run()
+    embed(*job)
     assert sum(counts) == 3
     assert files.cat_file(second) == whole
     lines = [json.loads(line) for line in files.cat_file(f"{root}/out/_index.jsonl").splitlines()]
     found = [(line["shard"], line["index"], line["rows"]) for line in lines]
     assert found == list(zip(shards, (0, 3, 5), (3, 2, 1), strict=True))
-    assert all(re.fullmatch(rf"{root}/+in/a\.txt", line["document"]) for line in lines)
+    assert all(re.fullmatch(rf"{root}/+in/a\.jsonl\.gz", line["document"]) for line in lines)
 
 
 @pytest.mark.parametrize("root", ["memory://", "", "PATH/"])
@@ -116,14 +109,6 @@ def test_files_of_patterns_and_folders_are_named_as_they_were_given(
     for name in ("in/*.gz", "none"):
         with pytest.raises(FileNotFoundError, match=f"^there is no file {re.escape(root + name)};"):
             found(name)
-
-
-def test_a_stored_file_is_read_as_its_name_says(memory: Any) -> None:
-    memory.pipe("/in/z.jsonl.gz", gzip.compress(b'["a", "b"]\n17\n'))
-    sentences = Documents(["memory://in/z.jsonl.gz"]).read()
-    assert next(sentences)[1] == ["a", "b"]
-    with pytest.raises(ValueError, match=r"^memory://in/z\.jsonl\.gz, line 2: must be a string"):
-        next(sentences)
 
 
 def test_files_of_a_folder_are_listed_when_they_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,19 +153,23 @@ class ListedStore(MemoryFileSystem):
 
 
 def test_what_another_process_wrote_is_seen_and_a_store_that_refuses_is_named_before_the_work(
-    memory: Any, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+    memory: Any, mixed_model: ElmoModel, embed: Callable[..., int]
 ) -> None:
     fsspec.register_implementation("listed", ListedStore, clobber=True)
     folder = Folder("listed://out")
     for names in (["part-0"], ["part-0", "part-1"]):
         memory.pipe(f"/out/{names[-1]}", b"x")
         assert folder.sizes() == dict.fromkeys(names, 1)
-    sentences = Documents(["listed://in/a.txt"]).read()
+    memory.pipe("/in/a.jsonl.gz", LINES)
+    sentences = Documents(["listed://in/a.jsonl.gz"]).read()
     assert next(sentences)[1] == SENTENCES[0]
-    memory.pipe("/in/a.txt", b"Another one.\n")
-    with pytest.raises(ValueError, match=r"^listed://in/a\.txt changed while it was being read"):
+    memory.pipe("/in/a.jsonl.gz", b"Another one.\n")
+    with pytest.raises(ValueError, match=r"^listed://in/a\.jsonl\.gz changed while it was being read"):
         list(sentences)
+    memory.pipe("/in/b.jsonl.gz", gzip.compress(b'"Yes"\n17\n'))
+    with pytest.raises(ValueError, match=r"^memory://in/b\.jsonl\.gz, line 2: must be a string"):
+        list(Documents(["memory://in/b.jsonl.gz"]).read())
     counts = count_rows(mixed_model)
     with pytest.raises(PermissionError, match="Access Denied"):
-        embed_file(mixed_model, tiny_tokenizer, ["memory://in/a.txt"], "listed://new/")
+        embed("listed://new/", "corpus.txt")
     assert counts == []

@@ -1,12 +1,14 @@
-"""Runs that a power cut ends at a chosen point, and what a model computes: hooks of the biLM."""
+"""Runs that a power cut ends at a chosen point, what a model computes, and the files that were written."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elmo_hf import ElmoModel
+from elmo_hf.embedding.processes import Alone
 
 
 class Interrupt(Exception):
@@ -46,3 +48,31 @@ def count_rows(model: ElmoModel) -> list[int]:
     counts: list[int] = []
     model.bilm.register_forward_pre_hook(lambda module, args: counts.append(len(args[0])))
     return counts
+
+
+class Waiting(Alone):
+    """A process that does something when all shards are written, before they are joined."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self.left = iter([lambda: None, action])
+
+    def wait_for_everyone(self) -> None:
+        next(self.left)()
+
+
+def unjoined(embed: Callable[..., int], output: str, *sources: str, **options: Any) -> Path:
+    """The folder of the shards of a run that a power cut ended before it joined them."""
+    with pytest.raises(Interrupt):
+        embed(output, *sources, processes=Waiting(power_cut), **options)
+    return work_of(output)
+
+
+def work_of(output: str) -> Path:
+    """The folder of the shards of an output."""
+    return Path(output if output.endswith("/") else f"{output}.partial")
+
+
+def contents(output: str | Path) -> dict[str, bytes]:
+    """Every file of a folder, or a file."""
+    root = Path(output)
+    return {str(path.relative_to(root)): path.read_bytes() for path in [root, *root.rglob("*")] if path.is_file()}

@@ -13,7 +13,6 @@ from language_models import tiny_files
 from loopback_hub import LoopbackHub
 from rows import C
 from tiny_inputs import TINY
-from vectors import SENTENCES
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.scan.path import scan_path
@@ -106,13 +105,6 @@ def mixed_model(tiny_folder: Path) -> ElmoModel:
     mixed_model = ElmoModel.from_pretrained(tiny_folder)
     mixed_model.scalar_mixes[0].set_weights([0.2, 0.5, 0.3], scale=1.5)
     return mixed_model
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.txt"
-    path.write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8")
-    return path
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 """A small corpus, the model run alone on a sentence, and every output format of `embed` read back."""
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.input_documents import Documents
@@ -16,7 +17,6 @@ from elmo_hf.embedding.window_vectors import Selection
 
 SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
 LAYERS = ["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
-NUM_LAYERS, HIDDEN_SIZE = 3, 16
 SENTENCES = [
     "The ferry left the harbour at 7:45, ten minutes late.",
     "",
@@ -25,56 +25,60 @@ SENTENCES = [
     "No.",
     "The ferry left the harbour at 7:45, ten minutes late.",
 ]
+TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)
 # A sum of floats in another order, as of a batch with padding, differs in the last bits: relative to numbers above 1.
 TOLERANCE = 1e-6
 
 
-def embed_file(
-    model: ElmoModel, tokenizer: ElmoTokenizer, source: Path | list[str] | BinaryIO, output: Path | str, **options: Any
-) -> int:
-    """Embeds a file, documents by name, or a stream; into a folder if the output ends with a slash, else one file."""
-    selection = Selection(
-        **{name: options.pop(name) for name in ("layers", "dtype", "words", "allow_nan") if name in options}
-    )
+def embed_file(model: ElmoModel, tokenizer: ElmoTokenizer, source: Any, output: str, **options: Any) -> int:
+    """Embeds a list of documents, or a stream; into a folder if the output ends with a slash, else into one file."""
+    parts = {field.name: options.pop(field.name) for field in fields(Selection) if field.name in options}
     reading = {"split_into_words": options.pop("split_into_words", False)}
-    if isinstance(source, Path | list):
-        documents = Documents.find(
-            [*map(str, [source] if isinstance(source, Path) else source)], str(output), **reading
-        )
-    else:
-        documents = Documents(["-"], stream=source, **reading)
-    return embed_documents(model, tokenizer, documents, str(output), selection, **options)
+    documents = Documents(["-"], stream=source, **reading)
+    if isinstance(source, list):
+        documents = Documents.find(source, output, **reading)
+    return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options)
+
+
+def embed_alone(
+    model: ElmoModel, tokenizer: ElmoTokenizer, sentences: list[str] | list[list[str]], layers: str
+) -> list[np.ndarray]:
+    """The vectors of sentences that the model reads one at a time."""
+    return [_embed_one(model.eval(), tokenizer, sentence, layers) for sentence in sentences]
 
 
 @torch.no_grad()
-def embed_alone(
-    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, sentence: str | list[str], layers: str
-) -> np.ndarray:
-    """The vectors of one sentence, boundaries cut off, with each kind spelled out."""
-    inputs = tiny_tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
-    output = mixed_model.eval()(**inputs, output_hidden_states=True)
-    start = tiny_tokenizer.num_special_tokens_to_add() // 2
+def _embed_one(model: ElmoModel, tokenizer: ElmoTokenizer, sentence: str | list[str], layers: str) -> np.ndarray:
+    """The vectors of one sentence, boundaries cut off, with each kind spelled out; weights are those of mixed_model."""
+    inputs = tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
+    output = model(**inputs, output_hidden_states=True)
+    start = tokenizer.num_special_tokens_to_add() // 2
     every = torch.stack([layer[0, start : len(layer[0]) - start] for layer in output.hidden_states])
     mix = 1.5 * (0.2 * every[0] + 0.5 * every[1] + 0.3 * every[2])
-    return {
-        "all": every,
-        "top": every[-1],
-        "mix": mix,
-        "average": (every[0] + every[1] + every[2]) / 3,
-        "sum": every[0] + every[1] + every[2],
-        "concat": torch.cat([every[0], every[1], every[2]], dim=1),
-        "pooled": mix.sum(dim=0) / max(len(mix), 1),
-        "pooled_sum": every.sum(dim=(0, 1)) / max(len(mix), 1),
-    }[layers].numpy()
+    return (
+        {
+            "all": every,
+            "top": every[-1],
+            "mix": mix,
+            "average": (every[0] + every[1] + every[2]) / 3,
+            "sum": every[0] + every[1] + every[2],
+            "concat": torch.cat([every[0], every[1], every[2]], dim=1),
+            "pooled": mix.sum(dim=0) / max(len(mix), 1),
+            "pooled_sum": every.sum(dim=(0, 1)) / max(len(mix), 1),
+        }[layers]
+        .float()
+        .numpy()
+    )
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Every array of a file by its name; nested lists keep no shape if they are empty."""
-    if path.suffix == ".hdf5":
+    """Every array of a file by its name, bfloat16 as float32; nested lists keep no shape if they are empty."""
+    if path.suffix in (".hdf5", ".h5"):
         with h5py.File(path, "r") as file:
             return {name: file[name][()] for name in file if name != "sentence_to_index"}
     if path.suffix == ".safetensors":
-        return load_file(path)
+        tensors = load_file(path).items()
+        return {name: (each.float() if each.dtype == torch.bfloat16 else each).numpy() for name, each in tensors}
     if path.suffix == ".npz":
         with np.load(path) as file:
             return dict(file)
@@ -89,9 +93,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_vectors(path: Path, first: int = 0) -> list[np.ndarray]:
+def read_vectors(path: str | Path, first: int = 0) -> list[np.ndarray]:
     """The vectors of every sentence by its number, which must run from `first`."""
-    arrays = read_arrays(path)
+    arrays = read_arrays(Path(path))
     assert sorted(arrays, key=int) == [str(number) for number in range(first, first + len(arrays))]
     return [arrays[name] for name in sorted(arrays, key=int)]
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from commands import run
-from newcomer import pretrain, write_files
+from commands import output_of
+from newcomer import files_of, pretrain, write_files
 
 
 def perplexities(output: str) -> list[dict[str, str]]:
@@ -15,13 +15,10 @@ def perplexities(output: str) -> list[dict[str, str]]:
 
 def test_the_commands_pretrain_score_and_describe_it(tmp_path: Path) -> None:
     write_files(tmp_path, bidirectional=False)
-    config = ("--vocabulary", tmp_path / "words.txt", "--config", tmp_path / "config.json")
-    pretrained = pretrain(tmp_path, tmp_path / "lm", *config, "--held-out", tmp_path / "held-out.txt")
-    assert pretrained.exit_code == 0, pretrained.output
-    printed = perplexities(pretrained.stdout)
+    options = (*files_of(tmp_path), "--held-out", tmp_path / "held-out.txt")
+    printed = perplexities(pretrain(tmp_path, tmp_path / "lm", *options))
     assert [sorted(line) for line in printed] == [["forward", "mean"]] * 2
     assert "backward" not in (tmp_path / "lm" / "log.json").read_text()
-    scored = run("score", tmp_path / "lm", tmp_path / "held-out.txt", "--per-word", tmp_path / "bits.tsv")
-    assert scored.exit_code == 0, scored.output
-    assert perplexities(scored.stdout) == printed
-    assert "2 layers, with skip connections, forward only" in run("info", tmp_path / "lm").stdout
+    scored = output_of("score", tmp_path / "lm", tmp_path / "held-out.txt", "--per-word", tmp_path / "bits.tsv")
+    assert perplexities(scored) == printed
+    assert "2 layers, with skip connections, forward only" in output_of("info", tmp_path / "lm")
