@@ -1,12 +1,14 @@
-"""`elmo-hf info`, `elmo-hf card` and `elmo-hf env`; `export` and `push` are tested in `tests/share`."""
+"""`elmo-hf info`, `card`, `check` and `env`; `export` and `push` are tested in `tests/share`."""
 
+import hashlib
 import shutil
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import torch
-from commands import assert_fails, run
+from commands import assert_fails, output_of, run
 from huggingface_hub import ModelCard
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer, tiny_model, tiny_tokenizer
@@ -18,9 +20,8 @@ from elmo_hf.text.escapes import markdown
 
 
 def rows(*command: object) -> dict[str, str]:
-    result = run(*command)
-    assert result.exit_code == 0, result.output
-    return {name: value.strip() for name, value in (line.split("  ", 1) for line in result.stdout.splitlines())}
+    lines = output_of(*command).splitlines()
+    return {name: value.strip() for name, value in (line.split("  ", 1) for line in lines)}
 
 
 def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path) -> None:
@@ -58,8 +59,8 @@ def test_card_writes_the_card_of_a_folder_that_python_saved(tmp_path: Path) -> N
     folder = tmp_path / "mine"
     tiny_model(ElmoForPreTraining).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
-    result = run("card", folder, "--license", "Apache-2.0")
-    assert result.stdout == f"Wrote {folder / 'README.md'}.\nThe Hub asks for more: give --language.\n"
+    printed = output_of("card", folder, "--license", "Apache-2.0")
+    assert printed == f"Wrote {folder / 'README.md'}.\nThe Hub asks for more: give --language.\n"
     card = ModelCard.load(folder / "README.md")
     assert card.data.to_dict() == {
         "library_name": "transformers",
@@ -75,7 +76,7 @@ def test_card_changes_what_the_options_say_and_keeps_the_rest(tiny_folder: Path,
     folder = shutil.copytree(tiny_folder, tmp_path / "mine")
     before = ModelCard.load(folder / "README.md").text
     options = ("--license", "mit", "--language", "eu", "--language", "es", "--source", "https://a.b/c")
-    assert run("card", folder, *options).stdout == f"Wrote {folder / 'README.md'}.\n"
+    assert output_of("card", folder, *options) == f"Wrote {folder / 'README.md'}.\n"
     card = ModelCard.load(folder / "README.md")
     labels = (card.data.license, card.data.language, card.data.to_dict()["source"])
     assert labels == ("mit", ["eu", "es"], "https://a.b/c")
@@ -85,10 +86,30 @@ def test_card_changes_what_the_options_say_and_keeps_the_rest(tiny_folder: Path,
     assert section.strip().splitlines()[-3:] == rows_of_section
     assert rows("info", folder)["source"] == "https://a.b/c"
     (folder / "README.md").write_text("# Ours\n\nAll our own words.\n", encoding="utf-8")
-    assert run("card", folder, "--source", "org/base").exit_code == 0
+    output_of("card", folder, "--source", "org/base")
     card = ModelCard.load(folder / "README.md")
     assert card.text.strip() == "# Ours\n\nAll our own words."
     assert (card.data.base_model, card.data.library_name) == ("org/base", "transformers")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "part-00000.parquet"])
+def test_check_names_a_file_that_is_missing_or_changed(name: str, tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    if name == "model.safetensors":
+        shutil.copytree(tiny_folder, folder)
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        assert (folder / "SHA256SUMS").read_text() == f"{digest}  {name}\n"  # as `sha256sum -c` reads it
+    else:
+        (tmp_path / "text.txt").write_text("A ferry\nYes\n")
+        output_of("embed", tiny_folder, tmp_path / "text.txt", "-o", f"{folder}/")
+    assert "1 file" in output_of("check", folder)
+    content = bytearray((folder / name).read_bytes())
+    content[-9] ^= 1
+    (folder / name).write_bytes(content)
+    assert_fails(run("check", folder), 1, name)
+    (folder / name).unlink()
+    assert_fails(run("check", folder), 1, name)
+    assert_fails(run("check", tmp_path), 1, "SHA256SUMS")
 
 
 def test_the_source_of_a_card_is_told_without_its_escapes() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import run
+from commands import output_of
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
@@ -24,14 +24,14 @@ def words(tmp_path: Path) -> Path:
 
 
 @torch.no_grad()
-def expected(folder: Path, layer: str) -> np.ndarray:
+def expected(folder: Path, layer: str, has_boundaries: bool = True) -> np.ndarray:
     """The vectors of `WORDS`, one sentence at a time."""
-    tokenizer, model = ElmoTokenizer.from_pretrained(folder), ElmoModel.from_pretrained(folder).eval()
-    rows = []
+    tokenizer = ElmoTokenizer.from_pretrained(folder, add_boundaries=has_boundaries)
+    model, rows = ElmoModel.from_pretrained(folder).eval(), []
     for word in WORDS:
         output = model(**tokenizer([[word]], is_split_into_words=True, return_tensors="pt"), output_hidden_states=True)
         layers = {"token": output.token_embeddings, "mix": output.last_hidden_state, "2": output.hidden_states[2]}
-        rows.append(layers[layer][0, 1].numpy())
+        rows.append(layers[layer][0, int(has_boundaries)].numpy())
     return np.stack(rows)
 
 
@@ -44,25 +44,20 @@ def read(lines: list[str]) -> tuple[list[str], np.ndarray]:
 def test_a_file_holds_each_word_once_with_the_vector_asked_for(
     layer: str, size: int, tiny_folder: Path, words: Path, tmp_path: Path
 ) -> None:
-    result = run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt", "--layer", layer)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("Left out: 1 repeated and 1 blank.\n")
+    command = ("vectors", tiny_folder, words, "--layer", layer, "-o")
+    assert output_of(*command, tmp_path / "v.txt").endswith("Left out: 1 repeated and 1 blank.\n")
     first, *lines = (tmp_path / "v.txt").read_text(encoding="utf-8").splitlines()
     assert first == f"5 {size}"
     found, vectors = read(lines)
     assert found == WORDS
     np.testing.assert_allclose(vectors, expected(tiny_folder, layer), rtol=1e-5, atol=1e-6)
-
-
-def test_gloves_format_lacks_the_first_line_alone(tiny_folder: Path, words: Path, tmp_path: Path) -> None:
-    for name in ("word2vec", "glove"):
-        assert run("vectors", tiny_folder, words, "-o", tmp_path / name, "--format", name).exit_code == 0
-    assert (tmp_path / "word2vec").read_bytes() == b"5 8\n" + (tmp_path / "glove").read_bytes()
+    output_of(*command, tmp_path / "glove", "--format", "glove")
+    assert (tmp_path / "glove").read_text(encoding="utf-8").splitlines() == lines
 
 
 def test_gensim_reads_a_file_and_finds_the_same_nearest_words(tiny_folder: Path, words: Path, tmp_path: Path) -> None:
     gensim = pytest.importorskip("gensim.models")
-    assert run("vectors", tiny_folder, words, "-o", tmp_path / "v.txt").exit_code == 0
+    output_of("vectors", tiny_folder, words, "-o", tmp_path / "v.txt")
     loaded = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"))
     assert loaded.index_to_key == WORDS
     near = nearest_words(loaded.vectors, WORDS, loaded["ferry"], count=3, but=["ferry"])
@@ -74,21 +69,14 @@ def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
     assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)
 
 
-def test_a_word_has_its_vector_whatever_the_other_words_are(tiny_folder: Path) -> None:
-    tokenizer, model = ElmoTokenizer.from_pretrained(tiny_folder), ElmoModel.from_pretrained(tiny_folder).eval()
-    for layer in ("token", "mix", "2"):
-        vectors = word_vectors(model, tokenizer, WORDS * 60, layer)  # more than a batch
-        np.testing.assert_allclose(vectors, np.tile(expected(tiny_folder, layer), (60, 1)), rtol=0, atol=1e-6)
-
-
-def test_a_model_without_boundaries_has_none_here(tiny_folder: Path) -> None:
-    model = ElmoModel.from_pretrained(tiny_folder).eval()
+@pytest.mark.parametrize("layer", ["token", "mix", "2"])
+def test_a_word_has_its_vector_whatever_the_other_words_are(layer: str, tiny_folder: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    vectors = word_vectors(model, tokenizer, WORDS * 60, layer)  # more than a batch
+    np.testing.assert_allclose(vectors, np.tile(expected(tiny_folder, layer), (60, 1)), rtol=0, atol=1e-6)
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, add_boundaries=False)
-    with torch.no_grad():
-        output = model(**tokenizer([["ferry"]], is_split_into_words=True, return_tensors="pt"))
-    np.testing.assert_allclose(
-        word_vectors(model, tokenizer, ["ferry"], "mix"), output.last_hidden_state[0].numpy(), rtol=0, atol=1e-6
-    )
+    vectors = np.concatenate([word_vectors(model, tokenizer, [word], layer) for word in WORDS])
+    np.testing.assert_allclose(vectors, expected(tiny_folder, layer, has_boundaries=False), rtol=0, atol=1e-6)
 
 
 def test_nearest_words_are_those_of_the_highest_cosine() -> None:
@@ -99,15 +87,14 @@ def test_nearest_words_are_those_of_the_highest_cosine() -> None:
 
 
 def test_nearest_words_are_printed_for_words_of_the_file_and_others(tiny_folder: Path, words: Path) -> None:
-    result = run("vectors", tiny_folder, words, "--nearest", "ferry", "--nearest", "ferries", "--count", 2)
-    assert result.exit_code == 0, result.output
-    lines = [line.split(": ") for line in result.stdout.splitlines()]
+    printed = output_of("vectors", tiny_folder, words, "--nearest", "ferry", "--nearest", "ferries", "--count", 2)
+    lines = [line.split(": ") for line in printed.splitlines()]
     assert [(word, near.count(", ")) for word, near in lines] == [("ferry", 1), ("ferries", 1)]
     assert "ferry " not in lines[0][1]
     special = words.parent / "special.txt"
     special.write_text("<S>\n</S>\n<UNK>\nlate\n", encoding="utf-8")
-    result = run("vectors", tiny_folder, special, "--nearest", "ferry")  # a vocabulary begins so
-    assert [word.split()[0] for word in result.stdout.split(": ")[1].split(", ")] == ["late"]
+    printed = output_of("vectors", tiny_folder, special, "--nearest", "ferry")  # a vocabulary begins so
+    assert [word.split()[0] for word in printed.split(": ")[1].split(", ")] == ["late"]
 
 
 def test_small_numbers_have_six_digits_too(tiny_folder: Path, tmp_path: Path) -> None:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 from checkpoints import allennlp_to_folder, shared
-from commands import run
+from commands import output_of, run
 from language_models import WORDS, random_language_model, tiny_files, words_file
-from newcomer import SMALL
-from typer.testing import Result
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
@@ -17,23 +15,71 @@ from elmo_hf.text.sentences import looks_split
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
-RAW = "The ferry left, and nobody knew it was late.\n"
-PTB_NOTE = "it was split by Penn Treebank rules. --words whitespace splits it at blanks."
-EMBED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
-BLANKS_NOTE = "it was split at blanks. --words ptb splits it by Penn Treebank rules."
+FILES = {
+    "split.txt": SPLIT,
+    "nine.txt": SPLIT * 9,
+    "raw.txt": "The ferry left, and nobody knew it was late.\n",
+    "words.jsonl": json.dumps("the ferry left , two .".split()) + "\n",
+    "several.txt": "We left. It rained.\n“No!” She went.\nYes.",
+    "few.txt": "We left. It rained.\nYes.\n",
+    "long.txt": f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2,  # 48, 51 and 49 bytes
+}
+LOOKS = "looks split into words already"
+AT_BLANKS = "it was split at blanks. --words ptb splits it by Penn Treebank rules."
+BY_RULES = "it was split by Penn Treebank rules. --words whitespace splits it at blanks."
+EMBEDDED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
+TRAIN = "--max-steps 1 --rows 1 --unroll-steps 2"
+# Commands, in which `lm` is bilm-tf's tiny language model, and how their notes begin.
+NOTES = {
+    "score lm split.txt": [f"split.txt {LOOKS} and has 17% unknown words; {AT_BLANKS}"],
+    "score lm split.txt --words ptb": [f"split.txt {LOOKS} and has 38% unknown words; {BY_RULES}"],
+    "score tiny split.txt": [f"split.txt {LOOKS} and has 19% unknown words; {BY_RULES}"],
+    "score tiny raw.txt": [],
+    "score tiny raw.txt --words whitespace": [f"raw.txt has 22% unknown words; {AT_BLANKS}"],
+    "score tiny words.jsonl --words whitespace": [],
+    "score tiny long.txt": [
+        "4 of 6 words have more than 48 bytes, of which",
+        f"long.txt has 100% unknown words; {BY_RULES}",
+    ],
+    "vocab nine.txt -o words": [f"the corpus {LOOKS}; {AT_BLANKS}"],
+    "vocab raw.txt -o words": [],
+    f"pretrain nine.txt --model lm -o new {TRAIN} --held-out nine.txt --checkpoint-steps 1": [
+        f"the held-out text {LOOKS} and has 38% unknown words; {BY_RULES}",
+        f"the training text {LOOKS} and has 38% unknown words; {BY_RULES}",
+    ],
+    f"pretrain nine.txt --model lm -o new {TRAIN} --words whitespace": [
+        f"the training text {LOOKS} and has 17% unknown words; {AT_BLANKS}"
+    ],
+    f"pretrain long.txt --model tiny -o new {TRAIN}": [
+        "4 of 6 words have more than 48 bytes, of which",
+        "the training",
+    ],
+    "embed tiny split.txt -o v/": [f"the text {LOOKS}; {EMBEDDED}"],
+    "embed tiny - -o v.hdf5": [f"the text {LOOKS}; {EMBEDDED}"],
+    "embed tiny raw.txt -o v.hdf5": [],
+    "embed tiny split.txt -o v.hdf5 --split-into-words": [],
+    "embed tiny several.txt -o v.npz": ["most lines of the text have several sentences; each line was read as one."],
+    "embed tiny few.txt -o v.npz": [],
+    "embed tiny long.txt -o v/": ["4 of 6 words at the beginning have more than 48 bytes, of which"],
+    "vectors tiny long.txt -o v.txt": ["2 of 3 words have more than 48 bytes, of which"],
+}
 
 
-def notes(result: Result) -> list[str]:
+@pytest.mark.parametrize("command", NOTES)
+def test_a_command_notes_what_may_be_split_wrong(
+    command: str, tiny_lm_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lm").symlink_to(tiny_lm_folder)
+    for name, text in FILES.items():
+        Path(name).write_text(text, encoding="utf-8")
+    result = run(*command.split(), stdin=SPLIT)
     assert result.exit_code == 0, result.output
+    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
+    assert [note[: 6 + len(begin)] for note, begin in zip(notes, NOTES[command], strict=True)] == [
+        f"Note: {begin}" for begin in NOTES[command]
+    ]
     assert "Note:" not in result.stdout
-    return [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
-
-
-@pytest.fixture
-def split_text(tmp_path: Path) -> Path:
-    path = tmp_path / "split.txt"
-    path.write_text(SPLIT, encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize(
@@ -55,43 +101,6 @@ def split_text(tmp_path: Path) -> Path:
 )
 def test_a_text_looks_split_where_its_marks_stand_alone(texts: list[str], expected: bool) -> None:
     assert looks_split(texts) is expected
-
-
-def test_several_sentences_a_line_are_a_note(tmp_path: Path) -> None:
-    note = "Note: most lines of the text have several sentences; each line was read as one."
-    for lines, count in (
-        (["We left. It rained.", "“No!” She went.", "Yes."], 1),
-        (["We left. It rained.", "Yes.", ""], 0),
-    ):
-        (tmp_path / "in.txt").write_text("\n".join(lines), encoding="utf-8")
-        found = notes(run("embed", "tiny", tmp_path / "in.txt", "-o", tmp_path / f"{count}.npz"))
-        assert [each.startswith(note) for each in found] == [True] * count
-
-
-def test_score_reads_text_at_blanks_with_a_model_from_bilm_tf(tiny_lm_folder: Path, split_text: Path) -> None:
-    every = {"default": (), "whitespace": ("--words", "whitespace"), "ptb": ("--words", "ptb")}
-    results = {name: run("score", tiny_lm_folder, split_text, *options) for name, options in every.items()}
-    assert results["default"].stdout == results["whitespace"].stdout
-    assert results["default"].stdout.startswith("2 sentences, 12 words, 16.67% unknown.\n")
-    assert results["ptb"].stdout.startswith("2 sentences, 16 words, 37.50% unknown.\n")
-    start = f"Note: {split_text} looks split into words already and has"
-    assert notes(results["default"]) == [f"{start} 17% unknown words; {BLANKS_NOTE}"]
-    assert notes(results["ptb"]) == [f"{start} 38% unknown words; {PTB_NOTE}"]
-    assert ElmoTokenizer.from_pretrained(tiny_lm_folder).word_splitter == "ptb"
-
-
-def test_other_models_score_text_as_their_tokenizer_splits_it(split_text: Path, tmp_path: Path) -> None:
-    assert notes(run("score", "tiny", split_text)) == [
-        f"Note: {split_text} looks split into words already and has 19% unknown words; {PTB_NOTE}"
-    ]
-    (tmp_path / "raw.txt").write_text(RAW)
-    assert notes(run("score", "tiny", tmp_path / "raw.txt")) == []
-    assert notes(run("score", "tiny", tmp_path / "raw.txt", "--words", "whitespace")) == [
-        f"Note: {tmp_path / 'raw.txt'} has 22% unknown words; {BLANKS_NOTE}"
-    ]
-    words = json.dumps("the ferry left , two .".split())
-    (tmp_path / "words.jsonl").write_text(f"{words}\n")
-    assert notes(run("score", "tiny", tmp_path / "words.jsonl", "--words", "whitespace")) == []
 
 
 def test_a_folder_tells_that_its_model_and_vocabulary_are_bilm_tfs(tmp_path: Path) -> None:
@@ -118,54 +127,12 @@ def test_after_further_training_the_tokenizers_split_counts(tiny_lm_folder: Path
         assert scoring_splitter(model.config, tokenizer) == "ptb"
 
 
-def test_pretrain_and_vocab_print_the_note(tiny_lm_folder: Path, split_text: Path, tmp_path: Path) -> None:
-    split_text.write_text(SPLIT * 9, encoding="utf-8")
-    (tmp_path / "raw.txt").write_text(RAW)
-    vocab = ("vocab", split_text, "-o", tmp_path / "words.txt")
-    assert notes(run(*vocab)) == [f"Note: the corpus looks split into words already; {BLANKS_NOTE}"]
-    assert notes(run("vocab", tmp_path / "raw.txt", "-o", tmp_path / "raw-words.txt")) == []
-    adapt = ("pretrain", split_text, "--model", tiny_lm_folder, "--max-steps", 1, *SMALL)
-    looks = "looks split into words already and has"
-    assert notes(run(*adapt, "-o", tmp_path / "a", "--held-out", split_text, "--checkpoint-steps", 1)) == [
-        f"Note: the {name} text {looks} 38% unknown words; {PTB_NOTE}" for name in ("held-out", "training")
-    ]
-    assert notes(run(*adapt, "-o", tmp_path / "b", "--words", "whitespace")) == [
-        f"Note: the training text {looks} 17% unknown words; {BLANKS_NOTE}"
-    ]
-
-
-def test_embed_prints_the_note_on_text_that_looks_split(tiny_folder: Path, split_text: Path, tmp_path: Path) -> None:
-    note = f"Note: the text looks split into words already; {EMBED}"
-    assert notes(run("embed", tiny_folder, split_text, "-o", f"{tmp_path}/a/")) == [note]
-    assert notes(run("embed", tiny_folder, "-", "-o", tmp_path / "b.hdf5", stdin=SPLIT)) == [note]
-    assert notes(run("embed", tiny_folder, "-", "-o", tmp_path / "c.hdf5", stdin=RAW)) == []
-    assert notes(run("embed", tiny_folder, split_text, "-o", tmp_path / "d.hdf5", "--split-into-words")) == []
-
-
 @pytest.mark.slow
 def test_score_gives_the_perplexities_that_bilm_tf_measured(tmp_path: Path) -> None:
     source = shared("fixtures", "bilm_tf_trained")
     text = shared("data", "wikitext2", "bilm_reference")
     files = AllenNlpFiles(source / "options.json", source / "model.ckpt-1484.index", text / "vocab_full.txt")
     allennlp_to_folder(files, tmp_path / "trained", source_name="trained")
-    result = run("score", tmp_path / "trained", text / "heldout.txt")
-    assert result.exit_code == 0, result.output
-    (carried,) = (line for line in result.stdout.splitlines() if "state carried" in line)
+    printed = output_of("score", tmp_path / "trained", text / "heldout.txt")
+    (carried,) = (line for line in printed.splitlines() if "state carried" in line)
     assert "forward     394.11   backward     378.44   mean     386.19" in carried
-
-
-@pytest.mark.parametrize(
-    "command", [("embed", "-o", "v/"), ("score",), ("vectors", "-o", "v.txt"), ("pretrain", "-o", "lm")], ids=str
-)
-def test_words_that_are_longer_than_a_model_reads_are_counted(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    verb, *options = command
-    Path("text").write_text(f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2, encoding="utf-8")  # 48, 51 and 49 bytes
-    adapt = ("text", "--model", "tiny", "--max-steps", "1", "--rows", "1", "--unroll-steps", "2")
-    result = run(verb, *(adapt if verb == "pretrain" else ("tiny", "text")), *options)
-    counts = {"vectors": "2 of 3 words", "embed": "4 of 6 words at the beginning"}.get(verb, "4 of 6 words")
-    assert [note.partition(",")[0] for note in notes(result) if "unknown" not in note] == [
-        f"Note: {counts} have more than 48 bytes"
-    ]
