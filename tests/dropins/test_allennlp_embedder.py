@@ -12,25 +12,15 @@ from checkpoints import shared
 
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 
-INTERACTIVELY = """
-from allennlp.commands.elmo import ElmoEmbedder
-
-elmo = ElmoEmbedder(options_file, weight_file)
-assert len(elmo.embed_sentence(sentence)) == num_layers
-elmo.elmo_bilm._elmo_lstm.reset_states()
-batches = [elmo.embed_batch(batch) for batch in calls]
-"""
-
 
 @pytest.mark.parametrize("case", CASES)
-def test_usage_interactively_with_the_state_carried_through_batches_that_shrink_and_grow(case: str) -> None:
+def test_the_state_is_carried_through_batches_that_shrink_and_grow(case: str) -> None:
     golden = Golden(case)
-    calls = sorted(golden.sentences)
-    sentence, num_layers = golden.sentences["call1"][0], len(golden.expected["layers"])
-    batches = [golden.sentences[call] for call in calls]
-    names = golden.run(INTERACTIVELY, sentence=sentence, num_layers=num_layers, calls=batches)
-    for call, arrays in zip(calls, names["batches"], strict=True):
-        assert_all_close(arrays, golden.arrays(call))
+    embedder = ElmoEmbedder(*golden.files)
+    assert len(embedder.embed_sentence(golden.sentences["call1"][0])) == len(golden.expected["layers"])
+    embedder.elmo_bilm._elmo_lstm.reset_states()
+    for call, batch in sorted(golden.sentences.items()):
+        assert_all_close(embedder.embed_batch(batch), golden.arrays(call))
 
 
 def test_batches_have_allennlps_axes() -> None:

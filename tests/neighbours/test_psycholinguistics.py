@@ -40,13 +40,14 @@ def test_bits_are_those_of_the_words(elmo: tuple[Any, Any], direction: str, nats
 def test_the_model_of_surprisal(elmo: tuple[Any, Any], direction: str, nats: list[np.ndarray]) -> None:
     pytest.importorskip("surprisal")
     model = psycholinguistics.ElmoSurprisal(*elmo, direction)
-    for found, words, expected in zip(model.surprise(TEXTS), WORDS, nats, strict=True):
+    texts = model.surprise(TEXTS)
+    for found, words, expected in zip(texts, WORDS, nats, strict=True):
         assert list(found.tokens) == words
         np.testing.assert_allclose(found.surprisals.astype(float), expected, rtol=1e-6)
-    [text] = model.surprise(TEXTS[0])
-    assert text[0:2, "word"] == pytest.approx(nats[0][:2].sum())
-    assert text[9:12] == pytest.approx(nats[0][2])
-    assert text[9:12].text == "are"
+    assert texts[0][0:2, "word"] == pytest.approx(nats[0][:2].sum())
+    assert texts[0][9:12] == pytest.approx(nats[0][2])
+    assert texts[0][9:12].text == "are"
+    assert [list(alone.tokens) for alone in model.surprise(TEXTS[0])] == WORDS[:1]
 
 
 def test_the_scorer_of_minicons(elmo: tuple[Any, Any], direction: str, nats: list[np.ndarray]) -> None:
