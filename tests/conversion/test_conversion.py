@@ -13,6 +13,7 @@ from checkpoints import (
     allennlp_to_folder,
     assert_returns,
     base_checkpoint,
+    bits,
     options_of,
     outputs_of,
     random_checkpoint,
@@ -28,6 +29,8 @@ from one_direction import forward_files
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options
+from elmo_hf.conversion.refusals import ConversionError
+from elmo_hf.conversion.rules import Rule, import_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
 ONE_DIRECTION = "this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it."
@@ -113,6 +116,16 @@ def test_options_left_out_have_bilm_tfs_defaults_and_settings_of_the_training_ch
     assert config.num_softmax_words == 11
     for field in ("softmax", "num_softmax_samples", "lm_dropout", "share_embedding_softmax"):
         assert getattr(config, field) == getattr(default, field)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_other_floats_are_rounded_to_float32_and_every_fault_is_listed(dtype: type) -> None:
+    array = np.array([[0.1, -65504.0, 6e-8], [1 / 3, 2.0, -0.0]], dtype=dtype)
+    rules = [Rule(name, (2, 3), (f"our.{name}",)) for name in ("W", "gone", "turned")]
+    assert bits(import_arrays(rules[:1], {"W": array}, "weights.hdf5")) == bits({"our.W": array.astype(np.float32)})
+    with pytest.raises(ConversionError) as caught:
+        import_arrays(rules, {"W": array + np.inf, "turned": array.T, "stray": array}, "weights.hdf5")
+    assert all(name in str(caught.value) for name in ("`W`", "`gone`", "`turned`", "`stray`"))
 
 
 def test_word_input_is_read_by_ids_and_has_the_witness_layers(tmp_path: Path) -> None:

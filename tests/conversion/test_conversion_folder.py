@@ -8,36 +8,35 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import BASE, TINY_LM, allennlp_to_folder, arrays_of, base_checkpoint
+from checkpoints import BASE, TINY_LM, allennlp_to_folder, arrays_of
 from commands import assert_fails, run
 from huggingface_hub import ModelCard
 from language_models import tiny_files
 from safetensors.torch import load_file
 
-from elmo_hf import ElmoModel, tiny_model
+from elmo_hf import ElmoModel
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
+
+CARDS = {
+    "tiny": (
+        [BASE / "options.json", BASE / "weights.hdf5"],
+        "| token encoder | 4-d characters, filters 1:4, 2:8, 3:12, 4:8 (relu), 2 highway layers |",
+    ),
+    "tiny_lm": ([TINY_LM / "options.json", *TINY_LM.glob("model.ckpt-1.[di]*")], "| softmax | 28 words |"),
+}
 
 
-def test_the_card_has_the_source_the_check_and_the_sizes(tiny_folder: Path) -> None:
-    text = (tiny_folder / "README.md").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    for name in ("options.json", "weights.hdf5"):
-        assert f"| `{name}` | `{hashlib.sha256((BASE / name).read_bytes()).hexdigest()}` |" in lines
-    assert re.search(r"NumPy biLM in float64\non the source's arrays was [1-9]\.\de-0[67]\.", text)
-    assert f"| parameters | {sum(array.size for array in base_checkpoint()[1].values()):,} |" in lines
-    assert "| token encoder | 4-d characters, filters 1:4, 2:8, 3:12, 4:8 (relu), 2 highway layers |" in lines
-
-
-def test_the_card_of_a_language_model_counts_its_words(tmp_path: Path) -> None:
-    allennlp_to_folder(tiny_files(), tmp_path / "lm")
-    text = (tmp_path / "lm" / "README.md").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    assert "| softmax | 28 words |" in lines
-    assert f"| parameters | {sum(array.size for array in arrays_of(tiny_files()).values()):,} |" in lines
-    for path in [TINY_LM / "options.json", *TINY_LM.glob("model.ckpt-1.[di]*")]:
+@pytest.mark.parametrize("name", CARDS)
+def test_the_card_has_the_source_the_check_and_the_sizes(name: str, request: pytest.FixtureRequest) -> None:
+    text = (request.getfixturevalue(f"{name}_folder") / "README.md").read_text(encoding="utf-8")
+    lines, (sources, line) = text.splitlines(), CARDS[name]
+    for path in sources:
         assert f"| `{path.name}` | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |" in lines
+    assert re.search(r"NumPy biLM in float64\non the source's arrays was [1-9]\.\de-0[67]\.", text)
+    arrays = arrays_of(BASE if name == "tiny" else tiny_files())
+    assert f"| parameters | {sum(array.size for array in arrays.values()):,} |" in lines
+    assert line in lines
 
 
 def test_an_existing_destination_is_left_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
@@ -95,20 +94,14 @@ def test_a_folder_of_any_name_gets_a_card_that_shows_it(tmp_path: Path) -> None:
     assert eval(argument) == f"{NAME}2"
 
 
-def converted(path: Path, dtype: str, *options: str) -> Path:
-    result = run("convert", BASE, path / dtype, "--dtype", dtype, *options)
-    assert result.exit_code == 0, result.output
-    return path / dtype
-
-
-def test_bfloat16_rounds_every_weight_and_keeps_a_softmax(tmp_path: Path) -> None:
-    assert run("convert", "tiny", tmp_path / "files", "--to", "allennlp").exit_code == 0
-    assert run("convert", tmp_path / "files", tmp_path / "lm", "--dtype", "bfloat16").exit_code == 0
-    whole = load_file(converted(tmp_path, "float32") / "model.safetensors")
-    language_model = tiny_model(ElmoForPreTraining).state_dict()
-    expected = {name: tensor for name, tensor in language_model.items() if "scalar_mixes" not in name}
-    for folder, tensors in ((converted(tmp_path, "bfloat16"), whole), (tmp_path / "lm", expected)):
-        saved = {name: each for file in folder.glob("*.safetensors") for name, each in load_file(file).items()}
+def test_bfloat16_rounds_every_weight_and_the_softmax(tiny_folder: Path, tiny_lm_folder: Path, tmp_path: Path) -> None:
+    assert run("convert", BASE, tmp_path / "to", "--dtype", "bfloat16").exit_code == 0
+    allennlp_to_folder(tiny_files(), tmp_path / "lm", dtype="bfloat16")
+    for folder, whole in ((tmp_path / "to", tiny_folder), (tmp_path / "lm", tiny_lm_folder)):
+        saved, tensors = (
+            {name: each for file in place.glob("*.safetensors") for name, each in load_file(file).items()}
+            for place in (folder, whole)
+        )
         assert saved.keys() == tensors.keys()
         assert all(torch.equal(tensor, tensors[name].bfloat16()) for name, tensor in saved.items())
-    assert ElmoModel.from_pretrained(tmp_path / "bfloat16").dtype == torch.bfloat16
+    assert ElmoModel.from_pretrained(tmp_path / "to").dtype == torch.bfloat16

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkpoints import FIXTURES, bits, read_datasets, shared
-from tensor_bundles import index_file, write_bundle
+from tensor_bundles import write_bundle
 
 from elmo_hf.conversion.readers.bilm_tf import array_name, read_variables
 from elmo_hf.conversion.readers.tensor_bundle import TensorBundle, find_index
@@ -35,9 +35,9 @@ def test_every_tensor_is_read_bit_by_bit(num_shards: int, tmp_path: Path) -> Non
 
 def test_a_damaged_index_is_refused_or_read_as_it_was(tmp_path: Path) -> None:
     prefix = tmp_path / "model.ckpt-1"
-    messages = write_bundle(prefix, {"a": np.ones(4, np.float32), "b/c": np.ones((2, 3), np.float32)})
+    write_bundle(prefix, {"a": np.ones(4, np.float32), "b/c": np.ones((2, 3), np.float32)})
     path = tmp_path / "model.ckpt-1.index"
-    content, entries, harmless = path.read_bytes(), TensorBundle(prefix).entries, set()
+    content, entries, harmless = path.read_bytes(), TensorBundle(prefix).entries, set[int]()
 
     def is_read(changed: bytes) -> bool:
         path.write_bytes(changed)
@@ -56,13 +56,6 @@ def test_a_damaged_index_is_refused_or_read_as_it_was(tmp_path: Path) -> None:
     # The zeros that fill the footer have no meaning, nor has a zero appended to the number before them.
     last = len(content) - 48 + len(content[-48:-8].rstrip(b"\0")) - 1
     assert harmless == set(range(last, len(content) - 8))
-    generator, outcomes = np.random.default_rng(11), set()  # with every checksum right
-    for _ in range(150):
-        changed = {key: bytearray(message) for key, message in messages.items()}
-        message = changed[str(generator.choice(list(changed)))]
-        message[generator.integers(len(message))] = generator.choice([0, 1, 127, 128, 255, generator.integers(256)])
-        outcomes.add(is_read(index_file({key: bytes(value) for key, value in changed.items()})))
-    assert outcomes == {True, False}
 
 
 RECORDS: dict[str, tuple[str | None, str]] = {

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 import zipfile
 from collections import OrderedDict
@@ -18,41 +19,39 @@ OPTIONS_KEY = "model.text_field_embedder.token_embedders.elmo.options_file"
 Mix = tuple[list[float], float]
 
 
-def allennlp_state(arrays: Arrays, mixes: list[Mix], prefix: str = PREFIX) -> OrderedDict[str, torch.Tensor]:
+def allennlp_state(arrays: Arrays, mixes: list[Mix]) -> OrderedDict[str, torch.Tensor]:
     """The state dict of AllenNLP's `Elmo` after loading hdf5 arrays, with a tagger's other parameters."""
     state: dict[str, np.ndarray] = {}
-    token = f"{prefix}_elmo_lstm._token_embedder."
+    token = f"{PREFIX}_elmo_lstm._token_embedder."
     table = arrays["char_embed"]
     state[f"{token}_char_embedding_weights"] = np.concatenate([np.zeros_like(table[:1]), table])
-    for name in [name for name in arrays if name.startswith("CNN/W_cnn_")]:
-        index = name.removeprefix("CNN/W_cnn_")
-        state[f"{token}char_conv_{index}.weight"] = arrays[name].squeeze(0).transpose(2, 1, 0)
-        state[f"{token}char_conv_{index}.bias"] = arrays[f"CNN/b_cnn_{index}"]
-    for name in [name for name in arrays if name.endswith("/W_carry")]:
-        high, index = name.removesuffix("/W_carry"), name.removesuffix("/W_carry").removeprefix("CNN_high_")
-        weights = [arrays[f"{high}/W_transform"].T, -1 * arrays[name].T]
-        state[f"{token}_highways._layers.{index}.weight"] = np.concatenate(weights)
-        biases = [arrays[f"{high}/b_transform"], -1 * arrays[f"{high}/b_carry"]]
-        state[f"{token}_highways._layers.{index}.bias"] = np.concatenate(biases)
+    for name, array in arrays.items():
+        index = re.sub(r"\D", "", name)
+        if name.startswith("CNN/W_cnn_"):
+            state[f"{token}char_conv_{index}.weight"] = array.squeeze(0).transpose(2, 1, 0)
+            state[f"{token}char_conv_{index}.bias"] = arrays[f"CNN/b_cnn_{index}"]
+        elif name.endswith("/W_carry"):
+            high = f"CNN_high_{index}"
+            weights = [arrays[f"{high}/W_transform"].T, -1 * array.T]
+            state[f"{token}_highways._layers.{index}.weight"] = np.concatenate(weights)
+            biases = [arrays[f"{high}/b_transform"], -1 * arrays[f"{high}/b_carry"]]
+            state[f"{token}_highways._layers.{index}.bias"] = np.concatenate(biases)
+        elif cell := re.fullmatch(r"RNN_(\d)/RNN/MultiRNNCell/Cell(\d+)/LSTMCell/W_0", name):
+            theirs = f"{PREFIX}_elmo_lstm._elmo_lstm.{('forward', 'backward')[int(cell[1])]}_layer_{cell[2]}."
+            i, j, f, o = np.split(array.T, 4)
+            kernel = np.concatenate([i, f, j, o])
+            size = kernel.shape[1] // 2
+            state[f"{theirs}input_linearity.weight"] = kernel[:, :size]
+            state[f"{theirs}state_linearity.weight"] = kernel[:, size:]
+            i, j, f, o = np.split(arrays[name.replace("W_0", "B")], 4)
+            state[f"{theirs}state_linearity.bias"] = np.concatenate([i, f + np.float32(1), j, o])
+            state[f"{theirs}state_projection.weight"] = arrays[name.replace("W_0", "W_P_0")].T
     state[f"{token}_projection.weight"] = arrays["CNN_proj/W_proj"].T
     state[f"{token}_projection.bias"] = arrays["CNN_proj/b_proj"]
-    for name in [name for name in arrays if name.endswith("/W_0")]:
-        cell = name.removesuffix("W_0")
-        direction = "forward" if name.startswith("RNN_0") else "backward"
-        layer = cell.split("Cell")[2].split("/")[0]
-        theirs = f"{prefix}_elmo_lstm._elmo_lstm.{direction}_layer_{layer}."
-        i, j, f, o = np.split(arrays[name].T, 4)
-        kernel = np.concatenate([i, f, j, o])
-        size = kernel.shape[1] // 2
-        i, j, f, o = np.split(arrays[f"{cell}B"], 4)
-        state[f"{theirs}input_linearity.weight"] = kernel[:, :size]
-        state[f"{theirs}state_linearity.weight"] = kernel[:, size:]
-        state[f"{theirs}state_linearity.bias"] = np.concatenate([i, f + np.float32(1), j, o])
-        state[f"{theirs}state_projection.weight"] = arrays[f"{cell}W_P_0"].T
     for index, (scalars, gamma) in enumerate(mixes):
-        state[f"{prefix}scalar_mix_{index}.gamma"] = np.array([gamma], np.float32)
+        state[f"{PREFIX}scalar_mix_{index}.gamma"] = np.array([gamma], np.float32)
         for layer, scalar in enumerate(scalars):
-            state[f"{prefix}scalar_mix_{index}.scalar_parameters.{layer}"] = np.array([scalar], np.float32)
+            state[f"{PREFIX}scalar_mix_{index}.scalar_parameters.{layer}"] = np.array([scalar], np.float32)
     state["encoder._module.weight_ih_l0"] = np.ones((6, 4), np.float32)
     state["encoder._module.weight_hh_l0"] = np.ones((6, 2), np.float32)
     state["tag_projection_layer._module.weight"] = np.ones((3, 2), np.float32)
