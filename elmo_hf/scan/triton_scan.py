@@ -17,7 +17,7 @@ its reading order: only the backward one differs from text order.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from transformers.utils import logging
 
+from .kernels import Kernels, using
+from .packed import scan_layer
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .reading_order import BatchLayout
 from .triton_kernels import IS_INTERPRETED, triton
@@ -32,28 +34,63 @@ from .triton_steps import Steps, run_steps, run_steps_back
 
 logger = logging.get_logger(__name__)
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-@functools.cache
-def _runs_on(device: torch.device) -> bool:
-    """Whether a small scan runs there: Triton needs a C compiler and a GPU that it supports."""
-    one = functools.partial(torch.ones, device=device)
-    weights, layout = Weights(one(4, 1), one(4), one(4, 1), one(1, 1)), BatchLayout(one(1, 1, dtype=torch.bool))
-    try:
-        with torch.no_grad():
-            scan_with_padding(one(1, 1, 2), layout, one(1, 2), one(1, 2), [weights, weights], Limits(1.0, 1.0), 1)
-    except Exception as error:  # of compilers, drivers or Triton: they share no class
-        logger.warning(f"Triton does not run on {device}, so the portable scan is used, which is slower: {error}")
-        return False
-    return True
+# By dtype, how far from the packed scan's the norms of Triton's results may be: products may be in TF32 or bfloat16.
+TOLERANCES = {torch.float32: 0.01, torch.float16: 0.01, torch.bfloat16: 0.05}
 
 
 def is_available(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether products in `dtype` can run on `device`: a GPU on which Triton runs, or a CPU that interprets Triton."""
-    if triton is None or dtype not in DTYPES:
+    """Whether products in `dtype` can run on `device`: a GPU on which Triton is right, or a CPU that interprets it."""
+    if triton is None or dtype not in TOLERANCES:
         return False
-    return IS_INTERPRETED if device.type == "cpu" else device.type == "cuda" and _runs_on(device)
+    return IS_INTERPRETED if device.type == "cpu" else device.type == "cuda" and is_right(device, dtype)
+
+
+@functools.cache
+def is_right(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scanned] | None = None) -> bool:
+    """Whether a small scan there, and its gradient, equal the packed scan's; computed at the first use.
+
+    Args:
+        device: a GPU, or a CPU that interprets Triton.
+        dtype: of the products.
+        scan: the scan to compare; None: Triton's.
+
+    Raises:
+        RuntimeError: if the GPU failed, because then nothing else runs in this process.
+    """
+    try:
+        expected = _small_scan(device, dtype, scan_layer)
+        found = _small_scan(device, dtype, scan or functools.partial(scan_with_padding, block_rows=1))
+        errors = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+        problem = "" if max(errors) <= TOLERANCES[dtype] else f"its numbers are wrong by {max(errors):.1%}"
+    except Exception as error:  # of compilers, drivers or Triton: they share no class
+        problem = str(error)
+        try:
+            torch.ones(1, device=device).item()
+        except RuntimeError:
+            raise RuntimeError(
+                f"{device} failed in Triton's kernels. Start again, and call the model within "
+                f'`elmo_hf.scan.path.scan_path("packed")`, which does not use Triton: {error}'
+            ) from error
+    if problem:
+        logger.warning(f"Triton does not run in {dtype} on {device}, so the slower packed scan is used: {problem}")
+    return not problem
+
+
+def _small_scan(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scanned]) -> list[Tensor]:
+    """Outputs, last state and gradients of a scan of two directions, B = 3, T = 5, P = 4, H = 6, with padding."""
+    numbers = torch.Generator().manual_seed(0)
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=numbers).to(device, dtype).requires_grad_()
+
+    with torch.inference_mode(False), torch.enable_grad(), using(Kernels()):
+        leaves = [leaf(3, 5, 8), leaf(3, 8), leaf(3, 12)]
+        weights = [Weights(leaf(24, 4), leaf(24), leaf(24, 4), leaf(4, 6)) for _ in range(2)]
+        mask = torch.arange(5, device=device) < torch.tensor([[5], [2], [3]], device=device)
+        results = scan(leaves[0], BatchLayout(mask), *leaves[1:], weights, Limits(1.5, 1.5))
+        leaves += [tensor for parts in weights for tensor in parts if tensor is not None]
+        torch.cat([each.float().flatten().square() for each in results]).sum().backward()
+    return [tensor.detach().float() for tensor in (*results, *(leaf.grad for leaf in leaves)) if tensor is not None]
 
 
 def scan_with_padding(

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ from scan_layers import DEVICE, IS_TRITON, PADDED, arguments_of, layer_of, run
 from torch import Tensor
 
 from elmo_hf.scan import triton_kernels
+from elmo_hf.scan.packed import scan_layer
+from elmo_hf.scan.parameters import Scanned
 from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.triton_scan import _runs_on, is_available
+from elmo_hf.scan.triton_scan import is_available, is_right
 
 needs_triton = pytest.mark.skipif(triton_kernels.triton is None, reason="triton is not installed")
 of_triton = pytest.mark.skipif(not IS_TRITON, reason="Triton does not run in this process")
@@ -56,6 +59,27 @@ def test_a_layer_takes_it_unless_another_path_or_dtype_is_requested_and_never_wa
         run(layer, arguments, PADDED)
     with pytest.raises(AssertionError):
         run(double, arguments_of(double), PADDED)
+
+
+def wrong_cell(*arguments: Any) -> Scanned:
+    outputs, hidden, cell = scan_layer(*arguments)
+    return outputs, hidden, cell * 1.1
+
+
+def wrong_gradient(*arguments: Any) -> Scanned:
+    outputs, hidden, cell = scan_layer(*arguments)
+    return 2 * outputs - outputs.detach(), hidden, cell
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_first_use_compares_a_scan_with_the_packed_one(
+    dtype: torch.dtype, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert is_right(DEVICE, dtype, None if IS_TRITON else scan_layer)
+    assert not caplog.text
+    for scan in (wrong_cell, wrong_gradient):
+        assert not is_right(DEVICE, dtype, scan)
+    assert caplog.text.count("its numbers are wrong by") == 2
 
 
 @of_triton
@@ -110,8 +134,10 @@ def test_where_triton_does_not_run_or_is_missing_the_portable_scan_does(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not any(is_available(torch.device(kind), torch.float32) for kind in ("cpu", "meta", "xpu"))
-    assert not _runs_on(torch.device("cpu"))
-    assert "Triton does not run on cpu" in caplog.text
+    assert not is_right(torch.device("cpu"), torch.float32)
+    assert "Triton does not run in torch.float32 on cpu" in caplog.text
+    with pytest.raises(RuntimeError, match="scan_path"):  # a device on which nothing runs, as after a fault
+        is_right(torch.device("meta"), torch.float32)
     code = (
         "import sys, torch; sys.modules['triton'] = None; from elmo_hf.scan.triton_scan import is_available as runs; "
     )
