@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file
-from state_dict_keys import STATE_DICT_KEYS
 from task_models import LSTM, make_task_model
 from tiny_inputs import random_inputs, word_config
 from tiny_lm import WORDS, tiny_lm, tiny_word_lm
@@ -50,6 +49,35 @@ CONFIG = dict(
     num_softmax_words=None, softmax="full", num_softmax_samples=8192, share_embedding_softmax=False, lm_dropout=0.1,
     pad_token_id=0, bos_token_id=257, eos_token_id=258,
 )  # fmt: skip
+# Names and shapes of the parameters of `tiny_config`.
+STATE_DICT_KEYS = {
+    "token_encoder.embedding.weight": (262, 5),
+    "token_encoder.convolutions.0.weight": (3, 5, 1),
+    "token_encoder.convolutions.0.bias": (3,),
+    "token_encoder.convolutions.1.weight": (4, 5, 2),
+    "token_encoder.convolutions.1.bias": (4,),
+    "token_encoder.convolutions.2.weight": (6, 5, 3),
+    "token_encoder.convolutions.2.bias": (6,),
+    "token_encoder.highways.0.transform.weight": (13, 13),
+    "token_encoder.highways.0.transform.bias": (13,),
+    "token_encoder.highways.0.gate.weight": (13, 13),
+    "token_encoder.highways.0.gate.bias": (13,),
+    "token_encoder.projection.weight": (7, 13),
+    "token_encoder.projection.bias": (7,),
+    **{
+        f"bilm.layers.{layer}.{direction}_lstm.{name}": shape
+        for layer in (0, 1)
+        for direction in ("forward", "backward")
+        for name, shape in {
+            "input_linear.weight": (36, 7),
+            "input_linear.bias": (36,),
+            "recurrent_linear.weight": (36, 7),
+            "projection.weight": (7, 9),
+        }.items()
+    },
+    "scalar_mixes.0.logits": (3,),
+    "scalar_mixes.0.scale": (),
+}
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}
 AUTO_MAP |= {f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS}
