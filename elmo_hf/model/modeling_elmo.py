@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -169,6 +170,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
         super().save_pretrained(save_directory, **kwargs)
         if pushing.pop("push_to_hub", False):  # transformers would push only files that it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
+
+    def _upload_modified_files(self, working_dir: str, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        """Uploads files; with the package installed, its full card replaces transformers' card of placeholders."""
+        card = Path(working_dir, "README.md")
+        if "[More Information Needed]" in card.read_text(encoding="utf-8"):
+            with contextlib.suppress(ImportError):
+                full = import_module("elmo_hf.share.model_info").new_card(card.parent, {}, repo_id)
+                card.write_text(full, encoding="utf-8")
+        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
         # In custom code, transformers assumes that a module without parameters of its own is loaded, and skips it. Our

@@ -83,6 +83,10 @@ def test_every_auto_class_and_pipeline_loads_what_was_pushed_and_loads_it_again_
 ) -> None:
     classes = json.dumps({name: reference for name, reference in AUTO_MAP.items() if name != "AutoConfig"})
     pushed = run_online(COMMON + PUSH, hub, tmp_path / "pusher", classes, tmp_path / "pushed.npz")
+    for name in hub.repositories:
+        card = hub.files(name)["README.md"].decode()
+        assert f'"{name}", trust_remote_code=True)' in card
+        assert "More Information Needed" not in card
     # The config brings the code along already, then the model, then the tokenizer.
     assert json.loads(pushed) == [sorted(f"{file}.py" for file in TABLE)] * 3
     expected = dict(np.load(tmp_path / "pushed.npz"))
