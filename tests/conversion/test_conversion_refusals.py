@@ -42,16 +42,7 @@ from archives import (
 from checkpoints import BASE, CELL, EDGES, VOCABULARY, Arrays, base_checkpoint, write_datasets
 from hub_modules import LOGITS, saved_by_tensorflow_2, variables_of, write_module
 from language_models import WORDS, random_language_model, words_file
-from tensor_bundles import (
-    field,
-    header_message,
-    index_file,
-    masked_crc,
-    table,
-    tensor_message,
-    varint,
-    write_bundle,
-)
+from tensor_bundles import field, header_message, index_file, masked_crc, table, tensor_message, varint, write_bundle
 
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source

@@ -5,14 +5,13 @@ import io
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request
 
 import pytest
-from checkpoints import FIXTURES, bits
+from checkpoints import BASE, TINY_LM, bits
 from commands import run
 from language_models import state_of
 
@@ -21,7 +20,6 @@ from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.published import PUBLISHED, Published, SecureRedirects, download, fetch
 from elmo_hf.conversion.refusals import ConversionError
 
-BASE = FIXTURES / "base_2l_relu"
 SMALL = "2x1024_128_2048cnn_1xhighway"
 OPTIONS, WEIGHTS = f"elmo_{SMALL}_options.json", f"elmo_{SMALL}_weights.hdf5"
 
@@ -64,13 +62,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server that has a golden case under the paths of the small model."""
     monkeypatch.setenv("no_proxy", "*")
     files = {OPTIONS: "options.json", WEIGHTS: "weights.hdf5"}
-    server = Server({f"/elmo/{SMALL}/{name}": (BASE / ours).read_bytes() for name, ours in files.items()})
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.is_closing.set()
-    server.shutdown()
-    server.server_close()
+    with Server({f"/elmo/{SMALL}/{name}": (BASE / ours).read_bytes() for name, ours in files.items()}) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.is_closing.set()
+        server.shutdown()
     thread.join()
 
 
@@ -151,25 +148,21 @@ def test_rows_of_the_table_are_whole() -> None:
     assert by_hand == [f"embeddia-{language}" for language in ("hr", "et", "fi", "lv", "lt", "sv")]
 
 
-@pytest.mark.parametrize("kind", ["hdf5", "checkpoint"])
+@pytest.mark.parametrize("weights", ["weights.hdf5", "model.ckpt-1.index"])
 def test_a_model_with_its_softmax_is_fetched_from_elsewhere(
-    kind: str, tiny_lm_folder: Path, server: Server, tmp_path: Path
+    weights: str, tiny_lm_folder: Path, server: Server, tmp_path: Path
 ) -> None:
-    source = FIXTURES / "bilm_tf_lm_tiny"
-    names = {"options": "options.json", "weights": "model.ckpt-1.index", "vocabulary": "vocab.txt"}
-    if kind == "hdf5":
-        source = tmp_path / "back"
+    source, names = TINY_LM, {"options": "options.json", "vocabulary": "vocab.txt", "weights": weights}
+    if weights == "weights.hdf5":
+        source, names["softmax"] = tmp_path / "back", "softmax.hdf5"
         folder_to_allennlp(tiny_lm_folder, source)
-        names |= {"weights": "weights.hdf5", "softmax": "softmax.hdf5"}
     server.contents = {f"/lm/{path.name}": path.read_bytes() for path in source.iterdir()}
-    address = server.url.replace("/elmo/", "/lm/")
-    table = {"a-lm": Published(**{role: f"{address}{name}?download=1" for role, name in names.items()}, language="en")}
-    if kind == "checkpoint":
-        table["a-lm"] = replace(table["a-lm"], weights=f"{address}model.ckpt-1.index")
-    weights, given = download("a-lm", server.url, tmp_path / "files", table)
-    assert {name: path.name for name, path in given.items()} | {"weights": weights.name} == names
-    assert len(server.asked) == len(names) + (kind == "checkpoint")
-    convert_source(weights, tmp_path / "lm", Given(**given))
+    addresses = {role: f"{server.url}{name}?download=1".replace("/elmo/", "/lm/") for role, name in names.items()}
+    addresses["weights"] = addresses["weights"].replace(".index?download=1", ".index")
+    found, given = download("a-lm", server.url, tmp_path / "files", {"a-lm": Published(**addresses)})
+    assert {name: path.name for name, path in given.items()} | {"weights": found.name} == names
+    assert len(server.asked) == len(names) + (source == TINY_LM)
+    convert_source(found, tmp_path / "lm", Given(**given))
     assert bits(state_of(tmp_path / "lm")) == bits(state_of(tiny_lm_folder))
 
 

@@ -20,12 +20,7 @@ from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import open_source
 from elmo_hf.conversion.witness.reference import ReferenceElmo
-from elmo_hf.conversion.witness.reference_outputs import (
-    STREAMS,
-    Stream,
-    cosine_distances,
-    explained_variance_ratios,
-)
+from elmo_hf.conversion.witness.reference_outputs import STREAMS, Stream, cosine_distances, explained_variance_ratios
 
 SENTENCES = ("The ferry left the harbour .", "Yes .", "The ferry is late .")
 TINY = Published("far/options.json", "far/weights.hdf5", size="32/8")

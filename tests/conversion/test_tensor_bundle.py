@@ -8,7 +8,7 @@ import pytest
 from checkpoints import FIXTURES, bits, read_datasets, shared
 from tensor_bundles import write_bundle
 
-from elmo_hf.conversion.readers.bilm_tf import array_name, read_variables
+from elmo_hf.conversion.readers.bilm_tf import read_variables
 from elmo_hf.conversion.readers.tensor_bundle import TensorBundle, find_index
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import files_in
@@ -78,26 +78,24 @@ def test_the_checkpoint_is_that_of_the_record_or_of_the_highest_step(
     assert find_index(files_in(tmp_path, "*")) == tmp_path / f"{expected}.index"
 
 
-# Those that `EXPORTS` lacks; a cell that is no LSTM keeps its name, which the tables refuse.
+# Variables and their names in hdf5 files; a cell that is no LSTM keeps its name, which the tables refuse.
 NAMES = {
+    "lm/CNN/b_cnn_0": "CNN/b_cnn_0",
+    "lm/softmax/b": "softmax/b",
     "lm/RNN_1/rnn/multi_rnn_cell/cell_12/lstm_cell/bias": "RNN_1/RNN/MultiRNNCell/Cell12/LSTMCell/B",
     "lm/rnn/lstm_cell/projection/kernel": "rnn/LSTMCell/projection/kernel",
     "lm/RNN_0/rnn/multi_rnn_cell/cell_0/gru_cell/kernel": "RNN_0/rnn/multi_rnn_cell/cell_0/gru_cell/kernel",
 }
 
 
-def test_variables_have_the_names_of_the_hdf5_file() -> None:
-    assert {variable: array_name(variable) for variable in NAMES} == NAMES
-
-
-def test_what_is_no_weight_is_not_read(tmp_path: Path) -> None:
-    ones = np.ones((2, 3), np.float32)
-    weights = {"lm/CNN/b_cnn_0": ones, "lm/softmax/b": ones + 2}
-    others = dict.fromkeys(("lm/CNN/b_cnn_0/Adagrad", "global_step", "train_perplexity", "lm/softmax/b/Adagrad"), ones)
-    write_bundle(tmp_path / "model.ckpt-6", weights | others, num_shards=6)
-    for shard in range(2, 6):
-        (tmp_path / f"model.ckpt-6.data-{shard:05d}-of-00006").unlink()
-    assert bits(read_variables(tmp_path / "model.ckpt-6")) == bits({"CNN/b_cnn_0": ones, "softmax/b": ones + 2})
+def test_variables_have_the_names_of_the_hdf5_file_and_what_is_no_weight_is_not_read(tmp_path: Path) -> None:
+    weights = {name: np.full((2, 3), number, np.float32) for number, name in enumerate(NAMES)}
+    others = ("lm/CNN/b_cnn_0/Adagrad", "global_step", "train_perplexity", "lm/softmax/b/Adagrad")
+    arrays = weights | dict.fromkeys(others, np.ones((2, 3), np.float32))
+    write_bundle(tmp_path / "model.ckpt-6", arrays, num_shards=len(arrays))
+    for shard in range(len(weights), len(arrays)):
+        (tmp_path / f"model.ckpt-6.data-{shard:05d}-of-{len(arrays):05d}").unlink()
+    assert bits(read_variables(tmp_path / "model.ckpt-6")) == bits({NAMES[name]: weights[name] for name in NAMES})
 
 
 EXPORTS = {
