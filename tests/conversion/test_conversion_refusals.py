@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hostile_checkpoints as hostile
 import numpy as np
 import pytest
 import torch
@@ -40,6 +39,7 @@ from archives import (
     write_zip,
 )
 from checkpoints import BASE, CELL, EDGES, VOCABULARY, Arrays, base_checkpoint, write_datasets
+from hostile_checkpoints import HOSTILE_DATASETS
 from hub_modules import LOGITS, saved_by_tensorflow_2, variables_of, write_module
 from language_models import WORDS, random_language_model, words_file
 from tensor_bundles import field, header_message, index_file, masked_crc, table, tensor_message, varint, write_bundle
@@ -174,12 +174,17 @@ HDF5: Rows = {
     "external": (hdf5(external), "char_embed", "in the file itself"),
     "link": (hdf5(linked), "char_embed"),
     "no shape": (hdf5(lambda file: file.create_dataset("char_embed", data=h5py.Empty("f"))), "char_embed"),
-    "lost chunks": (hdf5(hostile.many_chunks), "weights.hdf5", "char_embed", "chunks"),
-    "lost chunks of an enormous shape": (hdf5(hostile.overflowing_shape), "weights.hdf5", "char_embed", "chunks"),
-    "never written": (hdf5(hostile.never_written), "weights.hdf5", UNPACKED),
-    "a large chunk": (hdf5(hostile.one_large_chunk), "weights.hdf5", UNPACKED),
-    "a chunk longer than it says": (hdf5(hostile.chunk_longer_than_said), "weights.hdf5"),
-    "nested groups": (hdf5(hostile.nested_groups), "weights.hdf5"),
+    "lost chunks": (hdf5(HOSTILE_DATASETS["many_chunks"]), "weights.hdf5", "char_embed", "chunks"),
+    "lost chunks, enormous": (
+        hdf5(HOSTILE_DATASETS["overflowing_shape"]),
+        "weights.hdf5",
+        "char_embed",
+        "chunks",
+    ),
+    "never written": (hdf5(HOSTILE_DATASETS["never_written"]), "weights.hdf5", UNPACKED),
+    "a large chunk": (hdf5(HOSTILE_DATASETS["one_large_chunk"]), "weights.hdf5", UNPACKED),
+    "a chunk longer than it says": (hdf5(HOSTILE_DATASETS["chunk_longer_than_said"]), "weights.hdf5"),
+    "nested groups": (hdf5(HOSTILE_DATASETS["nested_groups"]), "weights.hdf5"),
 }
 
 # --- which files ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The formats that `convert` recognises, the files it finds, what it says, and dumps of token vectors."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,17 @@ import numpy as np
 import pytest
 import torch
 from archives import state_bytes, write_files
-from checkpoints import BASE, TINY_LM, base_checkpoint, bits, outputs_of, read_datasets, write_datasets
+from checkpoints import BASE, TINY_LM, base_checkpoint, bits, digested, outputs_of, read_datasets, write_datasets
 from language_models import words_file
 
-from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.hdf5 import read_hdf5
 from elmo_hf.conversion.readers.torch_files import read_state_dict
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
-
-def digested(folder: Path) -> list[str]:
-    """The files whose checksums are in a card."""
-    return re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-
-
 WEIGHTS = {"elmo_weights.hdf5": (TINY_LM / "weights.hdf5").read_bytes()}
 OPTIONS = (TINY_LM / "options.json").read_bytes()
-VOCAB = (TINY_LM / "vocab.txt").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -46,17 +37,6 @@ def test_files_are_found_by_their_names(files: dict[str, bytes], source: str, fo
     write_files(tmp_path / "source", WEIGHTS | files)
     convert_source(tmp_path / "source" / source, tmp_path / "to", Given())
     assert digested(tmp_path / "to") == [*found, "elmo_weights.hdf5"]
-
-
-@pytest.mark.parametrize(
-    ("names", "number"),
-    [(["a_vocab.txt"], 28), (["vocab.txt", "b_vocab.txt"], 28), (["a_vocab.txt", "b_vocab.txt"], None)],
-)
-def test_one_of_two_vocabularies_is_not_guessed(names: list[str], number: int | None, tmp_path: Path) -> None:
-    checkpoint = {path.name: path.read_bytes() for path in [*TINY_LM.glob("model*"), TINY_LM / "options.json"]}
-    write_files(tmp_path / "source", checkpoint | {name: VOCAB if name != "b_vocab.txt" else b"" for name in names})
-    convert_source(tmp_path / "source", tmp_path / "to", Given())
-    assert ElmoTokenizer.from_pretrained(tmp_path / "to").num_word_classes == number
 
 
 WORDS = ["<S>", "</S>", "<UNK>", "The", "ferry", "日本語", "x" * 60]

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from archives import write_files
 from checkpoints import TINY_LM, VOCABULARY, allennlp_to_folder, arrays_of, bits, read_datasets
-from language_models import save_directory, state_of, tiny_files
+from language_models import save_directory, state_of
 from safetensors.numpy import load_file
 from transformers import AutoModelForPreTraining
 
@@ -90,13 +91,19 @@ def test_a_softmax_may_share_the_word_embedding(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-6)
 
 
-def test_a_language_model_without_vocabulary_embeds_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [["a_vocab.txt"], ["vocab.txt", "b_vocab.txt"], ["a_vocab.txt", "b_vocab.txt"]])
+def test_one_of_two_vocabularies_is_not_guessed_and_without_one_the_model_embeds(
+    names: list[str], tmp_path: Path
+) -> None:
+    files = {path.name: path.read_bytes() for path in [*TINY_LM.glob("model*"), TINY_LM / "options.json"]}
+    vocabularies = {name: (TINY_LM / "vocab.txt").read_bytes() if name != "b_vocab.txt" else b"" for name in names}
     told: list[str] = []
-    files = tiny_files()
-    convert_source(files.weights, tmp_path / "there", Given(options=files.options), tell=told.append)
-    assert "has a softmax over 28 words, but there is no vocabulary to say which" in told[1]
-    assert ElmoTokenizer.from_pretrained(tmp_path / "there").num_word_classes is None
+    write_files(tmp_path / "source", files | vocabularies)
+    convert_source(tmp_path / "source", tmp_path / "there", Given(), tell=told.append)
+    is_missing = names == ["a_vocab.txt", "b_vocab.txt"]
+    assert ElmoTokenizer.from_pretrained(tmp_path / "there").num_word_classes == (None if is_missing else 28)
     assert ElmoForPreTraining.from_pretrained(tmp_path / "there").config.num_softmax_words == 28
-    (note,) = folder_to_allennlp(tmp_path / "there", tmp_path / "back")
-    assert "no `vocab.txt`" in note
-    assert not (tmp_path / "back" / "vocab.txt").exists()
+    assert ["a softmax over 28 words, but there is no vocabulary" in note for note in told[1:]] == [True] * is_missing
+    notes = folder_to_allennlp(tmp_path / "there", tmp_path / "back")
+    assert ["no `vocab.txt`" in note for note in notes] == [True] * is_missing
+    assert (tmp_path / "back" / "vocab.txt").exists() != is_missing

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,11 @@ def outputs_of(folder: Path, sentences: list[list[str]]) -> Any:
     inputs = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
     with torch.no_grad():
         return model(**inputs, output_hidden_states=True)
+
+
+def digested(folder: Path) -> list[str]:
+    """The files whose checksums are in a folder's card."""
+    return re.findall(r"^\| `(.*?)` \| `\w{64}` \|$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def options_of(folder: Path) -> Options:
