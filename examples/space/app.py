@@ -98,7 +98,7 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
         with gr.Column(scale=1):
             model = gr.Dropdown(computing.MODELS, value=computing.MODELS[0], label="Model", elem_id="model")
             button = gr.Button("Read", variant="primary", elem_id="read")
-    gr.Examples(EXAMPLES, text, label="Texts to try, then press Read")
+    examples = gr.Examples(EXAMPLES, text, label="Texts to try: click one", elem_id="examples")
     gr.Markdown("## Which words are near, layer by layer?")
     words = gr.HighlightedText(
         label="Click a word", color_map={"clicked": "#dc2626"}, show_inline_category=False, elem_id="words"
@@ -119,15 +119,14 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
 
     state = [read_model, read_text, clicked]
     show = {"fn": nearest, "inputs": [*state, *sliders], "outputs": [words, maps, table]}
-    reading = gr.on(
-        [button.click, demo.load],
-        read,
-        [model, text],
-        [*state, surprisal, *sliders],
-        api_name="read",
-        show_progress_on=[words, surprisal],
-    )
-    reading.success(**show, api_name="nearest")
+    reading = {
+        "fn": read,
+        "inputs": [model, text],
+        "outputs": [*state, surprisal, *sliders],
+        "show_progress_on": [words, surprisal],
+    }
+    gr.on([button.click, demo.load], **reading, api_name="read").success(**show, api_name="nearest")
+    examples.load_input_event.then(**reading, api_visibility="private").success(**show, api_visibility="private")
 
     def choose(event: gr.SelectData) -> int:
         """The number of the clicked word."""
