@@ -1,5 +1,6 @@
 """Reads the sentences to embed, from files, stores, standard input and datasets, in windows. Imports no torch."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -26,6 +27,10 @@ class Window(NamedTuple):
     lines: list[Line]
     sentences: list[Sentence]
     digest: str = ""
+
+
+# The user and password in an address, which the index of an output does not name.
+PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 
 
 class Documents(NamedTuple):
@@ -96,7 +101,7 @@ class Documents(NamedTuple):
             for index, sentence in enumerate(self._sentences(name)):
                 if self.split_into_words and isinstance(sentence, str):
                     sentence = sentence.split()
-                yield (name, index), sentence
+                yield (PASSWORD.sub("", name), index), sentence
 
     def _sentences(self, name: str) -> Iterator[Sentence]:
         keys = KEYS if self.column is None else (self.column,)

@@ -173,3 +173,9 @@ def test_what_another_process_wrote_is_seen_and_a_store_that_refuses_is_named_be
     with pytest.raises(PermissionError, match="Access Denied"):
         embed("listed://new/", "corpus.txt")
     assert counts == []
+
+
+def test_the_place_of_a_sentence_names_no_password(memory: Any) -> None:
+    memory.pipe("/me:secret@host/a@b.txt", b"Yes\n")
+    documents = Documents(["memory://me:secret@host/a@b.txt"])
+    assert [line for line, _ in documents.read()] == [("memory://host/a@b.txt", 0)]
