@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from archives import write_files
 from checkpoints import BASE, TINY_LM, allennlp_to_folder, arrays_of
 from commands import assert_fails, run
 from huggingface_hub import ModelCard
@@ -40,16 +41,13 @@ def test_the_card_has_the_source_the_check_and_the_sizes(name: str, request: pyt
 
 
 def test_an_existing_destination_is_left_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
-    destination = tmp_path / "DEST"
-    precious = destination / "precious.txt"
-    destination.mkdir()
-    precious.write_text("mine", encoding="utf-8")
+    destination = write_files(tmp_path / "DEST", {"precious.txt": b"mine"})
     with pytest.raises(FileExistsError, match="DEST"):
         convert_source(tmp_path / "nowhere", destination, Given())
     with pytest.raises(FileExistsError, match="DEST"):
         folder_to_allennlp(tiny_folder, destination)
-    assert precious.read_text(encoding="utf-8") == "mine"
-    assert list(tmp_path.rglob("*")) == sorted({destination, precious})
+    assert {path.name: path.read_bytes() for path in destination.iterdir()} == {"precious.txt": b"mine"}
+    assert [*tmp_path.iterdir()] == [destination]
 
 
 def test_a_destination_may_be_empty_new_or_a_link(tiny_folder: Path, tmp_path: Path) -> None:
