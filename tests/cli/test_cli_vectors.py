@@ -1,4 +1,4 @@
-"""`elmo-hf vectors`: the files, what gensim reads of them, which vector they hold, and nearest words."""
+"""`elmo-hf vectors`: the files, which vector they hold, and nearest words."""
 
 import gzip
 import json
@@ -53,15 +53,6 @@ def test_a_file_holds_each_word_once_with_the_vector_asked_for(
     np.testing.assert_allclose(vectors, expected(tiny_folder, layer), rtol=1e-5, atol=1e-6)
     output_of(*command, tmp_path / "glove", "--format", "glove")
     assert (tmp_path / "glove").read_text(encoding="utf-8").splitlines() == lines
-
-
-def test_gensim_reads_a_file_and_finds_the_same_nearest_words(tiny_folder: Path, words: Path, tmp_path: Path) -> None:
-    gensim = pytest.importorskip("gensim.models")
-    output_of("vectors", tiny_folder, words, "-o", tmp_path / "v.txt")
-    loaded = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"))
-    assert loaded.index_to_key == WORDS
-    near = nearest_words(loaded.vectors, WORDS, loaded["ferry"], count=3, but=["ferry"])
-    assert [word for word, _ in near] == [word for word, _ in loaded.most_similar("ferry", topn=3)]
 
 
 def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.disk.whole_files import only_writer
 from elmo_hf.embedding import Embedder, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
-from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.processes import Alone
 from elmo_hf.embedding.vector_files import Record
 from elmo_hf.embedding.window_vectors import Selection
@@ -41,8 +40,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no column": (lambda: Embedder()({"body": ["a"]}), KeyError, "text"),
     "not a text": (lambda: Embedder()({"text": ["a", 17]}), ValueError, "found 17"),
     "a header that is too long": (many_arrays, ValueError, "at most 1 arrays"),
-    "no file": (lambda: Documents.find(["none"], "out/"), FileNotFoundError, "there is no file none;"),
-    "a pattern of none": (lambda: Documents.find(["*.gz"], "out/"), FileNotFoundError, "there is no file *.gz;"),
 }
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from commands import assert_fails
+from commands import assert_fails, output_of
 from commands import run as run_command
-from interrupts import count_rows
-from vectors import SENTENCES, embed_file
+from interrupts import contents, count_rows
+from vectors import SENTENCES, TEXT
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel
 
 ray = pytest.importorskip("ray")
 
@@ -35,21 +35,17 @@ def _two_workers() -> Iterator[None]:
 
 
 @pytest.fixture
-def run(mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def run(embed: Callable[..., int]) -> Iterator[Callable[..., dict[str, bytes]]]:
     """Embeds a corpus of 120 windows; gives the contents of the files."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the workers
-    corpus = tmp_path / "in.txt"
-    corpus.write_text("".join(f"{each}\n" for each in SENTENCES) * COPIES, encoding="utf-8")
+    Path("corpus.txt").write_text(TEXT * COPIES, encoding="utf-8")
 
-    def embed_it(name: str, **options: Any) -> dict[str, bytes]:
-        output = f"{tmp_path}/{name}"
-        options |= {"layers": "mix", "window_characters": 59}
-        assert embed_file(mixed_model, tiny_tokenizer, [str(corpus)], output, **options) == len(SENTENCES) * COPIES
-        path = Path(output)
-        return {file.name: file.read_bytes() for file in [path, *path.rglob("*")] if file.is_file()}
+    def run_it(output: str, **options: Any) -> dict[str, bytes]:
+        assert embed(output, layers="mix", **options) == len(SENTENCES) * COPIES
+        return contents(output)
 
-    yield embed_it
+    yield run_it
     torch.set_num_threads(num_threads)
 
 
@@ -101,7 +97,7 @@ def test_a_device_that_the_cluster_lacks_is_named(run: Callable[..., dict[str, b
 def test_the_command_ends_with_a_line_where_a_worker_cannot_write(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("Yes\n")
     command = ("embed", "tiny", tmp_path / "in.txt", "--engine", "ray", "-o", f"{tmp_path}/out/")
-    assert run_command(*command).stdout == f"Wrote 1 sentence to {tmp_path}/out/.\n"
+    assert output_of(*command) == f"Wrote 1 sentence to {tmp_path}/out/.\n"
     for name in ("part-00000.parquet", "_index/part-00000.txt"):
         (tmp_path / "out" / name).unlink()
     (tmp_path / "out" / "_index").rmdir()

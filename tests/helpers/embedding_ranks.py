@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,16 @@ def run(folder: Path, output: object, source: object = "corpus.txt") -> None:
     )
 
 
-def die_at_second_window(embed_window: Any) -> Any:
-    calls = []
+def killed(folder: Path, output: str = "killed.hdf5") -> None:
+    """The second process dies at its second window."""
+    embed_window, calls = shards.embed_window, count(1)
 
     def dying(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == 2 and os.environ["RANK"] == "1":
+        if next(calls) == 2 and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
         return embed_window(*arguments)
 
-    return dying
-
-
-def killed(folder: Path, output: str = "killed.hdf5") -> None:
-    """The second process dies at its second window."""
-    shards.embed_window = die_at_second_window(shards.embed_window)
+    shards.embed_window = dying
     run(folder, output)
 
 
