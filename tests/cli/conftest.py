@@ -1,4 +1,4 @@
-"""A newcomer's folder, and the run that every test of the commands of language models looks at."""
+"""A newcomer's folder, and the run that tests of the commands of language models look at."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import pytest
 from newcomer import files_of, pretrain, write_files
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_files(tmp_path_factory.mktemp("newcomer"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pretrained(work: Path) -> tuple[Path, str]:
     """Twenty steps, scored and saved every eight, in the folder `lm`; and what the command printed."""
     steps = ("--max-steps", 20, "--checkpoint-steps", 8, "--logging-steps", 4)

@@ -8,18 +8,11 @@ import torch
 from checkpoints import bits
 from commands import assert_fails, run
 from language_models import state_of, words_file
-from newcomer import files_of, pretrain
+from newcomer import pretrain
 from pretraining_runs import VOCABULARY
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-
-
-@pytest.fixture(scope="module")
-def pretrained(work: Path) -> Path:
-    """A language model of two steps, to be adapted."""
-    pretrain(work, work / "lm", *files_of(work))
-    return work / "lm"
 
 
 def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
@@ -51,10 +44,10 @@ def test_an_adapted_model_says_what_it_started_from_and_keeps_its_splitter_unles
 
 
 def test_a_half_precision_language_model_is_adapted_in_single_precision(
-    pretrained: Path, work: Path, tmp_path: Path
+    pretrained: tuple[Path, str], work: Path, tmp_path: Path
 ) -> None:
-    ElmoForPreTraining.from_pretrained(pretrained, dtype=torch.float16).save_pretrained(tmp_path / "half")
-    ElmoTokenizer.from_pretrained(pretrained).save_pretrained(tmp_path / "half")
+    ElmoForPreTraining.from_pretrained(pretrained[0], dtype=torch.float16).save_pretrained(tmp_path / "half")
+    ElmoTokenizer.from_pretrained(pretrained[0]).save_pretrained(tmp_path / "half")
     pretrain(work, tmp_path / "lm", "--model", tmp_path / "half")
     for name, dtype in (("half", "float16"), ("lm", "float32")):
         assert {array.dtype.name for array in state_of(tmp_path / name).values()} == {dtype}
@@ -62,13 +55,13 @@ def test_a_half_precision_language_model_is_adapted_in_single_precision(
 
 
 def test_a_language_model_is_adapted_with_its_own_softmax_or_a_new_one(
-    pretrained: Path, work: Path, tmp_path: Path
+    pretrained: tuple[Path, str], work: Path, tmp_path: Path
 ) -> None:
-    pretrain(work, tmp_path / "same", "--model", pretrained, "--learning-rate", 0)
-    assert bits(state_of(tmp_path / "same")) == bits(state_of(pretrained))
-    pretrain(work, tmp_path / "other", "--model", pretrained, "--softmax", "sampled", "--samples", 4)
+    pretrain(work, tmp_path / "same", "--model", pretrained[0], "--learning-rate", 0)
+    assert bits(state_of(tmp_path / "same")) == bits(state_of(pretrained[0]))
+    pretrain(work, tmp_path / "other", "--model", pretrained[0], "--softmax", "sampled", "--samples", 4)
     assert ElmoForPreTraining.from_pretrained(tmp_path / "other").config.softmax == "sampled"
     assert ElmoTokenizer.from_pretrained(tmp_path / "other").predicted_words == VOCABULARY
     vocabulary = words_file(tmp_path, VOCABULARY[:9])
-    pretrain(work, tmp_path / "new", "--model", pretrained, "--vocabulary", vocabulary)
+    pretrain(work, tmp_path / "new", "--model", pretrained[0], "--vocabulary", vocabulary)
     assert state_of(tmp_path / "new")["softmax.weight"].shape == (9, 7)
