@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pretraining_runs import ROWS, STEPS, make_arguments, make_model
+from pretraining_runs import ROWS, STEPS, make_arguments, make_corpus, make_model
 from transformers import Trainer
 
 from elmo_hf.language_model.corpus import Corpus
@@ -18,16 +18,14 @@ Weights = dict[str, torch.Tensor]
 
 def adagrad(named: Weights, start: float = 1.0, decay: float = 0.0) -> torch.optim.Optimizer:
     """The optimiser of bilm-tf; matrices may decay."""
-    groups = [
-        {"params": [weight for weight in named.values() if weight.dim() > 1], "weight_decay": decay},
-        {"params": [weight for weight in named.values() if weight.dim() <= 1]},
-    ]
+    matrices = [weight for weight in named.values() if weight.dim() > 1]
+    biases = [weight for weight in named.values() if weight.dim() <= 1]
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": biases}]
     return torch.optim.Adagrad(groups, lr=0.2, initial_accumulator_value=start)
 
 
 def hand_written(
     model: ElmoForPreTraining,
-    corpus: Corpus,
     num_updates: int,
     *,
     rows: int = ROWS,
@@ -41,6 +39,7 @@ def hand_written(
 ) -> tuple[list[list[float]], list[float]]:
     """Trains as bilm-tf does, as simply as possible; returns each update's losses by direction, and its norm."""
     model.train()
+    corpus = make_corpus()
     streams = [
         Stream(corpus, rows, is_backward=is_backward, seed=11, reset_probability=reset_probability)
         for is_backward in (False, True)[: model.config.num_directions]
@@ -75,13 +74,9 @@ def logged(trainer: Trainer, name: str) -> list[float]:
 
 
 def train(
-    corpus: Corpus,
-    folder: Path,
-    model: ElmoForPreTraining | None = None,
-    held_out: Corpus | None = None,
-    **settings: Any,
+    folder: Path, model: ElmoForPreTraining | None = None, held_out: Corpus | None = None, **settings: Any
 ) -> ElmoPretrainer:
     arguments = make_arguments(folder, **settings)
-    trainer = ElmoPretrainer(model or make_model(), arguments, train_dataset=corpus, eval_dataset=held_out)
+    trainer = ElmoPretrainer(model or make_model(), arguments, train_dataset=make_corpus(), eval_dataset=held_out)
     trainer.train()
     return trainer

@@ -4,20 +4,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_lm import SENTENCES, WORDS, tokenizer_of
+from tiny_lm import SENTENCES, WORDS, tokenizer_with
 
-from elmo_hf import ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 
 NUM_WORDS = sum(map(len, SENTENCES))
 
 
-@pytest.fixture
-def tokenizer(each_lm: ElmoForPreTraining) -> ElmoTokenizer:
-    return tokenizer_of(each_lm)
-
-
-def test_a_text_is_places_in_a_table_of_its_distinct_words(tokenizer: ElmoTokenizer) -> None:
+@pytest.mark.parametrize("token_encoder", ["char_cnn", "word_embedding"])
+def test_a_text_is_places_in_a_table_of_its_distinct_words(token_encoder: str) -> None:
+    tokenizer = tokenizer_with(token_encoder=token_encoder)
     corpus = Corpus.from_sentences(iter(SENTENCES), tokenizer)
     distinct = list(dict.fromkeys(["<S>", "</S>", *(word for words in SENTENCES for word in words)]))
     assert corpus.ids.tolist() == tokenizer.convert_tokens_to_ids(distinct)

@@ -9,20 +9,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from commands import run
-from tiny_lm import tiny_lm, tokenizer_of
+from tiny_lm import tiny_lm, tokenizer_with
 
-from elmo_hf import ElmoTokenizer
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, write_table
 
 COLUMNS = "sentence position word is_unknown forward_bits backward_bits document document_sentence region"
 OF_REGIONS = "sentence document document_sentence region document_region word num_words is_unknown"
-
-
-@pytest.fixture(scope="module")
-def parts() -> tuple[ElmoForPreTraining, ElmoTokenizer]:
-    model = tiny_lm()
-    return model, tokenizer_of(model)
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
@@ -50,20 +42,17 @@ def test_words_have_the_places_that_corpora_of_reading_times_number() -> None:
 
 
 @pytest.mark.parametrize(("suffix", "unit"), [(".tsv", "bits"), (".csv", "nats"), (".parquet", "bits")])
-def test_a_table_has_a_row_for_every_word_and_boundary(
-    suffix: str, unit: str, parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path
-) -> None:
-    model, tokenizer = parts
+def test_a_table_has_a_row_for_every_word_and_boundary(suffix: str, unit: str, tmp_path: Path) -> None:
     # Lines of the file without text to score are left out by number.
     placed = [
         PlacedSentence(2, ["the", 'say"so', '"', "half\ud83d"], [0, 0, 1, 2], 3, 5, 40),
         PlacedSentence(4, [], [], 3, 6, 43),
         PlacedSentence(9, ["a,b", "ten", "'"], [0, 1, 1], 6, 0, 0),
     ]
-    scores = model.score([each.words for each in placed], tokenizer)
+    scores = tiny_lm().score([each.words for each in placed], tokenizer_with())
     scores.forward[0] = scores.backward[1] = np.nan
     path = tmp_path / f"table{suffix}"
-    write_table(path, placed, scores, tokenizer, unit, skips_unknown=unit == "nats")
+    write_table(path, placed, scores, tokenizer_with(), unit, skips_unknown=unit == "nats")
     assert [*tmp_path.iterdir()] == [path]
     table = rows(path)
     assert list(table) == [*COLUMNS.replace("bits", unit).split(), "document_region"]
@@ -90,11 +79,10 @@ def test_a_table_has_a_row_for_every_word_and_boundary(
     np.testing.assert_allclose(surprisals, expected, rtol=1e-5)
 
 
-def test_a_table_by_region_adds_up_its_words(parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path) -> None:
-    model, tokenizer = parts
+def test_a_table_by_region_adds_up_its_words(tmp_path: Path) -> None:
     placed = list(place_sentences(["the ferry, left", "", "unseen. ten"], "ptb"))
-    scores = model.score([each.words for each in placed], tokenizer)
-    write_table(tmp_path / "t.tsv", placed, scores, tokenizer, unit="nats", skips_unknown=True, by_region=True)
+    scores = tiny_lm().score([each.words for each in placed], tokenizer_with())
+    write_table(tmp_path / "t.tsv", placed, scores, tokenizer_with(), unit="nats", skips_unknown=True, by_region=True)
     table = rows(tmp_path / "t.tsv")
     assert list(table) == [*OF_REGIONS.split(), "forward_nats", "backward_nats"]
     assert list(zip(*(table[name] for name in OF_REGIONS.split()), strict=True)) == [
@@ -111,10 +99,9 @@ def test_a_table_by_region_adds_up_its_words(parts: tuple[ElmoForPreTraining, El
         np.testing.assert_allclose(np.array(table[f"{name}_nats"], dtype=np.float64), expected, rtol=1e-5)
 
 
-def test_the_command_carries_the_state_through_documents(
-    parts: tuple[ElmoForPreTraining, ElmoTokenizer], tmp_path: Path
-) -> None:
-    for part in parts:
+def test_the_command_carries_the_state_through_documents(tmp_path: Path) -> None:
+    model = tiny_lm()
+    for part in (model, tokenizer_with()):
         part.save_pretrained(tmp_path / "lm")
     (tmp_path / "text").write_text("the ferry left.\nten late\n\nYes, at ten.\n", encoding="utf-8")
     options = ("--documents", "--unit", "nats", "--skip-unknown", "--words", "ptb")
@@ -126,9 +113,8 @@ def test_the_command_carries_the_state_through_documents(
     table = rows(tmp_path / "t.tsv")
     places = zip(table["document"], table["document_sentence"], table["document_region"], table["word"], strict=True)
     assert [place for place in places if place[3] in ("late", "at")] == [(0, 1, 4, "late"), (1, 0, 1, "at")]
-    model, tokenizer = parts
     documents = [["the ferry left .".split(), ["ten", "late"]], ["Yes , at ten .".split()]]
-    alone = [model.score(sentences, tokenizer, carries_state=True, num_rows=1) for sentences in documents]
+    alone = [model.score(sentences, tokenizer_with(), carries_state=True, num_rows=1) for sentences in documents]
     for name in ("forward", "backward"):
         nats = [each for each in table[f"{name}_nats"] if each is not None]
         np.testing.assert_allclose(nats, np.concatenate([-getattr(scores, name) for scores in alone]), rtol=1e-5)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 from hand_written import adagrad, hand_written, logged, train, weights_of
-from pretraining_runs import ROWS, make_arguments, make_model
+from pretraining_runs import ROWS, make_arguments, make_corpus, make_model
 from tiny_inputs import assert_outputs_close
 
-from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.training.trainer import ElmoPretrainer, Windows
 
 
@@ -38,13 +37,13 @@ from elmo_hf.training.trainer import ElmoPretrainer, Windows
     ids=lambda value: str(list(value)),
 )
 def test_three_steps_equal_those_of_a_loop_by_hand(
-    settings: dict[str, Any], by_hand: dict[str, Any], corpus: Corpus, tmp_path: Path
+    settings: dict[str, Any], by_hand: dict[str, Any], tmp_path: Path
 ) -> None:
     settings = dict(settings)
     fields = {"bidirectional": settings.pop("bidirectional", True)}
     expected = make_model(**fields)
-    losses, norms = hand_written(expected, corpus, 3, **by_hand)
-    trainer = train(corpus, tmp_path, make_model(**fields), max_steps=3, **settings)
+    losses, norms = hand_written(expected, 3, **by_hand)
+    trainer = train(tmp_path, make_model(**fields), max_steps=3, **settings)
     assert_outputs_close(weights_of(trainer.model), weights_of(expected), 2e-6)
     assert_outputs_close(logged(trainer, "loss"), np.mean(losses, axis=1).tolist(), 1e-4)
     directions = [found for name in ("forward_loss", "backward_loss") if (found := logged(trainer, name))]
@@ -52,17 +51,18 @@ def test_three_steps_equal_those_of_a_loop_by_hand(
     assert_outputs_close(logged(trainer, "grad_norm"), norms, 1e-4)
 
 
-def test_windows_go_on_from_pass_to_pass_without_starting_rows_anew(corpus: Corpus, tmp_path: Path) -> None:
+def test_windows_go_on_from_pass_to_pass_without_starting_rows_anew(tmp_path: Path) -> None:
     expected = make_model()
-    losses, _ = hand_written(expected, corpus, 23)
-    trainer = train(corpus, tmp_path, num_train_epochs=2.5)
+    losses, _ = hand_written(expected, 23)
+    trainer = train(tmp_path, num_train_epochs=2.5)
     assert trainer.state.global_step == 23
     assert_outputs_close(logged(trainer, "forward_loss"), [forward for forward, _ in losses], 1e-4)
     assert_outputs_close(weights_of(trainer.model), weights_of(expected), 2e-5)
 
 
-def test_windows_are_read_in_any_order_and_by_any_process(corpus: Corpus, tmp_path: Path) -> None:
+def test_windows_are_read_in_any_order_and_by_any_process(tmp_path: Path) -> None:
     args = make_arguments(tmp_path, reset_probability=0.4)
+    corpus = make_corpus()
     windows, *parts = (Windows(corpus, ROWS, rows, args) for rows in (range(ROWS), range(1), range(1, ROWS)))
     in_order = [windows[number] for number in range(4)]
     # A worker of a DataLoader gets them pickled.
@@ -74,10 +74,10 @@ def test_windows_are_read_in_any_order_and_by_any_process(corpus: Corpus, tmp_pa
             assert_outputs_close(torch.cat([each[name] for each in found]), in_order[number][name], 0)
 
 
-def test_bfloat16_trains_near_to_float32(corpus: Corpus, tmp_path: Path) -> None:
+def test_bfloat16_trains_near_to_float32(tmp_path: Path) -> None:
     # Without clips, at whose borders a rounding turns a gradient on or off.
     exact, rounded = (
-        train(corpus, tmp_path, make_model(cell_clip=None, projection_clip=None), max_steps=2, bf16=is_bf16)
+        train(tmp_path, make_model(cell_clip=None, projection_clip=None), max_steps=2, bf16=is_bf16)
         for is_bf16 in (False, True)
     )
     assert {tensor.dtype for tensor in rounded.model.state_dict().values()} == {torch.float32}
@@ -93,13 +93,11 @@ def test_a_process_trains_on_one_gpu_at_most(tmp_path: Path) -> None:
     assert (args.n_gpu, args.train_batch_size) == (1, ROWS)
 
 
-def test_adagrad_takes_one_pass_on_cpus_and_other_optimisers_compute_as_they_were_made(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_adagrad_takes_one_pass_on_cpus_and_other_optimisers_compute_as_they_were_made(tmp_path: Path) -> None:
     assert ElmoPretrainer.get_optimizer_cls_and_kwargs(make_arguments(tmp_path))[1]["fused"]
     model, args = make_model(), make_arguments(tmp_path, max_steps=1)
     for optimizer_class, fused in ((torch.optim.Adagrad, True), (torch.optim.Adam, False)):
         optimizer = optimizer_class(model.parameters(), fused=fused)
         optimizer.param_groups[0]["fused"] = None  # as a checkpoint of another kind of device sets it
-        ElmoPretrainer(model, args, train_dataset=corpus, optimizers=(optimizer, None)).train()
+        ElmoPretrainer(model, args, train_dataset=make_corpus(), optimizers=(optimizer, None)).train()
         assert [group["fused"] for group in optimizer.param_groups] == [fused]

@@ -10,19 +10,18 @@ from hand_written import logged, train, weights_of
 from pretraining_runs import make_corpus, make_model
 from tiny_inputs import assert_outputs_close
 
-from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.scoring import score_carried, score_from_zero
 
 
 @pytest.mark.parametrize("fields", [{}, {"bidirectional": False}, {"softmax": "sampled"}], ids=str)
 def test_evaluation_scores_each_direction_from_zero_and_carried_and_leaves_training_alone(
-    fields: dict[str, Any], corpus: Corpus, tmp_path: Path
+    fields: dict[str, Any], tmp_path: Path
 ) -> None:
     held_out, directions = make_corpus(6, seed=2), ["forward", "backward"][: 1 if "bidirectional" in fields else 2]
     model, undisturbed = (make_model(lm_dropout=0.3, **fields) for _ in range(2))
-    trainer = train(corpus, tmp_path, model, held_out, max_steps=3, eval_strategy="steps", eval_steps=1)
+    trainer = train(tmp_path, model, held_out, max_steps=3, eval_strategy="steps", eval_steps=1)
     assert len(logged(trainer, "eval_perplexity")) == 3
-    assert_outputs_close(weights_of(model), weights_of(train(corpus, tmp_path, undisturbed, max_steps=3).model), 0)
+    assert_outputs_close(weights_of(model), weights_of(train(tmp_path, undisturbed, max_steps=3).model), 0)
     # Sampled losses have their own names.
     kind = "sampled_" if fields.get("softmax") == "sampled" else ""
     losses = [logged(trainer, f"{kind}{name}_loss") for name in directions]
@@ -44,14 +43,14 @@ def test_evaluation_scores_each_direction_from_zero_and_carried_and_leaves_train
     assert tested["test_forward_perplexity"] == score_from_zero(model, other).forward_perplexity
 
 
-def test_a_model_that_diverges_is_logged_and_scored_as_such(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_model_that_diverges_is_logged_and_scored_as_such(tmp_path: Path) -> None:
     model = make_model()
     with torch.no_grad():
         model.softmax.bias[0] = 5e4
-    trainer = train(corpus, tmp_path, model, max_steps=1, learning_rate=0)
+    trainer = train(tmp_path, model, max_steps=1, learning_rate=0)
     metrics = trainer.evaluate(make_corpus(4, seed=2))
     names = ("eval_forward_perplexity", "eval_carried_backward_perplexity", "eval_perplexity", "eval_loss")
     assert [metrics[name] for name in names] == [np.inf] * 4
     with torch.no_grad():
         model.softmax.bias[0] = np.nan
-    assert np.isnan(logged(train(corpus, tmp_path, model, max_steps=1, learning_rate=0), "loss")).all()
+    assert np.isnan(logged(train(tmp_path, model, max_steps=1, learning_rate=0), "loss")).all()
