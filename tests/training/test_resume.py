@@ -100,12 +100,12 @@ def test_a_run_without_a_checkpoint_may_change_its_settings(undisturbed: Callabl
     assert published["config.json"] == max(published.values())
 
 
+@pytest.mark.parametrize("cut", [(12, "on_step_begin"), (14, "on_train_end")], ids=str)
 def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
-    undisturbed: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cut: tuple[int, str], undisturbed: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"learning_rate": 3.0}  # so high that the perplexity is lowest after step 4
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", callbacks=[At(12, "on_step_begin", stop)], **settings)
+    interrupt(tmp_path / "cut", *cut, **settings)
     (tmp_path / "cut").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
     trainer = run(Path("moved"), **settings)
