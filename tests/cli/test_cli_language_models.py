@@ -93,7 +93,7 @@ RUNS: list[tuple[str, list[float], dict[str, object]]] = [
         [0.2, 0.2, 0.2],
         {"per_device_train_batch_size": 3, "unroll_steps": 5, "seed": 4, "max_steps": 3, "bf16": True}
         | {"gradient_accumulation_steps": 2, "reset_probability": 0.75, "frozen_steps": 1}
-        | {"config.softmax": "sampled", "config.num_softmax_samples": 5, "config.cell_size": 8},
+        | {"config.softmax": "sampled", "config.num_softmax_samples": 5, "config.cell_size": 9},
     ),
 ]
 

@@ -91,7 +91,7 @@ def test_nothing_to_predict_is_a_loss_of_zero(lengths: list[int]) -> None:
 
 
 def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dropped_inputs() -> None:
-    model = tiny_lm(lm_dropout=0.35)
+    model = tiny_lm(lm_dropout=0.35).double()
     inputs = inputs_of(model)
     found = []
     for checkpoints in (False, True):
@@ -108,7 +108,7 @@ def test_dropout_applies_to_each_layers_input_and_the_output_and_skips_carry_dro
 
     torch.manual_seed(5)
     vectors, mask = model.elmo.embed_words(inputs["input_ids"], inputs["attention_mask"])
-    layout, hidden, cell = BatchLayout(mask), torch.zeros(len(mask), 2 * P), torch.zeros(len(mask), 18)
+    layout, hidden, cell = BatchLayout(mask), vectors.new_zeros(len(mask), 2 * P), vectors.new_zeros(len(mask), 18)
     first, second = model.elmo.bilm.layers
     second.has_skip_connection = False
     dropped = drop(first(drop(torch.cat([vectors, vectors], dim=-1)), layout, hidden, cell)[0])
