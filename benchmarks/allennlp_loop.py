@@ -2,7 +2,7 @@
 
 Written from scratch from the equations in `elmo_hf/model/lstmp.py`, with AllenNLP 2.10.1's operations:
 
-- every word of the batch goes through the character CNN, also padding and repeated words;
+- every word of the batch goes through the character CNN, padding and repeated words too;
 - a highway layer is one product to twice its width;
 - the batch is sorted by decreasing length, and a step computes only the rows that still have a word;
 - each step computes its own input product W_x x_t besides W_h h_{t-1} + b, for one direction of one layer;

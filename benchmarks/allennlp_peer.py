@@ -1,7 +1,7 @@
 """The real AllenNLP in another environment, because it needs an old Python and an old torch; both ends are here.
 
 `AllenNlp` starts this file with the other environment's interpreter, which loads a checkpoint and embeds batches on
-request, so both can take turns in one run. Ids and vectors are exchanged as files. `benchmarks/README.md` says how to
+request, so both can take turns in one run. Ids and vectors are exchanged as files. `benchmarks/README.md` shows how to
 make the environment; this file must run in its Python 3.8.
 """
 

@@ -37,7 +37,7 @@ def main(package: Path, folder: Path, threads: int) -> None:
         return [model.bilm.layers[0].backward_lstm.recurrent_linear.weight.grad]
 
     def pretrain(batches: list[Any]) -> list[Tensor]:
-        """A window that reads the same from both ends, because commits differ in the order of the backward one."""
+        """A window that is the same from both ends, because commits differ in the order of the backward window."""
         language_models.zero_grad()
         ids = batches[0].inputs["input_ids"][:, 1 : WINDOW // 2 + 1]
         ids = torch.cat([ids, ids.flip(1)], dim=1)

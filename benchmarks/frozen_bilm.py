@@ -2,10 +2,10 @@
 
     python benchmarks/frozen_bilm.py --projection-size 128 --cell-size 1024
 
-Memory: each contestant is a separate process; its peak counts from before the pass. All run the same batch: a forward
-pass of the labeller without gradients, a training step with the biLM frozen, and one with everything learning. Time: an
-epoch of training steps over random sentences, with the biLM run and with layers kept by `add_bilm_layers`; both must
-give the same loss. The contestants take turns, `--rounds` times; medians are printed.
+Memory: each contestant is a separate process; its peak is measured above the memory before the pass. All run the same
+batch: a forward pass of the labeller without gradients, a training step with the biLM frozen, and one with everything
+learning. Time: an epoch of training steps over random sentences, with the biLM run and with layers kept by
+`add_bilm_layers`; both must give the same loss. The contestants take turns, `--rounds` times; medians are printed.
 """
 
 import multiprocessing

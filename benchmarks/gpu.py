@@ -1,4 +1,4 @@
-"""Embedding and training on a GPU, against AllenNLP's loop and torch's LSTM, which is cuDNN's, on the same GPU.
+"""Embedding and training on a GPU, against AllenNLP's loop and torch's LSTM (cuDNN's) on the same GPU.
 
     python benchmarks/gpu.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
@@ -26,7 +26,7 @@ from workload import Batch, batches_of, flops, num_words, random_model, some_sen
 from elmo_hf import ElmoModel
 from elmo_hf.scan.triton_scan import is_available
 
-# "TF32" is what torch calls precision "high" of float32 products.
+# For "TF32", torch's name is precision "high" of float32 products.
 FORMATS = {
     "float32": torch.float32,
     "TF32": torch.float32,
@@ -49,7 +49,7 @@ def products_of(name: str) -> Iterator[torch.dtype]:
 
 
 def finished(run: Callable[[], object], device: torch.device) -> Contestant:
-    """A contestant that is done when the device is done."""
+    """A contestant that ends when the device has finished its work."""
 
     def contestant() -> None:
         run()

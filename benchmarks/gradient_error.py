@@ -1,7 +1,7 @@
 """How far gradients of a pretraining step under autocast to bfloat16 are from those in float32.
 
-Of each group of weights |g - g'| / |g|: for `tiny` with the exact softmax, and at the original's size, with random
-weights and the sampled softmax, from the same window.
+Prints |g - g'| / |g| of each group of weights: for `tiny` with the exact softmax, and at the original's size with
+random weights and the sampled softmax, from the same window.
 
     python benchmarks/gradient_error.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 """

@@ -4,12 +4,12 @@
 
 At the highest order k counts n-grams, below it the distinct words before an (n-1)-gram, or its occurrences if it begins
 a sentence; k(c) is the sum of k(c w), n(c) the distinct words after c, D Kneser and Ney's n_1 / (n_1 + 2 n_2) from
-n-grams with k = 1 and 2. A context that was not seen leaves p(w | c'). At the end p(w) = (k(w) + 1 / V) / (M + 1) with
-V words and M distinct pairs.
+n-grams with k = 1 and 2. For a context that was not seen, p(w | c) = p(w | c'). At the lowest order p(w) = (k(w) + 1 /
+V) / (M + 1) with V words and M distinct pairs.
 
 For all models, words outside the vocabulary are `<UNK>` and boundaries are predicted. Backward n-grams read sentences
-from their ends. The perplexities are of both directions together, the geometric mean of the two. How
-far the ELMo is below the bigram is printed for its scores from the zero state.
+from their ends. A perplexity is the geometric mean of both directions. For the ELMo's scores from the zero state, the
+table also shows how far they are below the bigram.
 
     python benchmarks/kneser_ney.py MODEL TRAIN.txt TEST.txt [TEST.txt ...]
 """
@@ -30,7 +30,7 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 def grams(corpus: Corpus, order: int, is_backward: bool) -> np.ndarray:
     """`(predictions, order)` int32: the classes of each predicted word and, before it, of those that were read.
 
-    Before a sentence stand as many boundaries as the first prediction needs.
+    A sentence begins with as many boundaries as its first prediction needs.
     """
     words, lengths, start, end = corpus.words, np.diff(corpus.starts), BEGIN_INDEX, END_INDEX
     if is_backward:  # the last sentence comes first
@@ -53,7 +53,7 @@ def probabilities(train: np.ndarray, test: np.ndarray, num_words: int, start: in
 
 
 def _probabilities(seen: np.ndarray, counts: np.ndarray, test: np.ndarray, num_words: int, start: int) -> np.ndarray:
-    """As `probabilities`, from the numbers of the distinct n-grams, sorted, and k of each."""
+    """As `probabilities`, from the sorted numbers of the distinct n-grams, and k of each."""
     wanted, order = _numbers(test, num_words), test.shape[1]
     found = _look_up(seen, counts, wanted)
     if order == 1:
@@ -74,7 +74,7 @@ def _probabilities(seen: np.ndarray, counts: np.ndarray, test: np.ndarray, num_w
 
 
 def _numbers(rows: np.ndarray, num_words: int) -> np.ndarray:
-    """Each row of classes as one number, whose digits to the base `num_words` they are."""
+    """Each row of classes as one number: the classes are its digits to the base `num_words`."""
     numbers = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         numbers = numbers * num_words + column

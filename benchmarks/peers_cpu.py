@@ -1,4 +1,4 @@
-"""What a user would pick on a CPU, and low precision: how far from float32, and how fast, on real sentences.
+"""Error against float32, and speed, of the choices on a CPU and of low precision, on real sentences.
 
     python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
     python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
@@ -13,11 +13,11 @@ Each contestant runs the same sentences from character ids to the mix of the lay
     int8 torchao     `quantization_config=TorchAoConfig(Int8DynamicActivationInt8WeightConfig())`: weights of a
                      linear by output, its inputs by word; needs `pip install torchao`
     int8 torch       `torch.ao.quantization.quantize_dynamic`: weights by output, inputs by whole batch, so that a
-                     word's vector depends on its batch mates
+                     word's vector depends on the other texts
     ONNX Runtime     the graph of `elmo-hf export` in float32
     int8 ONNX        the same after `onnxruntime.quantization.quantize_dynamic`; inputs by whole batch
 
-Before the tables stand the machine's rates: how fast it reads memory (the sum of a vector of 1 GiB) and multiplies
+The machine's rates come before the tables: how fast it reads memory (the sum of a vector of 1 GiB) and multiplies
 matrices of 4096 x 4096. The error of a word is |v - v'| / |v|, where v is the float32 vector in the same batch; the
 tables have the largest and the mean over all words, boundaries included. `--only` names the contestants that run beside
 float32. Without `--model` the model has the original's size and random weights; `--scale` multiplies those of the
@@ -116,7 +116,7 @@ def packed(model: ElmoModel) -> ElmoModel:
 
 
 def contestants(folder: Path, work: Path) -> dict[str, Callable[[], Run]]:
-    """What loads each contestant, all from one saved model."""
+    """Functions that load each contestant, all from one saved model."""
     graph, small_graph = work / "elmo.onnx", work / "elmo-int8.onnx"
 
     def in_eight_bits(config: AOBaseConfig) -> Run:

@@ -1,12 +1,11 @@
-"""What pooled vectors tell of sentence similarity: Spearman's correlation with the judgements of the SICK corpus.
+"""How well pooled vectors measure sentence similarity: Spearman's correlation with the judgements of the SICK corpus.
 
 Each pair of sentences has a relatedness score from 1 to 5, the mean of ten people's. It is compared with the cosine of
-both sentences' vectors (the mean or the maximum over the words of a layer, or of the mix of all), with the same of
+both sentences' vectors (the mean or the maximum over the words of a layer, or of the mix of all), with the cosine for
 random weights, and with the share of words that both sentences have. `- mean` subtracts the mean vector of all
-sentences first. `ridge` is a ridge regression of the score on [|u - v|; u * v], learned from the training pairs.
-`above layer 0` compares with the context-free layer, pooled in the same way.
-After ± stands, for random weights, the standard deviation over the seeds, and otherwise the standard error, from 1,000
-samples of the pairs.
+sentences first. `ridge` is a ridge regression of the score on [|u - v|; u * v], learned from the training pairs. `above
+layer 0` compares with the context-free layer, pooled in the same way. The number after ± is the standard deviation over
+the seeds for random weights, and otherwise the standard error, from 1,000 samples of the pairs.
 
     python benchmarks/similarity.py MODEL SICK_train.txt SICK_test_annotated.txt [--seeds 1 2 3 4 5]
 """
@@ -78,7 +77,7 @@ def correlation(similarities: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def with_error(scores: np.ndarray, similarities: np.ndarray, others: np.ndarray | None = None) -> str:
-    """The correlation, or by how much it is above that of others, and its standard error over samples of the pairs."""
+    """The correlation, or its distance above that of `others`, and the standard error over samples of the pairs."""
     samples = np.random.default_rng(0).integers(len(scores), size=(1000, len(scores)))
 
     def value(chosen: slice | np.ndarray) -> np.ndarray:
@@ -89,7 +88,7 @@ def with_error(scores: np.ndarray, similarities: np.ndarray, others: np.ndarray 
 
 
 def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """What the regression reads of each pair of vectors."""
+    """The input of the regression for each pair of vectors."""
     return np.concatenate([np.abs(first - second), first * second], axis=-1)
 
 

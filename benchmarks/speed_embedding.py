@@ -17,7 +17,7 @@ from workload import Batch, all_sentences, batches_of, flops, num_words, random_
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.convert import folder_to_allennlp
 
-# Side of the large matrix product whose rate is the best that the machine can do.
+# Side of the large matrix product that shows the machine's best rate.
 MATRIX_SIZE = 4096
 # Count of batches in a measurement, by batch size: enough words for about a second.
 NUM_BATCHES = {1: 16, 8: 4}
@@ -29,7 +29,7 @@ def embedding(
 ) -> None:
     """Words per second by batch size, ours and the peers'; then of the biLM alone beside torch's LSTM.
 
-    Batches hold random sentences, so they are ragged. With `by_length`, all sentences of the file are sorted by length
+    Batches have random sentences, so they are ragged. With `by_length`, all sentences of the file are sorted by length
     and batched, as in `elmo-hf embed`, and the middle batch of each quarter is timed.
     """
     model = random_model(small)
@@ -117,14 +117,14 @@ def other_formats(model: ElmoModel) -> dict[str, ElmoModel]:
 
 
 def with_others(others: dict[str, ElmoModel], batches: list[Batch]) -> dict[str, Contestant]:
-    """The same model in other formats, whose distance docs/speed.md has."""
+    """The same model in other formats; docs/speed.md has their errors."""
     return {
         name: timed(each(batches, lambda batch, other=other: other(**batch.inputs))) for name, other in others.items()
     }
 
 
 def bilms(model: ElmoModel, lstms: ProjectedLstms, batches: list[Batch]) -> dict[str, Contestant]:
-    """Our biLM from word vectors to the mix, whose cost is small; and torch's LSTMs."""
+    """Our biLM from word vectors to the mix (which costs little), and torch's LSTMs."""
     vectors = [(model(**batch.inputs).token_embeddings, batch.attention_mask) for batch in batches]
     return {
         "biLM": timed(each(vectors, lambda pair: model(inputs_embeds=pair[0], attention_mask=pair[1]))),
@@ -151,7 +151,7 @@ def start_peer(python: Path, model: ElmoModel, folder: Path, quick_start: bool =
 
 
 def with_allennlp(model: ElmoModel, peer: AllenNlp, batches: list[Batch], folder: Path) -> Contestant:
-    """AllenNLP, after a check that it gives our mixes; it measures its own seconds, without the pipe."""
+    """AllenNLP, after a check that it gives our mixes; it measures its own seconds, without the exchange of files."""
     files = [folder / f"batch_{number}.npy" for number in range(len(batches))]
     for file, batch in zip(files, batches, strict=True):
         # AllenNLP adds `<S>` and `</S>` itself.

@@ -31,7 +31,7 @@ def check_folder(
     streams: Sequence[Stream] = STREAMS,
     published: Mapping[str, Published] = PUBLISHED,
 ) -> tuple[float, list[str]]:
-    """Compares the folder's model with the checkpoint's witness, and with what others published about these weights.
+    """Compares the folder's model with the checkpoint's witness, and with numbers published for these weights.
 
     Returns:
         the largest absolute difference from the witness, and the published models whose numbers the folder reproduces.

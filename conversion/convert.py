@@ -3,9 +3,9 @@
 any SOURCE of a known format  --convert_source-->  config.json, model.safetensors, tokenizer, code, README.md
 such a folder  --folder_to_allennlp-->  options.json + weights.hdf5, with the same bits
 
-If the checkpoint has a softmax, in a separate hdf5 file or in a TensorFlow checkpoint, the folder is that of an
-`ElmoForPreTraining`. Its tensors are in two shards, the biLM and the softmax, so `ElmoModel` need not read the second.
-On the way back the softmax becomes softmax.hdf5.
+If the checkpoint has a softmax, in a separate hdf5 file or in a TensorFlow checkpoint, the folder has an
+`ElmoForPreTraining`. Its tensors are in two shards, the biLM and the softmax, so `ElmoModel` need not read the second
+shard. On the way back the softmax becomes softmax.hdf5.
 """
 
 import json
@@ -61,7 +61,7 @@ def convert_source(
     Args:
         path: a folder, a file, or an archive.
         destination: the new folder; it must not exist.
-        given: the files and settings that the user gave beside it.
+        given: the files and settings that the user gave besides `path`.
         source_name: the model card's name for the source; None: the name of its file or folder.
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
         dtype: the type of the written weights: float32 or bfloat16.

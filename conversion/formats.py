@@ -69,7 +69,7 @@ def recognise(source: Source) -> Format:
     """
     found = next((each for each in FORMATS if each.matches(source)), None)
     known = f"one of: {'; '.join(each.name for each in FORMATS)}"
-    advice = "What has a `model.safetensors` is converted: `from_pretrained` loads it, `--to allennlp` writes it back."
+    advice = "A `model.safetensors` is converted already: `from_pretrained` loads it, `--to allennlp` converts back."
     require(found is not None, source.path, "", known, listed(sorted(source.files)), advice)
     assert found is not None
     return found

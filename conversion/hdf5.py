@@ -17,7 +17,7 @@ from .refusals import check_unpacked, reading, require
 
 
 def is_hdf5(name: str) -> bool:
-    """Whether a file's name is that of an hdf5 file."""
+    """Whether a file's name has the suffix of an hdf5 file."""
     return name.endswith((".hdf5", ".h5"))
 
 

@@ -32,7 +32,7 @@ def save_model(checkpoint: Checkpoint, folder: Path) -> None:
 
 
 def save_rounded(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str) -> None:
-    """Loads what `save_model` wrote to `source` as another dtype, and saves it."""
+    """Loads the folder `source` of `save_model` in another dtype, and saves it."""
     model_class = ElmoModel if checkpoint.config.num_softmax_words is None else ElmoForPreTraining
     model = load_complete(source, model_class, dtype=dtype)
     model.save_pretrained(folder, state_dict=_carried(model, checkpoint))

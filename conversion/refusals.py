@@ -1,7 +1,7 @@
 """Refuses files from strangers with one class of errors, one form of messages and one check of sizes.
 
-Readers report the file, the field, what it must be and what was found (`require`). A library's error for a damaged file
-is replaced by one with the name of the file (`reading`).
+Readers report the file, the field, the legal values and the value found (`require`). A library's error for a damaged
+file is replaced by an error with the file's name (`reading`).
 """
 
 import struct
@@ -21,7 +21,7 @@ MAX_LISTED = 20
 # Compression hardly shrinks weights; it shrinks text to a tenth.
 MAX_RATIO = 100
 ALLOWANCE = 16 << 20  # bytes that any file may unpack to
-MAX_GROWTH = 256 << 20  # bytes that unpacking may add to those of the file
+MAX_GROWTH = 256 << 20  # bytes that unpacking may add to the file's size
 # Errors of h5py, json, numpy, tarfile, torch, zipfile, zlib and the decoders of text on damaged bytes.
 DAMAGE = (
     *(ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError),
@@ -30,7 +30,7 @@ DAMAGE = (
 
 
 class ConversionError(ValueError):
-    """A checkpoint cannot be converted; the message names the file, what was expected and what was found."""
+    """A checkpoint cannot be converted; the message names the file, the legal values and the value found."""
 
 
 def require(holds: bool, where: object, field: str, expected: str, found: object, advice: str = "") -> None:

@@ -93,11 +93,11 @@ class ElmoPipe:
 
 
 def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
-    """Makes the vectors and similarities of a doc, its spans and its tokens those of `doc.tensor`.
+    """Makes a doc, its spans and its tokens compute vectors and similarities from `doc.tensor`.
 
     Args:
         doc: a doc that went through the component; its hooks may be lost.
-        pooling: that of the model's config; `"max"`, or anything else for the mean.
+        pooling: the `pooling` of the model's config; `"max"`, or anything else for the mean.
     """
 
     def pooled(part: Doc | Span) -> np.ndarray:

@@ -4,9 +4,9 @@
     python examples/answer_questions.py MODEL questions.jsonl
 
 XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to check that everything
-runs, far too little to learn the task well. SQuAD itself, saved by `save_to_disk`, can be given as a folder; for other
-files see `own_files.py`. Question and context are two texts, and the biLM reads each separately, once for all epochs.
-MODEL is a folder, a Hub name, or `tiny`.
+runs, but far too little to learn the task well. You can give SQuAD itself as a folder, saved by `save_to_disk`; for
+other files see `own_files.py`. Question and context are two texts, and the biLM reads each separately, once for all
+epochs. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 import collections

@@ -5,8 +5,8 @@
 
 The paper's recipe (Peters et al. 2018, §3.3): a frozen biLM, layers mixed with learned weights, ELMo at the input and
 the output of a bidirectional LSTM, dropout 0.5. The biLM runs once, and a file keeps its layers for all epochs.
-`--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM, slowly; it then runs in every epoch.
-MODEL is a folder, a Hub name, or `tiny`; `own_files.py` says which files of your own can be read.
+`--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM; this is slow, because the biLM then runs
+in every epoch. MODEL is a folder, a Hub name, or `tiny`; `own_files.py` lists the files of your own that can be read.
 """
 
 from itertools import islice

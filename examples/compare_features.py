@@ -64,8 +64,8 @@ class Task(NamedTuple):
 
     Attributes:
         name: a key of `TASKS`, or a user's file or folder.
-        score: what decides about the best epoch, and is compared.
-        has_words: whether words have labels, or texts.
+        score: the score that chooses the best epoch and is compared.
+        has_words: whether words, and not texts, have labels.
         fields: config fields of the task's models.
         vectors: word vectors that learn with the task.
         tokenizer: the biLM's, with the words of `vectors`.
@@ -175,7 +175,7 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
 
 
 def print_results(results: list[dict[str, Any]]) -> None:
-    """Prints means and standard deviations over the seeds that all kinds have, and the first kind's advantage."""
+    """Prints means and deviations over the seeds that all kinds of features have, and the first kind's advantage."""
     scores: dict[tuple[str, str], dict[int, float]] = collections.defaultdict(dict)
     measures = {result["task"]: result["measure"] for result in results}
     for result in results:
@@ -209,7 +209,7 @@ def main(
     validation: recipe.Validation = None,
     test: recipe.Test = None,
 ) -> None:
-    """Run what the results lack, and print the tables."""
+    """Run the combinations that have no results yet, and print the tables."""
     source, work, path = model_folder(model), output / "work", output / "results.jsonl"
     check_settings(output, model=model, rows=rows, epochs=epochs)
     work.mkdir(parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def main(
                 with path.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 shutil.rmtree(work / "run")
-            # The layers of MODEL serve all seeds; random ones serve one.
+            # All seeds use the same layers of MODEL; random layers are for one seed.
             shutil.rmtree(work / "random", ignore_errors=True)
         shutil.rmtree(work / "pretrained", ignore_errors=True)
     shutil.rmtree(work)

@@ -5,8 +5,8 @@
 
 The paper's recipe (Peters et al. 2018, §3.3 and §4): a frozen biLM, layers mixed with learned weights, ELMo at the
 input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM runs
-once, and a file keeps its layers for all epochs. The CRF wants labels in the IOB2 scheme; `own_files.py`, which says
-which files of your own can be read, converts others. MODEL is a folder, a Hub name, or `tiny`.
+once, and a file keeps its layers for all epochs. The CRF needs labels in the IOB2 scheme; `own_files.py` converts other
+schemes, and lists the files of your own that can be read. MODEL is a folder, a Hub name, or `tiny`.
 """
 
 from itertools import chain

@@ -11,7 +11,7 @@ two files, such as two periods, these include two measures of change, with u a u
     prototype distance           PRT = 1 - cos(mean_u u, mean_v v)
 
 (Kutuzov and Giulianelli 2020, https://aclanthology.org/2020.semeval-1.14/, who write PRT as 1 / cos.) `pairs` has a row
-for each pair of sentences: the cosine of their pooled vectors, and the words that both have, as a share of all.
+for each pair of sentences: the cosine of their pooled vectors, and the share of their words that are in both.
 
 Glossary: K uses, L layers of LSTMs, D = 2P features.
 """
@@ -68,7 +68,7 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
 def find_uses(
     model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]], word: str, most: int, name: str
 ) -> tuple[list[Place], np.ndarray]:
-    """The uses of a word, at most `most`, spread evenly over the texts: places, and vectors `(K, L, D)`."""
+    """At most `most` uses of a word, spread evenly over the texts: their places, and vectors `(K, L, D)`."""
     is_use = [[each.casefold() == word.casefold() for each in words] for words in texts]
     places = [(row, column + 1) for row, uses in enumerate(is_use) for column, use in enumerate(uses) if use]
     if not places:
@@ -81,7 +81,7 @@ def find_uses(
 
 @app.command()
 def sentences(text: Path, output: Path) -> None:
-    """Cut an English text into sentences, one a line. Blank lines end a paragraph; without any, each line is one."""
+    """Cut an English text into sentences, one a line. Paragraphs end at blank lines, or without any at each line."""
     content = text.read_text(encoding="utf-8")
     paragraphs = re.split(r"\n\s*\n", content) if re.search(r"\S\s*\n\s*\n\s*\S", content) else content.splitlines()
     lines = [line for each in paragraphs if each.strip() for line in split_sentences(" ".join(each.split())) if line]

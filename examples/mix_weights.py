@@ -3,13 +3,13 @@
     python examples/mix_weights.py tiny                    # trains what is missing, then plots
     python examples/mix_weights.py tiny --task trec --task wnut17 --seeds 1
 
-The recipes of this folder are run as they are, task by task and seed by seed, and the mixes of their models compared:
+Runs the recipes of this folder as they are, task by task and seed by seed, and compares the mixes of their models:
 
     ELMo = scale . sum_k s_k h_k,    s = softmax(w)
 
-Recipes with ELMo at the input and the output of their LSTM have two mixes. Plotted are means over seeds.
+Recipes with ELMo at the input and the output of their LSTM have two mixes. The plot has means over seeds.
 
-Glossary: h_k layer k of the biLM, s_k its weight, w what is learned.
+Glossary: h_k layer k of the biLM, s_k its weight, w the learned numbers.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def main(
     epochs: int = 20,
     output: Annotated[Path, typer.Option(help="Folder for the models and the plot.")] = Path("mixes"),
 ) -> None:
-    """Run the recipes whose models are missing, print the weights and plot them."""
+    """Run the recipes whose models are missing, then print and plot the weights."""
     recipe.check_known("--task", task or (), RECIPES)
     model_folder(name)  # refuses a wrong name before it is recorded
     check_settings(output, model=name, rows=rows, epochs=epochs)

@@ -1,10 +1,10 @@
-"""What is near a word in context, and what is near it without (Peters et al. 2018, §5.3, table 4), and a picture of it.
+"""The words nearest to a word, with and without context (Peters et al. 2018, §5.3, table 4), and a picture of it.
 
     python examples/nearest_senses.py tiny corpus.txt play
     python examples/nearest_senses.py tiny corpus.txt bank --sentence "The boat lay at the bank ." --sentence "..."
 
-CORPUS is one sentence a line, or JSON lines or CoNLL-U. Each `--sentence` has the word once; `play` and `bank` have two
-sentences each of their own. The table has, for each sentence and layer,
+CORPUS is one sentence a line, or JSON lines or CoNLL-U. Each `--sentence` has the word once; for `play` and `bank`, two
+sentences each are built in. The table has, for each sentence and layer,
 
     argmax_j cos(h_k(word in the sentence), h_k(j))        over all words j of the corpus, in other sentences
 

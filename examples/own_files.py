@@ -1,13 +1,13 @@
 """A user's own data for the recipes, as `datasets` with the columns of `task_data.py`.
 
     reviews.csv  .tsv                         a table; its first line names the columns
-    reviews.json  .jsonl  .parquet            what `load_dataset` makes of the file
+    reviews.json  .jsonl  .parquet            the rows that `load_dataset` reads
     train.conll  .conllu  .bio  .iob  .txt    words in columns, one a line, a blank line after each text
-    folder/                                   of `save_to_disk`, or what `load_dataset` makes of its files
+    folder/                                   of `save_to_disk`, or with files that `load_dataset` reads
 
-`--column NAME=COLUMN` says where `NAME`, a column of `task_data.py`, is in a user's data: the name of a column, or for
-words in columns its number, from 0, or from -1 backwards. Lists of words and labels may be strings with blanks.
-Labels of entities may follow any scheme of `label_schemes.py`; they become IOB2.
+`--column NAME=COLUMN` names the column of a user's data for `NAME`, a column of `task_data.py`; for words in columns,
+COLUMN is a number, from 0, or from -1 backwards. Lists of words and labels may be strings with blanks. Labels of
+entities may follow any scheme of `label_schemes.py`; they become IOB2.
 """
 
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ TEXTS = ("text", "text_pair", "label")
 WORDS = ("words", "labels")
 QUESTIONS = ("question", "context", "answer", "answer_start")
 OPTIONAL = "text_pair"
-# What stands between the columns of a table in a text, and how `datasets` calls tables in other files, by suffix.
+# By suffix: the character between columns in text files, and the name that `datasets` has for other tables.
 KINDS = {".json": "json", ".jsonl": "json", ".parquet": "parquet"}
-# Where words and labels are by default.
+# The default columns of words and labels.
 CONLL = {suffix: {"words": "0", "labels": "-1"} for suffix in (".conll", ".bio", ".iob", ".txt")}
 CONLL[".conllu"] = {"words": "1", "labels": "3"}
 
@@ -46,12 +46,12 @@ def read_own(
 
     Args:
         path: a file of training data, or a folder of all sets.
-        kinds: which of `TEXTS`, `WORDS` and `QUESTIONS` a recipe takes; the first that the data has.
+        kinds: those of `TEXTS`, `WORDS` and `QUESTIONS` that a recipe takes; the first that fits the data is used.
         columns: `NAME=COLUMN` for each column that has another name in the data.
         others: files of the validation and test sets by name, if there are any.
 
     Raises:
-        DataError: if a file or a column is missing, or a row is wrong, with the place.
+        DataError: if a file or a column is missing, or a row is wrong; the message has the place.
     """
     paths = {name: each for name, each in {"train": path, **others}.items() if each is not None}
     for each in paths.values():
@@ -61,7 +61,7 @@ def read_own(
     tables = _folder(path) if path.is_dir() else {}
     tables |= {name: _table(each, given, WORDS in kinds) for name, each in paths.items() if each != path or not tables}
     paths = dict.fromkeys(tables, path) | paths
-    given = {} if suffix_of(path) in CONLL else given  # where words in columns are, is said and done
+    given = {} if suffix_of(path) in CONLL else given  # the columns of words are already read by number
     if "train" not in tables:
         raise DataError(f"{path} needs a set `train`, found {', '.join(tables)}.")
     for name, table in tables.items():
@@ -118,7 +118,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 def read_columns(path: Path, words_column: int, labels_column: int) -> Iterator[Row]:
     """The `words` and `labels` of each text in a file of columns.
 
-    Lines of documents (`-DOCSTART-`) are left out, and of .conllu files all that is no word.
+    Lines of documents (`-DOCSTART-`) are left out, and in .conllu files all lines without a word.
 
     Raises:
         DataError: if lines have different numbers of columns, or too few.
@@ -204,7 +204,7 @@ def _checked(row: Row, features: dict[str, Any], place: str) -> Row:
 
 
 def _names(table: Dataset, given: dict[str, str], kind: tuple[str, ...]) -> list[str]:
-    """The names of labels in their order, if the data says so."""
+    """The names of labels in their order, if the data has one."""
     feature = table.features.get(given.get(kind[-1], kind[-1]))
     feature = getattr(feature, "feature", feature)
     return feature.names if isinstance(feature, ClassLabel) else []

@@ -9,13 +9,14 @@ classifier is trained for each way of mixing its layers:
     random weights      a scalar mix with weights drawn once and fixed
     learned function    a linear layer over all layers side by side
 
-The last row of each, "not pretrained", has the learned weights over a biLM with random weights. Sizes are options: a
-film-review ELMo with its own character filters and no projection, because filters, P and H are equal (bilm-tf's rule):
+The last row of each biLM, "not pretrained", has learned mix weights and a biLM with random weights. Sizes are options.
+This film-review ELMo has its own character filters and no projection, because filters, P and H are equal (bilm-tf's
+rule):
 
     python examples/pretrain_and_classify.py sst2 --reads characters --filters 1:16,2:16,3:32,4:64 \
         --projection-size 128 --cell-size 128 --text reviews.txt
 
-`--text` adds sentences of a file of your own to the pretraining text: one a line, JSON lines, or CoNLL-U. Each run adds
+`--text` adds sentences from your own file to the pretraining text: one a line, JSON lines, or CoNLL-U. Each run adds
 a line to `results.jsonl`; the same command resumes where it stopped.
 
 Glossary: P `--projection-size`, H `--cell-size`, filters `width:count`.
@@ -60,7 +61,7 @@ def own_sentences(path: Path | None) -> Iterator[list[str]]:
 def pretrain_on(
     data: DatasetDict, text: Path | None, fields: dict[str, Any], folder: Path, epochs: float, seed: int
 ) -> None:
-    """Pretrains on the training texts, and a file's, into a folder, or goes on with what is there."""
+    """Pretrains on the training texts and a file's texts, in a folder; continues an interrupted run there."""
     split = ElmoTokenizer().tokenize
     sentences = {name: [split(text) for text in data[name]["text"]] for name in ("train", "validation")}
     sentences["train"] += own_sentences(text)

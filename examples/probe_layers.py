@@ -1,4 +1,4 @@
-"""What each layer knows: parts of speech and word senses, layer by layer (Peters et al. 2018, §5.3, tables 5 and 6).
+"""Parts of speech and word senses from the vectors of each layer (Peters et al. 2018, §5.3, tables 5 and 6).
 
     python examples/probe_layers.py tiny pos                             # UD English EWT
     python examples/probe_layers.py tiny senses --semcor semcor3.0
@@ -10,15 +10,17 @@ senses   the sense of a word is the one with the nearest centre (table 5):
 
     c_s = mean of h over the training occurrences of sense s,    s(h) = argmax_s cos(h, c_s)
 
-    among the senses of the same lemma; a lemma that training does not have gets the first sense: WordNet's, or the
-    commonest. Of SemCor each seed holds out a tenth of the documents. "first sense" is its score for every word.
+    among the senses of the same lemma; a lemma that is not in the training data gets the first sense: WordNet's, or the
+    commonest. Each seed holds out a tenth of SemCor's documents. "first sense" is the score of the first sense for all
+    words.
 
     WiC's pairs share a sense if cos(h, h') is at least t, which is chosen on the training set; "first sense" is then
     the score of one answer for all pairs.
 
-`pos` learns from the training set of a task of labelled words and is scored on its validation set, by which nothing is
-chosen. `sense_data.py` says where the data comes from. Scores are accuracies; each word has one answer, so they are
-also F1. The same architecture with random weights is probed too. Gains over the token layer are over the same words.
+`pos` learns from the training set of a task of labelled words and is scored on its validation set, which is not used to
+choose anything. `sense_data.py` names the sources of the data. Scores are accuracies; each word has one answer, so they
+are also F1. The same architecture with random weights is probed too. Gains over the token layer are over the same
+words.
 
 Glossary: h the vector `(2P)` of a word in one layer, s a sense, c_s its centre, t a threshold, L layers.
 """
@@ -81,7 +83,7 @@ def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int])
 
 
 def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, np.ndarray]:
-    """Whether one answer and each layer's threshold are right `(L + 2, n)` on n held-out pairs; i is 2i and 2i + 1."""
+    """Whether one answer and each layer's threshold are right `(L + 2, n)` on n held-out pairs, 2i and 2i + 1."""
     is_same, held_out = (np.array([getattr(s, of) == 1 for s in senses[::2]]) for of in ("sense", "document"))
     right = [is_same[held_out] == (is_same[~held_out].mean() >= 0.5)]
     for first, second in zip(vectors[:, ::2].astype(np.float32), vectors[:, 1::2].astype(np.float32), strict=True):
@@ -93,7 +95,7 @@ def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, np.ndarra
 
 
 def above_token_layer(right: np.ndarray) -> list[str]:
-    """By how many points each biLM layer is above the token layer, with the standard error over the same n words."""
+    """The points by which each biLM layer is above the token layer, with the standard error over the same n words."""
     gains = 100 * (right[2:].astype(float) - right[1])
     return [f"{gain.mean():+.2f} ± {gain.std(ddof=1) / len(gain) ** 0.5:.2f}" for gain in gains]
 
@@ -180,7 +182,7 @@ def main(
             held_out = [HELD_OUT] if coarsewsd else draw_documents(senses, seed)
             by_words = score_pairs(found, senses) if wic else score_senses(found, senses, held_out)
             for words, right in by_words.items():
-                if kind != "trained" or seed == 0 or not (coarsewsd or wic):  # else there is no chance in it
+                if kind != "trained" or seed == 0 or not (coarsewsd or wic):  # else all seeds are the same
                     scores[f"{kind}, {words}"].append(right.mean(axis=1).tolist())
                 if kind == "trained" and seed == 0 and (coarsewsd or wic):
                     gains[words] = above_token_layer(right)

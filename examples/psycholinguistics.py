@@ -3,9 +3,9 @@
 python examples/psycholinguistics.py            # the small model that comes with the package
 python examples/psycholinguistics.py FOLDER     # a folder or Hub name of a model with its softmax
 
-Both libraries are optional: `pip install surprisal minicons`. Their own scorers want one id for each word, but ELMo
-reads characters, so the two short classes below ask `model.score`. They speak of natural logarithms, `model.score` of
-bits; and they take the direction, `"forward"` or `"backward"`, which other models do not offer.
+Both libraries are optional: `pip install surprisal minicons`. Their own scorers need one id for each word, but ELMo
+reads characters, so the two short classes below call `model.score`. The classes return natural logarithms,
+`model.score` returns bits. They also take the direction, `"forward"` or `"backward"`, which other models do not have.
 """
 
 import math
@@ -25,7 +25,7 @@ def bits(model: ElmoForPreTraining, tokenizer: ElmoTokenizer, texts: list[str], 
     """The surprisal of each word of each text, in bits, given the words before it, or with "backward" behind it."""
     scores = model.score([tokenizer.tokenize(text) for text in texts], tokenizer)
     both = [scores.surprisals(index) for index in range(len(texts))]
-    # Beside the words, each direction predicts the boundary that it reads last.
+    # Besides the words, each direction predicts the boundary that it reads last.
     return [forward[:-1] if direction == "forward" else backward[1:] for forward, backward in both]
 
 
@@ -63,7 +63,7 @@ else:
         """A scorer of minicons: `token_score` and `sequence_score` of texts."""
 
         def __init__(self, model: ElmoForPreTraining, tokenizer: ElmoTokenizer, direction: str = "forward") -> None:
-            """Keeps the arguments; the library's own would decode each id of a vocabulary."""
+            """Keeps the arguments; the library's own `__init__` would decode each id of a vocabulary."""
             self.model, self.tokenizer, self.direction = model, tokenizer, direction
 
         def log_probs(self, texts: list[str] | str, base_two: bool = False) -> list[torch.Tensor]:
@@ -90,7 +90,7 @@ else:
 
 
 def main(name: str | None = None) -> None:
-    """Prints the surprisal of each word of two texts in both directions, then what the libraries say."""
+    """Prints the surprisal of each word of two texts in both directions, then the results of the libraries."""
     if name is None:
         model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
     else:

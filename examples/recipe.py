@@ -33,7 +33,7 @@ try:
 except ModuleNotFoundError as missing:
     sys.exit(f"Error: {missing}. In a clone of elmo-hf, install what the examples need: pip install '.[examples]'")
 
-# What recipes take from the command line.
+# Command-line arguments of the recipes.
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")]
 Output = Annotated[Path, typer.Option(help="Folder for the model and the plots.")]
 Rows = Annotated[int | None, typer.Option(help="Limit of rows per set.")]
@@ -49,7 +49,7 @@ RowsOfSets = dict[str, list[dict[str, Any]]]  # rows of train, validation and te
 
 
 def run(main: Callable[..., None]) -> None:
-    """Runs a recipe from the command line; what is wrong with a user's data is one line."""
+    """Runs a recipe from the command line; an error in a user's data is one line."""
     try:
         typer.run(main)
     except DataError as error:
@@ -165,8 +165,8 @@ def train(
         seed: for shuffling and dropout.
         learning_rate: for parts that `rates` does not name.
         batch_size: rows per step.
-        rates: learning rates by prefix of parameter names. The mix has few but influential parameters, and learns ten
-            times as fast as the rest.
+        rates: learning rates by prefix of parameter names. The mix has few but influential parameters, and its rate is
+            ten times that of the rest.
         patience: epochs without improvement before training stops.
     """
     has_words = "ForTokenClassification" in type(model).__name__

@@ -9,10 +9,10 @@ A bidirectional LSTM reads word vectors x that learn with the task, with ELMo be
     e_t = [LSTM([x_t (; ELMo_t)]) (; ELMo'_t)],    ELMo_t = scale . sum_k s_k h_kt,    s = softmax(w)
     loss = task loss + lambda . sum_k (w_k - mean w)^2
 
-ELMo' at the output has a mix of its own. Without ELMo its place holds zeros, so every model has the same LSTM. Rows are
-drawn anew for each seed, the same for all models; words seen less than twice in them are unknown. Small sets are
-repeated to `LEAST_ROWS` an epoch. The epoch is chosen on at most `--choice` validation rows, and the score is that of
-the test set. Each run adds a line to `results.jsonl`; the three commands share runs, and resume where they stopped.
+ELMo' at the output has a mix of its own. Without ELMo there are zeros in its place, so every model has the same LSTM.
+Each seed draws rows, the same for all models; words seen less than twice in them are unknown. Small sets are repeated
+up to `LEAST_ROWS` rows in an epoch. At most `--choice` validation rows choose the epoch, and the score is that of the
+test set. Each run adds a line to `results.jsonl`; the three commands share runs, and resume where they stopped.
 
 Glossary: x word vector, h_k layer k of the biLM, s the mix's weights, lambda `scalar_mix_l2`.
 """
@@ -56,7 +56,7 @@ SETTINGS = {
     "output": Setting(at_input=False, at_output=True),
     "input and output": Setting(at_output=True),
 }
-# By command: its settings, by the names in its table.
+# For each command its settings, by their names in its table.
 SHOWN = {
     "figure1": {"without ELMo": "without ELMo", "with ELMo": "lambda 0.001"},
     "table2": {name: name for name in ("without ELMo", "last layer", "lambda 1", "lambda 0.001")},
@@ -66,7 +66,7 @@ SHOWN = {
 
 
 def without_input(encoder: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A hook before the task encoder: zeros in ELMo's place at the input, so its weights there learn nothing."""
+    """A hook before the task encoder: puts zeros in ELMo's place at the input, so the weights there learn nothing."""
     token_vectors, (first, *others), mask = inputs
     return token_vectors, [torch.zeros_like(first), *others], mask
 
@@ -82,7 +82,7 @@ def make_model(setting: Setting, source: str | Path, task: Task) -> ElmoTaskMode
 
 
 def sample(rows: RowsOfSets, size: int, seed: int, unknown: int, choice: int) -> RowsOfSets:
-    """Draws training rows; everywhere, words that they do not hold twice become unknown."""
+    """Draws training rows; in all sets, words that are not twice in these rows become unknown."""
     drawn = np.random.default_rng(seed).permutation(len(rows["train"]))[:size]
     train = [rows["train"][index] for index in drawn]
     counts = collections.Counter(int(word) for row in train for word in row["word_vector_ids"])
@@ -145,7 +145,7 @@ def main(
     choice: Annotated[int, typer.Option(help="Validation rows to choose the epoch with, at most.")] = 500,
     output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("sample_efficiency"),
 ) -> None:
-    """Run what the results lack, print the table and plot it."""
+    """Run the combinations that have no results yet, print the table and plot it."""
     recipe.check_known("WHAT", [what], SHOWN)
     work, shown, tasks = output / "work", SHOWN[what], task or ["trec", "ewt"]
     source, results = model_folder(model), collections.defaultdict(list)

@@ -10,7 +10,7 @@ from own_files import DataError
 
 
 class Results(dict[tuple[Any, ...], Any]):
-    """Results by what was run; each new one is a line of a file at once, so that a stopped command resumes."""
+    """Results by the name of the run; each is written to a file at once, so that a stopped command resumes."""
 
     def __init__(self, path: Path) -> None:
         """Reads what the file already has."""
@@ -30,7 +30,7 @@ def check_settings(folder: Path, **settings: Any) -> None:
     """Records in a folder what its results depend on.
 
     Raises:
-        DataError: if it has results of other settings, which would be taken for those of these.
+        DataError: if the folder has results of other settings, which would be mistaken for these.
     """
     path = folder / "settings.json"
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else settings
@@ -42,7 +42,7 @@ def check_settings(folder: Path, **settings: Any) -> None:
 
 
 def mean_and_deviation(scores: Sequence[float]) -> str:
-    """Mean and standard deviation in percent; the mean alone of one score."""
+    """Mean and standard deviation in percent; for one score only the mean."""
     mean = f"{100 * np.mean(scores):.2f}"
     return f"{mean} ± {100 * np.std(scores, ddof=1):.2f}" if len(scores) > 1 else mean
 

@@ -1,4 +1,4 @@
-"""Words with senses, from public data in a folder: SemCor 3.0, CoarseWSD-20, and the pairs of WiC.
+"""Reads words with senses from public data in a folder: SemCor 3.0, CoarseWSD-20, and the pairs of WiC.
 
 SemCor       brown1/tagfiles/*, brown2/tagfiles/*: documents of the Brown corpus with WordNet 3.0's senses
              (web.eecs.umich.edu/~mihalcea/downloads.html, Princeton's WordNet licence); all but names is read
@@ -111,7 +111,7 @@ def _lines(path: Path, columns: int, rows: int | None) -> Iterator[tuple[str, st
 
 
 def _sense(part: int, sentences: list[list[str]], text: str, place: str, lemma: str, sense: int, where: str) -> Sense:
-    """A word at a place of a text, which becomes the next of the sentences."""
+    """A word at a place of a text; the text is appended to the sentences."""
     words = text.split()
     if not place.isdecimal() or int(place) >= len(words):
         raise typer.BadParameter(

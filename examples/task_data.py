@@ -4,7 +4,7 @@
     load("reviews.csv")  ->  the same; see `own_files.py`
 
 Columns: `text` and `label`; for pairs also `text_pair`; for labelled words `words` and `labels`; for questions
-`question`, `context`, `answer` and `answer_start`. Labels are `ClassLabel`s, which carry their names.
+`question`, `context`, `answer` and `answer_start`. Labels are `ClassLabel`s, which have names.
 """
 
 import csv
@@ -43,13 +43,13 @@ def load(
     Args:
         task: a key of `TASKS`, or a user's file or folder.
         rows: limit of rows per set, drawn with a fixed seed; None takes all.
-        kinds: of columns that the recipe takes, for a user's data; with the next three as in `own_files.py`.
-        columns: `NAME=COLUMN`s.
+        kinds: the kinds of columns that the recipe takes from a user's data, as in `own_files.py`.
+        columns: `NAME=COLUMN` for each column with another name, as in `own_files.py`.
         validation: a user's validation set.
         test: a user's test set.
 
     Raises:
-        DataError: if there is no such task, or something is wrong with a user's data.
+        DataError: if there is no such task, or if a user's data has an error.
     """
     if task in TASKS and (columns or validation or test):
         raise DataError(f"`--column`, `--validation` and `--test` are for files of your own, found them with {task}.")
@@ -179,7 +179,7 @@ def _hub_xquad() -> DatasetDict:
     return DatasetDict({"train": data.select_columns(["question", "context", *first])})
 
 
-# Datasets that were scripts have their tables in this branch.
+# Datasets that were scripts have tables in this branch.
 TABLES = {"revision": "refs/convert/parquet"}
 TASKS: dict[str, tuple[Callable[[], DatasetDict], Callable[[], DatasetDict]]] = {
     "trec": (_local_trec, lambda: _hub("CogComp/trec", renamed={"coarse_label": "label"}, **TABLES)),

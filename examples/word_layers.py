@@ -21,7 +21,7 @@ def word_layers(
         model: in evaluation mode.
         tokenizer: the model's.
         sentences: lists of words; those without words are left out.
-        name: of the progress bar.
+        name: the name of the progress bar.
     """
     order = sorted((index for index, words in enumerate(sentences) if words), key=lambda index: len(sentences[index]))
     with tqdm(total=sum(map(len, sentences)), desc=name, unit="word") as bar:

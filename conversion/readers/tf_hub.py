@@ -15,10 +15,10 @@ its object graph.
     aggregation/weights, /scaling                                  Google's scalar mix
     aggregation/elmo_output_ELMo_W, ..._gamma                      DeepPavlov's
 
-Sizes are read from the shapes. Other settings are those of the original ELMo (`CONSTANTS`), or come from an options
-file. The names of the mix's variables show who made the module: Google's modules add no `<S>` and `</S>`; DeepPavlov's
-add both, and compute a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; for Google's
-the output in tensorflow/hub's issues #88, #369 and #450.
+Sizes are read from the shapes. Other settings equal the original ELMo's (`CONSTANTS`), or come from an options file.
+The names of the mix's variables show who made the module: Google's modules add no `<S>` and `</S>`; DeepPavlov's add
+both, and compute a sentence's mean without the mix's scale. Sources: `elmo_model.py` of DeepPavlov; for Google's the
+output in tensorflow/hub's issues #88, #369 and #450.
 """
 
 import re

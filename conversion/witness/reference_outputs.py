@@ -22,8 +22,8 @@ class Stream:
 
     Attributes:
         model: a key of `PUBLISHED`.
-        source: where the numbers were published.
-        sentences: in order.
+        source: the page with the numbers.
+        sentences: the sentences in order.
         measure: a function that computes the numbers from the layers of all sentences.
         expected: the published numbers.
     """

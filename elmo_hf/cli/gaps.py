@@ -30,7 +30,7 @@ def fill(
 ) -> None:
     """Print the words that fit each gap of TEXT.
 
-    The probability of both directions is their normalised product; each direction's own is beside it. A file is
+    The probability of both directions is their normalised product, printed beside each direction's own. A file is
     text, .jsonl or .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` shows whether it has one.
     """
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words

@@ -79,9 +79,9 @@ def pretrain(
         typer.Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
     ] = None,
     encoding: Encoding = "utf-8",
-    softmax: Annotated[Literal["full", "sampled"] | None, typer.Option(help="In place of the config's.")] = None,
+    softmax: Annotated[Literal["full", "sampled"] | None, typer.Option(help="Replaces the config's softmax.")] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Words drawn for a sampled softmax, which this chooses too.", min=1)
+        int | None, typer.Option(help="Words drawn for a sampled softmax; chooses this softmax too.", min=1)
     ] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the corpus.")] = 10,
     max_steps: Annotated[int | None, typer.Option(help="Steps, in place of --epochs.", min=1)] = None,
@@ -94,7 +94,7 @@ def pretrain(
         float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.", min=0)
     ] = None,
     schedule: Annotated[
-        Literal["constant", "linear"], typer.Option(help="Of the learning rate; linear: down to 0 at the last step.")
+        Literal["constant", "linear"], typer.Option(help="Of the learning rate; linear: falls to 0 at the last step.")
     ] = "constant",
     warmup_steps: Annotated[
         int, typer.Option(help="First steps, in which the learning rate rises from 0; adamw needs some.", min=0)
@@ -204,11 +204,11 @@ def score(
         Literal["bits", "nats"] | None, typer.Option(help="With --per-word: unit of the surprisals; default: bits.")
     ] = None,
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="With --per-word: leave those of unknown words empty.")
+        bool, typer.Option("--skip-unknown", help="With --per-word: leave surprisals of unknown words empty.")
     ] = False,
     regions: Annotated[
         bool,
-        typer.Option("--regions", help="With --per-word: one row for what stands between blanks, such as `river.`"),
+        typer.Option("--regions", help="With --per-word: one row for each text between blanks, such as `river.`"),
     ] = False,
 ) -> None:
     """Measure the perplexity of INPUT and the surprisal of its words.

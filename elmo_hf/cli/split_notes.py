@@ -9,7 +9,7 @@ from .errors import counted, say
 if TYPE_CHECKING:
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
-# What each word splitter does.
+# The effect of each word splitter.
 SPLITS = {"whitespace": "at blanks", "ptb": "by Penn Treebank rules"}
 OPTIONS = {"whitespace": "--words whitespace", "ptb": "--words ptb"}
 # A larger share of unknown words is worth a note.

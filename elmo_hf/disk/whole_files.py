@@ -34,7 +34,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path to write to.
 
     When the block ends without an error, the file is renamed to `path` and replaces an older file. If another process
-    is writing `path`, this one waits; the last one wins. Errors are those of `only_writer` and `named_if_full`.
+    is writing `path`, this process waits; the last writer wins. Errors are those of `only_writer` and `named_if_full`.
     """
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
         yield partial
@@ -173,7 +173,7 @@ def _sync_folder(path: Path) -> None:
 
 @contextmanager
 def leftover(path: Path) -> Iterator[None]:
-    """Warns if `path` cannot be removed; the block removes it when the output is complete, or after an error."""
+    """Warns if the block cannot remove `path`, which is left over after a complete output or an error."""
     try:
         yield
     except OSError as error:

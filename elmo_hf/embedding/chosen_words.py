@@ -1,4 +1,4 @@
-"""The words whose vectors are kept: those of a list, or those that a regular expression matches as a whole."""
+"""The words whose vectors are kept: from a list, or matched as a whole by a regular expression."""
 
 import hashlib
 import os

@@ -113,6 +113,6 @@ class Documents(NamedTuple):
         yield from read_sentences(file, encoding=self.encoding, keys=keys)
         if file.version() != version:
             raise ValueError(
-                f"{name} changed while it was being read. Make it what it was, or delete what was written; then "
+                f"{name} changed while it was being read. Restore it, or delete the files already written; then "
                 "give the same command again."
             )

@@ -1,8 +1,8 @@
 """Embeds with Ray Data instead of a launcher's processes: each free worker gets the next window and writes its shard.
 
 A worker has a GPU, or a processor core and one thread. Ray restarts a lost worker on any machine that has room, and
-repeats its window. The model is sent to the workers. Only this process reads the documents; it puts the text of the
-windows to compute into Ray's object store.
+repeats its window. The model is sent to the workers. Only this process reads the documents; it puts the text of missing
+windows into Ray's object store.
 """
 
 import logging

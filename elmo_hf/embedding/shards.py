@@ -273,7 +273,7 @@ class Shards:
 
     def _refuse(self, shard: str) -> NoReturn:
         raise ValueError(
-            f"the input changed: {self._folder.name}/{shard} is of other sentences. Make the input what it was, choose "
+            f"the input changed: {self._folder.name}/{shard} is of other sentences. Restore the input, choose "
             "another output, or delete that folder to start again."
         )
 

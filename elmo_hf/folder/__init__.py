@@ -1,1 +1,1 @@
-"""Finds or downloads, checks and loads model folders from anyone; all other code trusts what was loaded here."""
+"""Finds or downloads, checks and loads model folders from anyone; all other code trusts the loaded models."""

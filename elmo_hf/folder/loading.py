@@ -21,7 +21,7 @@ from .weight_files import check_weights
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
-# Suffixes of what `elmo-hf convert` reads: files of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of them.
+# Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")

@@ -53,7 +53,7 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
 
     Args:
         folder: a folder.
-        **fields: values that replace those of the file.
+        **fields: values that replace the file's values.
 
     Returns:
         the config, and the file's values under unknown names, which transformers might use.

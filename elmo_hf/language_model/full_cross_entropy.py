@@ -3,7 +3,7 @@
     loss = sum_n (log sum_k exp(u_nk) - u_n,target)        d loss / d u_nk = p(k | h_n) - 1[k = target]
 
 The forward pass computes the gradient of a block while its logits are in memory, so that N x V numbers are never in
-memory at once. Glossary: that of `softmax.py`.
+memory at once. `softmax.py` has the glossary.
 """
 
 from typing import Any

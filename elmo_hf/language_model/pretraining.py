@@ -1,4 +1,4 @@
-"""The package's class of language models, which also trains on streams (bilm-tf's `training.py`).
+"""The language models of the package, which also train on streams (bilm-tf's `training.py`).
 
 They score sentences with the full softmax, like `sentence_model.py`, and add
 
@@ -7,7 +7,7 @@ They score sentences with the full softmax, like `sentence_model.py`, and add
     sampled losses in training, with `softmax="sampled"` (`sampled_softmax.py`)
     the log-probability of each word (`scoring.py`), and gaps (`cloze.py`)
 
-A window goes through the biLM as one batch of both directions' words, whose halves come from different streams.
+A window goes through the biLM as one batch, in which each direction reads words of its own stream.
 
 Deliberate difference from bilm-tf: a sampled loss has its own name and is never used in evaluation.
 """
@@ -36,7 +36,7 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
     `forward` takes these arguments too:
 
     Args:
-        backward_input_ids, targets and resets: those of a window of streams, see `streams.py`.
+        backward_input_ids, targets and resets: the arguments of a window of streams, see `streams.py`.
         candidates: for the sampled softmax, the words drawn for each direction; None draws them.
 
     Raises:

@@ -51,8 +51,8 @@ class Piece(NamedTuple):
 class Window(NamedTuple):
     """T steps of some rows, columns in text order.
 
-    `places` has the index of each step's prediction in the corpus: those of sentence m start at `starts[m] + m`, in
-    text order for both directions.
+    `places` has the index of each step's prediction in the corpus: the predictions of sentence m start at `starts[m] +
+    m`, in text order for both directions.
     """
 
     inputs: np.ndarray  # `(B, T)`, corpus indices of the words read

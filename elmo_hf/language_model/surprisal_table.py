@@ -15,7 +15,7 @@ A table by region has one row for each region instead: its text as `word`, `num_
 and the sum of the words' surprisals, which is empty if one of them is empty.
 
 Eye-tracking corpora number the *regions* of a text: the stretches between blanks, such as `river.` or `don't`. A
-tokenizer may split a region into several words; their surprisals add up to that of the region. Corpora number sentences
+tokenizer may split a region into several words; their surprisals add up to the region's. Corpora number sentences
 and regions within a document, so the table has both numbers. Blank lines separate documents.
 """
 

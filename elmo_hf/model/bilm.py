@@ -12,8 +12,8 @@ starts from the state after the piece before:
     backward    x_{T-S+1} ... x_T  x_{T-2S+1} ... x_{T-S}
 
 After T / S steps each direction of each layer has been computed once. Memory holds the layers that are kept, and two
-pieces. The results equal those of reading the whole text at once, up to the order of float sums and, in bfloat16, one
-rounding of the cell state between two pieces.
+pieces. The results are the same as for reading the whole text at once, up to the order of float sums and, in bfloat16,
+one rounding of the cell state between two pieces.
 
 Glossary: D directions (2, or 1 without `bidirectional`; along the last axis the forward one comes first), B batch, T
 words, S words of a piece, P projection, H cell, L layers.
@@ -88,7 +88,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         return cast(list[LSTMP], list(self.children()))
 
     def forward(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        """Maps inputs `(B, T, DP)`, hidden `(B, DP)` and cell `(B, DH)` to outputs and last state, shaped the same."""
+        """Maps inputs `(B, T, DP)`, hidden `(B, DP)` and cell `(B, DH)` to outputs and last state in these shapes."""
         layout = layout.on(inputs.device)
         scan = self._scan_each if is_exporting() else self._scan
         outputs, hidden, cell = scan(inputs, layout, hidden, cell)

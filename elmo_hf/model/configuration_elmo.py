@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-# What a user of a saved folder lacks, and where to get it: for errors and cards.
+# The package that a user of a saved folder lacks, and its address: for errors and cards.
 ELMO_HF = "the package elmo-hf (`pip install .` in a clone of its repository)"
 
 # Input ids of characters: bytes are 1 to 256.
@@ -84,7 +84,7 @@ def are_filters(value: Sequence) -> bool:
 
 
 def require(is_legal: bool, name: str, legal: str, found: object) -> None:
-    """Raises ValueError with the name, what is allowed and what was found, unless the value is legal."""
+    """Raises ValueError with the name, the legal values and the value found, unless the value is legal."""
     if not is_legal:
         raise ValueError(f"`{name}` must be {legal}, found {found!r:.200}.")
 
@@ -157,8 +157,8 @@ class ElmoConfig(PreTrainedConfig):
         eos_token_id: id of `</S>`; None: 258 for bytes, 2 for words; code points have no default.
 
     Raises:
-        StrictDataclassError: with the field, what is allowed and what was found; when a config is made, when a field is
-            set to a value of a wrong type or range, and when a config is saved.
+        StrictDataclassError: if a field has an illegal value, when a config is made or saved, or if a field is set to a
+            wrong type or range; the message has the field, the legal values and the value found.
     """
 
     model_type = "elmo"
@@ -237,7 +237,7 @@ class ElmoConfig(PreTrainedConfig):
         """Saves like every transformers config, with the code that opens the folder elsewhere."""
         save_code(self, save_directory)
         super().save_pretrained(save_directory, **({} if push_to_hub else kwargs))
-        if push_to_hub:  # transformers itself would push only what is written while it saves
+        if push_to_hub:  # transformers would push only files written while it saves
             self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
 
     def validate_architecture(self) -> None:
@@ -260,7 +260,7 @@ class ElmoConfig(PreTrainedConfig):
             require(getattr(self, name) is not None, name, "given where `alphabet` is 'code_points'", None)
 
     def validate_tasks(self) -> None:
-        """Checks what mixes, task models and language models read."""
+        """Checks the fields of mixes, task models and language models."""
         if self.scalar_mix_weights is not None:
             check_mix_weights("scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1)
         frozen, parts = self.freeze_bilm, self.bilm_parts

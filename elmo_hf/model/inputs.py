@@ -37,7 +37,7 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
 
 
 def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
-    """`(B, T)`, True on words: the given mask, or else `default`; raises ValueError for another shape or number."""
+    """`(B, T)`, True on words: the given mask, or else `default`; raises ValueError for other shapes or numbers."""
     if attention_mask is None:
         return default
     check_shape("attention_mask", attention_mask, default.shape)

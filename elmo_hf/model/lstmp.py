@@ -63,9 +63,9 @@ class LSTMP(nn.Module):
     ) -> Scanned:
         """Scans the words one by one, from the last to the first if `reverse`.
 
-        Maps inputs `(B, T, P)` and the state before the first word read, hidden `(B, P)` and cell `(B, H)`, to outputs
-        in text order, zero where the mask is False, and the state after the last word read, shaped the same. `mask`
-        `(B, T)` is True on words, `resets` `(B, T)` on words before which the state is set to zero; None means never.
+        Takes inputs `(B, T, P)`, and hidden `(B, P)` and cell `(B, H)` before the first word read. Returns outputs in
+        text order, zero where the mask is False, and the last hidden and cell. `mask` `(B, T)` is True on words,
+        `resets` `(B, T)` on words before which the state is set to zero; None means never.
         """
         if inputs.numel() == 0 and not is_exporting():
             return inputs, hidden, cell

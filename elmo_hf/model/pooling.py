@@ -1,4 +1,4 @@
-"""One vector for a text, from those of its words.
+"""One vector for a text, from the vectors of its words.
 
     mean    sum_t e_t / W
     max     max_t e_t, for each feature

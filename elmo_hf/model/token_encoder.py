@@ -88,7 +88,7 @@ class CharacterCNN(nn.Module):
         self.projection = nn.Linear(num_features, config.projection_size) if config.char_projection else None
 
     def init_parameters(self) -> None:
-        """Draws bilm-tf's random weights; those of the convolutions depend on the activation."""
+        """Draws bilm-tf's random weights; the convolutions' weights depend on the activation."""
         init.uniform_(self.embedding.weight, -1, 1)
         _init_padding(self.embedding)
         for convolution in self.convolutions:

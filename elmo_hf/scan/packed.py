@@ -7,7 +7,7 @@ each in its reading order (`reading_order.py`), is computed together for the tex
     c_t = clip(a_t),  a_t = f_t c_{t-1} + i_t g_t        i, f, o = sigmoid, g = tanh of z's four parts
     h_t = clip(p_t),  p_t = W_p m_t,  m_t = o_t tanh(c_t)
 
-Backward, with e_t the gradient of the output at t and 1[.] that of a clip (1 inside the limits and at them, else 0):
+Backward, with e_t the gradient of the output at t and 1[.] a clip's gradient (1 inside and at the limits, else 0):
 
     dp_t = (e_t + dh_t) 1[p_t]        dm_t = W_p^T dp_t         dc_t += dm_t o_t (1 - tanh^2 c_t),  then  dc_t 1[a_t]
     dz_t = (dc_t g_t i_t (1 - i_t), dc_t c_{t-1} f_t (1 - f_t), dc_t i_t (1 - g_t^2), dm_t tanh(c_t) o_t (1 - o_t))
@@ -57,9 +57,9 @@ def scan_layer(
 ) -> Scanned:
     """Scans one layer by the fastest scan that can run; the products have the dtype of `hidden`.
 
-    Maps inputs `(B, T, DP)`, not empty, and the state before the first word, hidden `(B, DP)` and cell `(B, DH)`, to
-    outputs in text order, zero where the mask is False, and the state after the last word, shaped the same. `weights`
-    has one item for each direction.
+    Takes inputs `(B, T, DP)`, not empty, and hidden `(B, DP)` and cell `(B, DH)` before the first word. Returns outputs
+    in text order, zero where the mask is False, and the last hidden and cell. `weights` has one item for each
+    direction.
     """
     layout, tensors, chosen = layout.on(inputs.device), [tensor for parts in weights for tensor in parts], kernels()
     with torch.autocast(inputs.device.type, enabled=False):

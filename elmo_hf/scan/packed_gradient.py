@@ -38,7 +38,7 @@ def run_packed_back(
     """Runs all steps, the last one first; returns dz `(D, 4H, N)`, dp `(D, P, N)` and m `(D, H, N)` of all words.
 
     `recurrent_back` multiplies `(D, 4H, b)` by W_h^T, `projection_back` `(D, P, b)` by W_p^T, if there is a projection.
-    d_hidden `(D, P, B)` and d_cell `(D, H, B)`, the gradients of the last states, become those of the first ones.
+    d_hidden `(D, P, B)` and d_cell `(D, H, B)`, the gradients of the last states, become those of the first states.
     """
     (directions, stop, size), width = d_outputs.shape, d_cell.shape[1]
     d_gates, d_projected, memories = (d_outputs.new_empty(directions, n, stop) for n in (4 * width, size, width))

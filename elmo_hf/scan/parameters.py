@@ -30,7 +30,7 @@ class Limits(NamedTuple):
 
 
 def stack(weights: list[Weights]) -> Weights:
-    """Joins the parameters of several directions; those of a single direction are not copied."""
+    """Joins the parameters of several directions; does not copy the parameters of a single direction."""
 
     def join(parts: tuple[Any, ...]) -> Any:
         if not isinstance(parts[0], Tensor):

@@ -1,8 +1,8 @@
 """The README.md of a model folder, rendered by `huggingface_hub` from `model_cards/template.md`.
 
-A card combines the architecture, from the config; what the authors of the weights published (`Facts`); how a checkpoint
-was converted (`Conversion`); and how a model was trained (transformers' `TrainingSummary`). Unknown parts have no
-section, and a card without facts lists what to add. The template escapes every text from outside this package.
+A card combines the architecture, from the config; the facts that the authors of the weights published (`Facts`); the
+conversion of a checkpoint (`Conversion`); and the training of a model (transformers' `TrainingSummary`). Unknown parts
+have no section, and a card without facts lists what to add. The template escapes every text from outside this package.
 `saved_card.py` changes existing cards.
 """
 
@@ -33,7 +33,7 @@ ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is published about the weights.
+    """Published facts about the weights.
 
     Attributes:
         title: such as "the small English model of the Allen Institute".
@@ -98,7 +98,7 @@ def render_card(
         num_parameters: how many numbers the checkpoint has.
         auto_class: the class that loads the saved model. `AutoModelForPreTraining` gets a second snippet, because the
             first one loads only its biLM.
-        facts: what the authors of the weights published.
+        facts: the facts that the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained, with its numbers as text.
         word_splitter: how the folder's tokenizer splits raw text; `facts.words` replaces it.
@@ -162,7 +162,7 @@ def takes_pairs(config: ElmoConfig, auto_class: str) -> bool:
 
 
 def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
-    """Licence, language and source for a card without published facts: a table, and a list of what is missing."""
+    """Licence, language and source for a card without published facts: a table, and a list of missing values."""
     models = [f"https://huggingface.co/{name}" for name in as_list(metadata.get("base_model"))]
     sources = models or as_list(metadata.get("source"))
     found = {

@@ -1,4 +1,4 @@
-"""Describes a saved model and what it can do, from its config, tokenizer, card and the headers of its weights.
+"""Describes a saved model and its uses, from its config, tokenizer, card and the headers of its weights.
 
 Weights are not read, and not downloaded from the Hub.
 """
@@ -158,7 +158,7 @@ def _source(model: SavedModel) -> str:
 
 
 def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
-    """What the commands and classes can do with the model."""
+    """The commands and classes that can use the model."""
     abilities = ["embed", "export"]
     head = HEADS.get(model.class_name)
     if can_score:

@@ -2,8 +2,8 @@
 
 The folder is checked before anything is sent: without code or tokenizer a repository opens only where this package is
 installed, and missing weights would be random numbers. Other files in the folder are sent only on request.
-`huggingface_hub` sends large files first, by their SHA-256, repeats failed requests, and does not send again what the
-Hub has.
+`huggingface_hub` sends large files first, by their SHA-256, repeats failed requests, and does not send files again that
+the Hub has.
 """
 
 from collections.abc import Sequence

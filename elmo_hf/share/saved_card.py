@@ -45,7 +45,7 @@ def card_labels(licence: str | None, languages: Sequence[str], source: str | Non
     Args:
         licence: its name on the Hub, such as `mit`, in upper or lower case.
         languages: ISO 639 codes, such as `en`.
-        source: where the weights come from, an address or a Hub name.
+        source: the source of the weights, an address or a Hub name.
 
     Raises:
         ValueError: if a label has another form.
@@ -92,7 +92,7 @@ def label_card(path: Path, labels: Mapping[str, Any]) -> None:
 
 
 def named_card(card: str, name: str) -> str:
-    """The card for a Hub repository: its name, a snippet that loads it, and no request to its author.
+    """Adapts a card to a Hub repository: title and snippet get its name, and the request to the author is removed.
 
     Args:
         card: the card; if its snippet was replaced, or pins a `revision`, snippet and title stay.
@@ -113,7 +113,7 @@ def is_draft(card: ModelCard) -> bool:
 
 
 def training_of_draft(card: ModelCard) -> str:
-    """The section about the run in a Trainer's draft: data, scores, settings and evaluations.
+    """The section about the run from a Trainer's draft: data, scores, settings and evaluations.
 
     The draft's first sentence, which guesses the model that the run started from, is left out.
     """

@@ -50,7 +50,7 @@ class ElmoTrainer(Trainer):
         summary = TrainingSummary.from_trainer(self, model_name=name, **labels)
         log = self.state.log_history
         if self.args.load_best_model_at_end and log and "train_runtime" in log[-1] and summary.eval_results:
-            # The model is that of the best evaluation; the summary has the scores of the last one.
+            # The model is the best one by evaluation; the summary has the scores of the last evaluation.
             rows = [row for row in summary.eval_lines if row["Step"] == self.state.best_global_step]
             best = {"Loss" if key == "Validation Loss" else key: value for row in rows for key, value in row.items()}
             summary.eval_results = {name: best.get(name, value) for name, value in summary.eval_results.items()}

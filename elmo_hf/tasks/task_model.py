@@ -94,7 +94,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _run_bilm(self, embeddings: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
         """The L+1 layers `(B, T, 2P)` over embeddings `(B, T, P)`; it reads each text alone, from the zero state.
 
-        `mask` `(B, T)` is True on words and boundaries; each mask in `texts` is True on those of one text per row.
+        `mask` `(B, T)` is True on words and boundaries; each mask in `texts` is True on one text of each row.
         """
         if len(texts) == 1:
             return self.elmo.bilm(embeddings, mask)[0]

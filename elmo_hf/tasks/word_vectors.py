@@ -65,7 +65,7 @@ class WordVectors:
         Args:
             texts: the words of each text of the training set, as `tokenizer.tokenize` splits them.
             size: numbers of a vector.
-            min_count: how often a word must occur to get a vector; all others share that of `<UNK>`.
+            min_count: how often a word must occur to get a vector; all other words share the vector of `<UNK>`.
         """
         counts = collections.Counter(word for text in texts for word in text)
         words = [word for word, count in counts.items() if count >= min_count and _can_be_kept(word, SPECIAL_WORDS)]

@@ -10,12 +10,12 @@ _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def printable(text: str) -> str:
-    """The text on one line, with Python's escapes for what cannot be printed, such as lone surrogates."""
+    """The text on one line, with Python's escapes for characters that cannot be printed, such as lone surrogates."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 def markdown(value: object) -> str:
-    """The text for a sentence, a heading or a cell of a table."""
+    """Escapes a text for a sentence, a heading or a cell of a table."""
     return _MARKDOWN.sub(r"\\\g<0>", printable(str(value)))
 
 

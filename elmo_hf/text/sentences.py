@@ -193,7 +193,7 @@ def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sen
 
 
 def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """The beginnings of those of the first sentences that are strings, for `looks_split`."""
+    """The beginnings of the strings among the first sentences, for `looks_split`; lists of words are left out."""
     return [each[:LOOKED_AT_CHARACTERS] for each in islice(sentences, LOOKED_AT) if isinstance(each, str)]
 
 

@@ -48,7 +48,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             function is not saved (the folder has `"whitespace"`), so pass it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
         words_file: such a file with the words that the model's softmax predicts, if it has one; with word input, None
-            means those of `vocab_file`.
+            means the words of `vocab_file`.
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
         alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of a vocabulary `vocab`, which is
             saved with the tokenizer (`code_point_codec.py`).

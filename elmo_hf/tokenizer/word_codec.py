@@ -44,7 +44,7 @@ def is_list(value: object) -> TypeGuard[Sequence]:
 
 
 def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks: tuple[int, int, int]) -> np.ndarray:
-    """Lays out ids `(N, C)` from the characters of N words in sequence and the begin, end and filler marks."""
+    """Makes ids `(N, C)` from the joined characters of N words and the begin, end and filler marks."""
     begin, end, filler = marks
     num = np.array(lengths, dtype=np.int64)
     ids = np.full((len(num), num_characters), filler, dtype=flat.dtype)

@@ -1,9 +1,10 @@
 """A pretraining run from corpus to Hub folder, which can be resumed after it was killed or stopped.
 
-OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora OUT/checkpoint-N/
-the Trainer's checkpoint, with the LSTM state and checksums; the newest and the best are kept OUT/runs/
-TensorBoard's events OUT/config.json, ...     the finished model: weights, tokenizer, code OUT/log.json, curve.png  its
-losses and held-out perplexities by step
+OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
+OUT/checkpoint-N/        the Trainer's checkpoint, with the LSTM state and checksums; the newest and the best are kept
+OUT/runs/                TensorBoard's events
+OUT/config.json, ...     the finished model: weights, tokenizer, code
+OUT/log.json, curve.png  its losses and held-out perplexities by step
 
 A run that was stopped and resumed writes the same weights and tokenizer as an undisturbed one, byte for byte on a CPU.
 """
@@ -72,7 +73,8 @@ def new_language_model(
     """A model with random weights and its tokenizer.
 
     Args:
-        vocabulary: the file with the words of the softmax, which with word input are also those of the word embedding.
+        vocabulary: the file with the words of the softmax, which with word input are also the words of the word
+            embedding.
         word_splitter: how the tokenizer splits raw text, `"whitespace"` or `"ptb"`: as the corpus is split.
         **fields: fields of `ElmoConfig`; the file determines the vocabulary's size.
 

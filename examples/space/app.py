@@ -44,7 +44,7 @@ def told_on_the_page() -> Iterator[None]:
 
 
 def read(model: str, text: str) -> list[Any]:
-    """Reads a text: what the page keeps of it, its surprisal, a word to begin with, and a slider a layer."""
+    """Reads a text; returns the page's state, its surprisal, a word to begin with, and a slider for each layer."""
     with told_on_the_page():
         lines = computing.read_text(model, text)
         layers = computing.read_layers(model, lines)
@@ -56,7 +56,7 @@ def read(model: str, text: str) -> list[Any]:
 
 
 def surprisal_of(model: str, lines: tuple[str, ...]) -> str:
-    """The coloured text, or why there is none."""
+    """The coloured text, or the reason why there is none."""
     try:
         bits = computing.read_surprisals(model, lines)
     except ValueError as error:
@@ -112,7 +112,7 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
     table = gr.HTML(elem_id="table")
     gr.Markdown("## How surprising is each word?")
     surprisal = gr.HTML(elem_id="surprisal")
-    # What is on the page; the fields above may hold something new that nobody has read yet.
+    # The text that the page shows; the fields above may have newer input that was not read yet.
     read_model = gr.Textbox("", label="model", visible=False)
     read_text = gr.Textbox("", label="text", visible=False)
     clicked = gr.Number(0, label="word, counted from 0", precision=0, visible=False)
@@ -139,13 +139,13 @@ with gr.Blocks(title="ELMo, layer by layer", analytics_enabled=False) as demo:
 LAUNCH = {
     "footer_links": ["api", "gradio", "settings"],
     "css_paths": Path(__file__).with_name("style.css"),
-    # Fonts of the visitor's own system: others would come from the network.
+    # Fonts of the visitor's own system; other fonts would need the network.
     "theme": gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
 }
 
 
 def warm_up() -> None:
-    """Loads the first model and reads the corpus, for the first visitor; the page tells of a wrong name."""
+    """Loads the first model and reads the corpus before the first visit; the page shows an error for a wrong name."""
     with suppress(ValueError):
         computing.read_layers(computing.MODELS[0], tuple(computing.CORPUS))
 

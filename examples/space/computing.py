@@ -1,4 +1,4 @@
-"""What the page shows, as numbers: the layers of every word, their mix, nearest occurrences, maps, surprisal.
+"""The numbers that the page shows: the layers of every word, their mix, nearest occurrences, maps, surprisal.
 
 The model runs once for a text and once for the corpus. Their layers are kept, so a mix is a sum and needs no model.
 
@@ -26,7 +26,7 @@ CORPUS = (Path(__file__).parent / "sentences.txt").read_text(encoding="utf-8").s
 MAX_CHARACTERS = 2000
 MAX_WORDS = 400  # boundaries included
 NUM_NEAREST = 5  # of each view
-ROUNDING = 1e-5  # by which the cosines of equal vectors may differ
+ROUNDING = 1e-5  # the cosines of equal vectors may differ by this
 NUM_SAME = 10  # occurrences of the clicked word itself, at most
 
 
@@ -36,7 +36,7 @@ class Layers:
 
     texts: list[list[str]]
     places: list[tuple[int, int]]  # of each word: its text, and its index there
-    layers: np.ndarray  # `(L+1, N, D)`; layer 0 knows each word alone
+    layers: np.ndarray  # `(L+1, N, D)`; layer 0 depends on the word alone
 
     def word(self, index: int) -> str:
         """A word."""
@@ -48,7 +48,7 @@ class Layers:
 class Comparison:
     """One word of a text beside K words of the corpus, in V views."""
 
-    words: list[int]  # in the corpus, those most similar in the mix first
+    words: list[int]  # in the corpus, the most similar in the mix first
     similarities: np.ndarray  # `(V, K)` cosines
     is_near: np.ndarray  # `(V, K)`, whether fewer than `NUM_NEAREST` words of the corpus are nearer in a view
     points: np.ndarray  # `(V, 1 + K, 2)`, the clicked word and the others on a plane
@@ -60,7 +60,7 @@ def load(name: str) -> tuple[ElmoPreTrainedModel, ElmoTokenizer]:
     """A model, with its softmax if it has one, and its tokenizer.
 
     Raises:
-        ValueError: if there is no such model, or it is no ELMo.
+        ValueError: if there is no such model, or if it is not an ELMo.
     """
     try:
         config, _ = read_config(open_folder(name))
@@ -143,7 +143,7 @@ def mix(layers: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """The weighted sum of `(L+1, ...)` layers; weights are divided by their sum.
 
     Raises:
-        ValueError: if there is not one weight a layer, or if all are zero.
+        ValueError: if there is not one weight for each layer, or if all are zero.
     """
     if len(weights) != len(layers):
         raise ValueError(f"The model has {len(layers)} layers, found {len(weights)} weights.")
@@ -156,7 +156,7 @@ def compare(name: str, lines: tuple[str, ...], word: int, weights: Sequence[floa
     """Compares one word of a text with the corpus: what is near in any view, and further occurrences of the word.
 
     Raises:
-        ValueError: if the text has no such word, or the weights are no mix.
+        ValueError: if the text has no such word, or if the weights are not those of a mix.
     """
     text, corpus = read_layers(name, lines), read_layers(name, tuple(CORPUS))
     if not 0 <= word < len(text.places):
@@ -171,7 +171,7 @@ def compare(name: str, lines: tuple[str, ...], word: int, weights: Sequence[floa
     near = {*order[:, :NUM_NEAREST].flat, *same}
     words = [int(place) for place in order[-1] if place in near]
     planes = [_plane(np.vstack([query, vectors[words]])) for query, vectors in zip(clicked, others, strict=True)]
-    top = planes[-2][0]  # the other maps are turned and mirrored to look like the top layer's
+    top = planes[-2][0]  # the other maps are turned and mirrored to resemble the top layer's
     return Comparison(
         words,
         similarities[:, words],

@@ -1,6 +1,7 @@
-"""What the page shows, as HTML and SVG: maps of a word's neighbours, a table of similarities, coloured text.
+"""The HTML and SVG of the page: maps of a word's neighbours, a table of similarities, coloured text.
 
-Every word comes from a visitor or a model and is escaped. Colours are classes of `style.css`, which knows dark pages.
+Every word comes from a visitor or a model and is escaped. Colours are classes of `style.css`, which also has colours
+for dark pages.
 """
 
 from collections import defaultdict
@@ -28,7 +29,7 @@ def view_names(num_layers: int) -> list[str]:
 
 
 def maps(comparison: Comparison, word: str, is_same: Sequence[bool]) -> str:
-    """One map a view, all in one scale; numbers are rows of the table."""
+    """One map for each view, all in one scale; the numbers are rows of the table."""
     points = comparison.points - comparison.points.mean(axis=1, keepdims=True)
     extent = np.maximum(np.abs(points).max(axis=(0, 1)), 1e-6)
     scale = min((WIDTH / 2 - MARGIN) / extent[0], (HEIGHT / 2 - MARGIN) / extent[1])
@@ -43,7 +44,7 @@ def maps(comparison: Comparison, word: str, is_same: Sequence[bool]) -> str:
 
 
 def _map(places: list[list[int]], word: str, is_same: Sequence[bool], name: str) -> str:
-    """One map: equal vectors share a dot, which shows how many they are."""
+    """One map: equal vectors share a dot, which shows their number."""
     dots = defaultdict(list)
     for number, place in enumerate(places):
         dots[tuple(place)].append(number)
@@ -63,7 +64,7 @@ def _map(places: list[list[int]], word: str, is_same: Sequence[bool], name: str)
     x, y = places[0]
     star = f'<path class="star" d="{_star(x, y)}"/>'
     beside = [below - y for left, below in places[1:] if abs(left - x) < 30 and abs(below - y) < 30]
-    is_below = sum(np.sign(beside)) < 0  # where fewer dots are
+    is_below = sum(np.sign(beside)) < 0  # on the side with fewer dots
     shown = word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…"
     label = f'<text class="star" x="{x}" y="{y + 24 if is_below else y - 15}">{escape(shown)}</text>'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">{star}{"".join(marks)}{label}</svg>'

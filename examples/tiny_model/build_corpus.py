@@ -3,8 +3,8 @@
 `sources.tsv` names the repositories, their commits, the files to read, and why the text is in the public domain.
 REPOSITORIES holds a clone of each, or its bare git folder: REPOSITORIES/OWNER/NAME. OUT receives `train.txt`, `dev.txt`
 (some of each source) and `test/SOURCE.txt`, one sentence per line, words between blanks, and `table.tsv`: the words of
-each source. The same commits give the same text. `OUT/documents` holds the cleaned documents; an interrupted build
-goes on from them. `elmo-hf vocab` and `elmo-hf pretrain` then train on it.
+each source. The same commits give the same text. `OUT/documents` has the cleaned documents; an interrupted build
+continues from them. `elmo-hf vocab` and `elmo-hf pretrain` then train on this text.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from duplicates import Duplicates
 from sources import SOURCES, Source, read_sources
 
 HELD_OUT = {"test": 40_000, "dev": 10_000}  # words of a source, at most
-LARGEST_SHARE = 0.04  # of a source, for each of them
+LARGEST_SHARE = 0.04  # of a source's words, for each of these sets
 LARGEST_HELD_OUT = 800_000  # bytes of a file; a larger one is read for training
 BYTES_PER_WORD = 6
 SHORTEST = 20  # words of a document
@@ -28,7 +28,7 @@ COUNTS = ("files", "unreadable", "empty", "duplicates", "train", "dev", "test")
 
 
 class Joiner:
-    """Joins the sources; a document or a paragraph that came before is left out."""
+    """Joins the sources; a document or a paragraph that has already occurred is left out."""
 
     def __init__(self, output: Path) -> None:
         """Starts a corpus in a folder with the cleaned documents."""
@@ -37,7 +37,7 @@ class Joiner:
         self._duplicates = Duplicates()
 
     def add(self, source: Source, train: TextIO, dev: TextIO) -> Counter[str]:
-        """Writes a source; counts its files, what was left out, and words by part."""
+        """Writes a source; counts its files, the parts left out, and the words in each part."""
         path = documents_file(self._output, source)
         size = path.stat().st_size
         budget = {part: min(words, LARGEST_SHARE * size / BYTES_PER_WORD) for part, words in HELD_OUT.items()}
@@ -52,7 +52,7 @@ class Joiner:
         return counts
 
     def _new_ones(self, path: Path, counts: Counter[str]) -> Iterator[tuple[Document, list[str]]]:
-        """New documents and their sentences."""
+        """The documents that are new, and their sentences."""
         for document in read_documents(path):
             counts["files"] += 1
             sentences = [sentence for key, part in document.paragraphs if self._is_new(key) for sentence in part]
@@ -79,7 +79,7 @@ def count_words(sentences: list[str]) -> int:
 
 
 def documents_file(output: Path, source: Source) -> Path:
-    """Where the cleaned documents of a source are: another commit, pattern or form has another file."""
+    """The file with the cleaned documents of a source; another commit, pattern or form has another file."""
     read = f"{source.repository}\t{source.commit}\t{source.files}\t{source.form}"
     return output / "documents" / f"{source.source}-{hashlib.sha256(read.encode('utf-8')).hexdigest()[:12]}.jsonl"
 

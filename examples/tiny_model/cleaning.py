@@ -12,7 +12,7 @@ from markup import read_paragraphs
 
 from elmo_hf.tokenizer.word_splitter import make_word_splitter
 
-# Together about 40 % of the words of English text of any kind, and more than 10 % of any long paragraph.
+# Together these words are about 40 % of any English text, and more than 10 % of any long paragraph.
 FUNCTION_WORDS = frozenset(
     "the of to and in a that is for it on with as was be by this at are we i from have or not you he his they which an "
     "will has had but their our my your its were been all would there no who if her she what when so can do".split()
@@ -65,7 +65,7 @@ def _key(letters: list[str]) -> str:
 
 
 def split_words(sentence: str) -> list[str]:
-    """Splits as the package's `ptb` splitter does, but faster: the same pieces between blanks occur again."""
+    """Splits as the package's `ptb` splitter does, but faster, because it remembers pieces between blanks."""
     pieces = sentence.split()
     return [word for index, piece in enumerate(pieces, 1) for word in _split_piece(piece, index == len(pieces))]
 
@@ -87,7 +87,7 @@ def tidy(paragraph: str) -> str:
 
 
 def is_text(text: str, words: list[str]) -> bool:
-    """Whether a paragraph is running English text, or short and no heading."""
+    """Whether a paragraph is running English text, or short and not a heading."""
     if len(words) < 2 or text.isupper() or sum(map(len, words)) < FEWEST_LETTERS * len(text):
         return False
     if len(words) < REPEATABLE and not END.search(text):

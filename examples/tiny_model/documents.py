@@ -1,4 +1,4 @@
-"""Cleaned documents of a source, one JSON line each; an interrupted run goes on after the last whole line."""
+"""Cleaned documents of a source, one JSON line each; an interrupted run continues after the last whole line."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def write_documents(source: Source, repository: Path, output: Path) -> None:
 
 
 def read_documents(path: Path) -> Iterator[Document]:
-    """Reads them."""
+    """Reads the documents of a file."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             yield Document(**json.loads(line))

@@ -25,7 +25,7 @@ def sketch_of(words: Iterable[str]) -> list[int]:
 
 
 class Duplicates:
-    """Remembers documents, and says which new ones are nearly equal to an earlier one."""
+    """Remembers documents, and finds new documents that are nearly equal to an earlier one."""
 
     def __init__(self) -> None:
         """Starts without any."""

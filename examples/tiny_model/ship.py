@@ -1,7 +1,7 @@
 """Turns a trained model into the folder that the package ships: `python examples/tiny_model/ship.py MODEL`.
 
 The weights are stored in half precision and load as float32. Raw text is split as `build_corpus.py` splits it. The
-folder holds no code, because the package has it. The run's log and curve are copied beside this file.
+folder has no code, because the package has it. The run's log and curve are copied beside this file.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 HERE = Path(__file__).parent
 LARGEST = 16 * 2**20
-NOT_SHIPPED = ("*.py", "modules.json", "*sentence_*.json")  # the code, and what opens a folder that has it
+NOT_SHIPPED = ("*.py", "modules.json", "*sentence_*.json")  # the code, and the files that open a folder with code
 
 
 def ship(source: Path, destination: Path) -> int:
-    """Replaces all of the folder but its model card; returns its size in bytes.
+    """Replaces all of the folder except its model card; returns its size in bytes.
 
     Raises:
         ValueError: if the folder is larger than `LARGEST` bytes.

@@ -27,7 +27,7 @@ def list_blobs(repository: Path, commit: str, pattern: str) -> list[Blob]:
     """The files whose whole path matches a regular expression and that are not too large, in the order of their paths.
 
     Raises:
-        ValueError: if the folder is no repository, lacks the commit, or no path matches.
+        ValueError: if the folder is not a repository or lacks the commit, or if no path matches.
     """
     matches = re.compile(pattern).fullmatch
     listing = _git(repository, "ls-tree", "-r", "-z", "--long", commit)
@@ -36,7 +36,7 @@ def list_blobs(repository: Path, commit: str, pattern: str) -> list[Blob]:
         fields, path = entry.split("\t", 1)
         mode, kind, name, size = fields.split()
         is_file = kind == "blob" and mode in ("100644", "100755")
-        # A snapshot may lack some contents; then git knows no size.
+        # A snapshot may lack some contents; git then gives no size.
         if is_file and size.isdecimal() and int(size) <= LARGEST_FILE and matches(path):
             blobs.append(Blob(path, name, int(size)))
     if not blobs:

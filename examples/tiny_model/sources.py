@@ -17,7 +17,7 @@ class Source:
     repository: str  # https://github.com/OWNER/NAME
     commit: str
     files: str  # a regular expression for the whole path
-    form: str  # what `read_paragraphs` takes
+    form: str  # the form for `read_paragraphs`
     kind: str
     years: str  # when the text was written, such as 2007-2010
     basis: str  # why it is in the public domain
@@ -37,7 +37,7 @@ def read_sources(path: Path) -> list[Source]:
     """Reads the table.
 
     Raises:
-        ValueError: with the line that is wrong.
+        ValueError: if a line is wrong; the message names it.
     """
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
