@@ -121,7 +121,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         destination: the new folder; it must not exist.
 
     Returns:
-        notes for the user: the parts that the format cannot hold, and the software that reads the files.
+        notes about the parts that the format cannot hold, and the software that reads the files.
 
     Raises:
         ValueError: if the folder cannot be loaded, or the format cannot hold the model; nothing is written then.

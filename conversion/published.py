@@ -8,8 +8,8 @@ more facts about checkpoints of two files. A row has one of these:
     weights                          an archive
     none                             files to fetch by hand from the `source`
 
-Most were published without checksums, so the first download records its own in `SHA256SUMS` beside the files (check
-with `sha256sum -c`) and in the model card.
+Most checkpoints were published without checksums, so the first download records its checksums in `SHA256SUMS` beside
+the files (check with `sha256sum -c`) and in the model card.
 """
 
 import csv

@@ -111,7 +111,7 @@ def generated_files() -> dict[str, str]:
 
 
 def generate(file: str, table: Mapping[str, Sequence[str]], package: Path) -> str:
-    """The text of one row of a table."""
+    """Generates the text of the file in one row of a table."""
     imports: dict[str, set[str]] = {}  # imported names by module; "" stands for the whole module
     sections = []
     for module in table[file]:

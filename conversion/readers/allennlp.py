@@ -189,7 +189,7 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
 
 
 def _beside(weights: Path) -> dict[str, Path]:
-    """The options and the vocabulary beside a file of weights, possibly with parts of its name."""
+    """The options and the vocabulary beside a file of weights; their names may contain parts of its name."""
     files = {path.name: path for path in weights.parent.iterdir() if path.suffix in (".json", ".txt")}
     own = f"{weights.stem.replace('weights', 'options')}.json"
     options = [files[own]] if own in files else _preferred(files, "*options*.json", "options.json")
@@ -201,5 +201,5 @@ def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:
 
 
 def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]:
-    """The files that match; only the file with the usual name, if there is one."""
+    """The files that match `pattern`, or only the file with the usual name if there is one."""
     return [files[name]] if name in files else _named(files, pattern)

@@ -80,8 +80,8 @@ def config_from_options(
 ) -> ElmoConfig:
     """Reads the architecture from the options and, where they leave it open, from the arrays' shapes.
 
-    All keys but `lstm` and `char_cnn` are training settings and are ignored; if the arrays include a softmax, its keys
-    are read too.
+    All keys except `lstm` and `char_cnn` are training settings and are ignored; if the arrays include a softmax, its
+    keys are read too.
 
     Args:
         options: the parsed options file.

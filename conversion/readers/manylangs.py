@@ -5,7 +5,7 @@ characters are code points. `word_dim` or `char_dim` is 0 if that part is absent
 (`torch_layout.py`).
 
 `config.json` has the path of the file with the architecture on the machine that trained the model. Only its file name
-is used: the file is in the folder or, for most published models, in their package (`PACKAGED`).
+is used: the file is in the folder or, for most published models, in ELMoForManyLangs' package (`PACKAGED`).
 
 Deliberate difference from their reader: lines of the lexicons end at a line feed and are not stripped, so two symbols
 that are white space stay different.

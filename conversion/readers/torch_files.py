@@ -33,7 +33,7 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
             require(damaged is None, path, damaged or "", "as its checksum says", "other bytes")
         try:
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
-        except Exception as error:  # torch's own message recommends to run the code in the file
+        except Exception as error:  # torch's own message recommends running the code in the file
             foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
             found = f"one with {foreign[1]}" if foreign else f"another, or a damaged one ({type(error).__name__})"
             expected = "a file of tensors by torch.save; other pickles can run code and are not read"

@@ -1,8 +1,8 @@
 """The tables that AllenNLP's and ELMoForManyLangs' torch models share.
 
-They have our layout, gates i, f, g, o and y = W x, with two exceptions. A highway is one linear layer `(2F, F)`: its
-first half is the transform, its second half a gate on the *old* value. The forget bias includes the 1, so `forget_bias`
-is 0.
+These models have our layout, gates i, f, g, o and y = W x, with two exceptions. A highway is one linear layer `(2F,
+F)`: its first half is the transform, its second half a gate on the *old* value. The forget bias includes the 1, so
+`forget_bias` is 0.
 
 Glossary: F filters in total, E character embedding, P projection, H cell.
 """

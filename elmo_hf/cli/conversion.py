@@ -14,7 +14,7 @@ def convert(
         list[Path],
         typer.Argument(
             metavar="[SOURCE] DEST",
-            help="Folder, file or archive, unless a model or files are named; and the new folder.",
+            help="Folder, file or archive (not with --model or files), and the new folder.",
         ),
     ],
     options: Annotated[

@@ -44,7 +44,7 @@ def embed(
         typer.Option(metavar="WORDS", help="Keep only these words: a file, one a line, or a regular expression."),
     ] = None,
     shard_format: Annotated[
-        Format | None, typer.Option("--format", help="Of the shards in a folder; default: parquet.")
+        Format | None, typer.Option("--format", help="Format of the shards in a folder; default: parquet.")
     ] = None,
     column: Annotated[
         str | None,

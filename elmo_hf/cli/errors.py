@@ -70,7 +70,7 @@ def check_usage(is_right: bool, message: str) -> None:
 
 
 def refuse_alone(needed: str, is_given: bool, **options: object) -> None:
-    """Refuses options, given by their names, that have no effect without the needed one."""
+    """Refuses options, given by their names, that have no effect without the option `needed`."""
     for name, value in options.items():
         check_usage(is_given or not value, f"--{name.replace('_', '-')} needs {needed}.")
 

@@ -13,7 +13,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `e
 
 
 def info(model: Model) -> None:
-    """Describe MODEL and what it can do.
+    """Describe MODEL and its uses.
 
     Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are neither read
     nor downloaded.
@@ -43,7 +43,7 @@ def check(
 
 
 def env() -> None:
-    """Show what affects the speed of this machine.
+    """Show versions and hardware that affect speed.
 
     Versions, processor, threads, GPU, whether bfloat16 is fast, and whether large weights can have oneDNN's layout.
     """

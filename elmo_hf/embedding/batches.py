@@ -17,7 +17,7 @@ def batches_by_length(lengths: Sequence[int], batch_words: int) -> Iterator[list
     """Gives the indices of each batch's texts; the longest texts come first.
 
     Args:
-        lengths: of the texts in positions, boundaries included.
+        lengths: the texts' lengths in positions, boundaries included.
         batch_words: the most positions of a batch, padding included; a longer text is alone. A batch has at most
             `MOST_TEXTS` texts, or `batch_words` / 16 if that is more.
     """

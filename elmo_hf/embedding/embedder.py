@@ -2,7 +2,7 @@
 
     ray.data.read_text("corpus/").map_batches(Embedder("elmo-small"), batch_size=1024).write_parquet("vectors/")
 
-Only the model's name is sent to workers; each loads the model at its first batch and keeps it.
+Only the model's name is sent to workers; each worker loads the model at its first batch and keeps it.
 """
 
 from collections.abc import Mapping

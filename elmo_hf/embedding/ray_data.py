@@ -33,7 +33,7 @@ def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str |
     """
     ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     kind = device or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
-    if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():  # Ray would wait for it
+    if {"cpu": "CPU", "cuda": "GPU"}.get(kind) not in ray.cluster_resources():  # Ray would wait for such a device
         raise ValueError(f"with Ray, the device must be cpu or cuda, and in its cluster; found {kind!r}.")
     # Each window is its own block, so a worker takes one at a time.
     blocks = [ray.put(pa.table({"window": [pickle.dumps(window)]})) for window in windows]
@@ -65,10 +65,10 @@ class _Worker:
         self._maker.shards.look()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        window = pickle.loads(batch["window"][0].as_py())  # `in_workers` made it
+        window = pickle.loads(batch["window"][0].as_py())  # `in_workers` made this pickle
         error = ""
         try:
             self._maker(window)
-        except (OSError, ValueError) as failure:  # Ray would wrap it in pages of its own
+        except (OSError, ValueError) as failure:  # Ray would wrap the error in pages of text
             error = str(failure)
         return pa.table({"sentences": [len(window.sentences)], "error": [error]})

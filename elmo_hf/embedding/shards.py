@@ -1,4 +1,4 @@
-"""Embeds any number of documents into shards, each written once; one file of vectors is shards joined at the end.
+"""Embeds any number of documents into shards, each written once; a single file is joined from shards at the end.
 
 A folder on a disk or in a store holds, for windows of consecutive sentences:
 
@@ -226,7 +226,7 @@ class Shards:
         """Lists the files that exist.
 
         Raises:
-            ValueError: if the recorded job is another one.
+            ValueError: if the folder has the shards of another job.
             FileNotFoundError: if this process cannot find the files that the first one wrote.
         """
         self._sizes = self._folder.sizes()
@@ -321,7 +321,7 @@ class Shards:
             yield from read_chunk(disk / self._shard(number), self._windows[number][1])
 
     def _index(self) -> Iterator[str]:
-        """A line for each document, or part of one, of each shard."""
+        """A line for each document, or part of a document, in each shard."""
         for number, checksum in enumerate(self._checksums()):
             _, first, spans = self._windows[number]
             row = 0

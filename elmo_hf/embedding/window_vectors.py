@@ -18,7 +18,7 @@ The result for a sentence is a dict of arrays: `vectors`; with int8 also `scales
 axis (a vector is its int8 numbers times its scale); with chosen words also `positions` (n,), their places in the
 sentence.
 
-Glossary: B sentences of a batch, T positions of its longest one, boundaries included; V distinct words of a window.
+Glossary: B sentences of a batch, T positions of the longest sentence, with boundaries; V distinct words of a window.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ class Selection:
 
     def check(self, suffix: str = "") -> None:
         """Raises ValueError if the selection is unknown, or if files with this suffix, or NumPy, cannot hold it."""
-        layers = [each for each in LAYERS if each not in POOLED or self.words is None]  # which have no words to choose
+        layers = [each for each in LAYERS if each not in POOLED or self.words is None]  # pooled: all words
         dtypes = [each for each in DTYPES if each != "bfloat16" or suffix == ".safetensors"]
         if self.layers not in layers or self.dtype not in dtypes:
             raise ValueError(
@@ -90,7 +90,7 @@ class Selection:
             )
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
-        """Everything except the text that the vectors depend on."""
+        """Everything that the vectors depend on, except the text."""
         facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
         facts |= {"tokenizer": _digest_of(tokenizer)}
         return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}

@@ -1,4 +1,4 @@
-"""Reads the JSON files of a folder from anyone, up to a limit of size; every error names the file."""
+"""Reads the JSON files of a folder from anyone, up to a size limit; every error names the file."""
 
 import json
 import stat

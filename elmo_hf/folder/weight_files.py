@@ -1,7 +1,7 @@
 """Finds the files with a model's weights, and checks their headers before memory is allocated.
 
-Only safetensors files of the folder itself are read, because some other formats can run code. Each weight in their
-headers must agree with the model that `config.json` describes.
+Only safetensors files of the folder itself are read, because some other formats can run code. Each weight in a header
+must agree with the model that `config.json` describes.
 """
 
 import re

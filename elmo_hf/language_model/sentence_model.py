@@ -117,9 +117,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
         Args:
             input_ids: `(B, T, C)` character ids, or `(B, T)` word ids for word input.
-            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding on either side; None derives it.
+            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding on either side; None: from the ids.
             labels: `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
-            state: after the batch before; None starts from zeros.
+            state: the state after the previous batch; None starts from zeros.
             output_log_probs: whether to return log-probabilities.
             output_logits: whether to return logits; None: if there is nothing to predict.
             output_hidden_states: whether to return all layers; None: as in the config.

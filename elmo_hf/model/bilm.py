@@ -162,13 +162,13 @@ class BiLM(nn.Module):
             token_vectors: `(B, T, P)`, zero where the mask is False; or `(B, T, DP)` if each direction reads its own
                 text, all in text order.
             mask: `(B, T)`, True on words.
-            state: from the batch before, or None for zeros.
+            state: from the previous batch, or None for zeros.
             resets: for each direction `(B, T)`, True on words before which its state is set to zero; None means never.
             dropout: probability of dropping an element of each layer's input; a skip connection adds the dropped
                 input, as in bilm-tf.
 
         Returns:
-            L+1 tensors `(B, T, DP)`, the first the token vector D times, and the state after this batch, detached.
+            L+1 tensors `(B, T, DP)` (the first is the token vector D times), and the state after this batch, detached.
 
         Raises:
             ValueError: if the state has the wrong shape for this batch.
@@ -199,7 +199,7 @@ class BiLM(nn.Module):
             length: T, at least 1.
             keep: maps the L+1 layers `(B, n, DP)` of a piece to the tensors to keep, `(K, B, n, DP)`. Each number may
                 depend only on the layers' numbers at the same place, because the two halves belong to different words.
-            state: from the batch before, or None for zeros.
+            state: from the previous batch, or None for zeros.
 
         Returns:
             the kept tensors, `(K, B, T, DP)`, and the state after these texts.

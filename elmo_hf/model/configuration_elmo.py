@@ -3,10 +3,10 @@
 A model is a token encoder (the character CNN of Kim et al. 2016, or a word embedding), L layers of LSTMP cells (Sak et
 al. 2014) in two directions that never mix, and scalar mixes on top.
 
-Glossary of the whole package: B batch, T words of the longest sentence, C characters per word (`max_word_length`),
-E character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`),
-P projection (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for
-two directions; a model of one (`bidirectional`) has P and H there, and the token vector once in its first layer.
+Glossary of the whole package: B batch, T words of the longest sentence, C characters per word (`max_word_length`), E
+character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`), P projection
+(`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for two
+directions; a model of one direction (`bidirectional=False`) has P and H, and its first layer has the token vector once.
 
 Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; a field records whether each
 linear projection exists (`char_projection`, `cell_projection`), where bilm-tf infers it from sizes and AllenNLP always

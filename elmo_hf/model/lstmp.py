@@ -4,13 +4,13 @@
     c_t = clip(sigmoid(f + forget_bias) . c_{t-1} + sigmoid(i) . tanh(g), +-cell_clip)
     h_t = clip(W_p (sigmoid(o) . tanh(c_t)), +-projection_clip)    recurrent state and output
 
-This scan, word by word, is the reference for the fast ones in `scan/`.
+This scan, word by word, is the reference for the fast scans in `scan/`.
 
 Glossary: B batch, T words, P projection, H cell. Gate order in every tensor: input i, forget f, candidate g, output o.
 
 Deliberate differences from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute; the
-mask acts at each step (where it is False the state does not change and the output is zero), while they sort and reverse
-texts, so padding may be on either side.
+mask acts at each step: where it is False, the state does not change and the output is zero. So padding may be on either
+side; bilm-tf and AllenNLP sort and reverse texts.
 """
 
 import math

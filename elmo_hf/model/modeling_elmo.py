@@ -310,7 +310,7 @@ class ElmoModel(ElmoPreTrainedModel):
     def pool(self, vectors: Tensor, is_text: Tensor) -> Tensor:
         """One vector for each text, `(B, 2P)`, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.
 
-        "attention" exists only in classifiers, where it is learned; here it is the mean.
+        Only classifiers have "attention", which is learned; here the mean replaces it.
         """
         return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
 

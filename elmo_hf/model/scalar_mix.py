@@ -31,7 +31,7 @@ LOGIT_OF_ZERO = -1e4
 
 
 class ScalarMix(nn.Module):
-    """A weighted sum of the L+1 layers, with `logits` `(L+1,)`, whose softmax is the weights, and `scale` `()`."""
+    """A weighted sum of the L+1 layers; the softmax of `logits` `(L+1,)` gives the weights, `scale` `()` a factor."""
 
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_hidden_layers` and `scalar_mix_*` of `config`."""
@@ -103,7 +103,7 @@ class LinearMix(nn.Module):
 def normalise_batch(layer: Tensor, mask: Tensor) -> Tensor:
     """Normalises `layer` `(B, T, 2P)` by one mean and deviation over all features of the words in `mask` `(B, T)`.
 
-    A vector then depends on the other texts of its batch; this is only for parity. Outside the mask it is meaningless.
+    A vector then depends on the other texts of its batch; this is only for parity. Outside the mask, ignore the result.
     Source: `_do_layer_norm` of AllenNLP's `ScalarMix`: biased variance, boundaries included, epsilon 1e-13 in the root.
     """
     # In half precision a sum over a batch would overflow, and the epsilon would vanish.

@@ -27,8 +27,8 @@ class Kernels:
 
     default: ClassVar["Kernels"]
 
-    # If W_h has at most this many bytes, both directions take each step together, which saves calls. Larger ones run
-    # one direction after the other, so its weights stay in the cache from step to step.
+    # If W_h has at most this many bytes, both directions take each step together, which saves calls. Larger weights run
+    # one direction after the other, so that its weights stay in the cache from step to step.
     joint_bytes: int = 1 << 22
     # Bytes of weights in one block of a product: half of the smallest second-level cache of today's servers.
     block_bytes: int = 1 << 19

@@ -34,8 +34,8 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
             state, output = step(state, word)
             return state, output.clone()  # the operator refuses an output that is part of the state
 
-        # Nor may two parts of the state be one tensor. A view of one text in a batch can have other strides than the
-        # step's result, and the operator requires equal ones.
+        # Two parts of the state must not be one tensor either. A view of one text in a batch can have other strides
+        # than the step's result, but the operator requires equal strides.
         state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
         return scan(separate_step, state, words, reverse=reverse)
     outputs: list[Tensor] = []

@@ -16,7 +16,7 @@ Backward, with e_t the gradient of the output at t and 1[.] a clip's gradient (1
 The gradient of each weight is one product after the steps. Where the state is reset, h_{t-1} and c_{t-1} are 0.
 
 Words are columns: z of a step is (4H, b_t), and W h is a product of large weights with few columns
-(`products.py`). In half precision the products are half precision, gates and cells float32.
+(`products.py`). In half precision, products are in half precision, and gates and cells in float32.
 
 Memory for the gradient: 6H + 3P numbers per word, direction and layer (gates, cells, and vectors of width P), and
 about 12H more during the backward pass. Without gradient only the output grows with the length of the text.

@@ -3,8 +3,8 @@
 Packing takes as long as several steps save. So on AMD's processors a scan packs the weights that enough of its steps
 use, forward and backward, and drops the copy at its end. On other processors the plain weight is nearly as fast. The
 rule (`REPAYS`) depends only on the processor, the dtype and the numbers of columns, so a machine always adds in the
-same order. In bfloat16 a scan without gradient packs whatever its length, and keeps the copy; in float32 only `pack`
-keeps it, because it takes as much memory again as W_h and W_p.
+same order. In bfloat16 a scan of any length without gradient packs, and keeps the copy; in float32 only `pack` keeps a
+copy, because it takes as much memory as W_h and W_p.
 
 A kept copy is used only while its weight exists and seems unchanged: its address, its count of changes in place, and
 the running sums of one number in each row are the same (torch does not count the changes that fused optimisers and

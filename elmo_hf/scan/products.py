@@ -4,13 +4,13 @@
 
 With b in the tens, each weight that is read from memory is used for only a few multiplications. So W is multiplied in
 blocks of rows that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is
-copied. With very few columns it is faster to store each one as a row: v^T W^T.
+copied. With very few columns it is faster to store each column as a row: v^T W^T.
 
 On AMD's processors torch's default library (Intel's MKL) takes twice the time of oneDNN for 8 columns or more, so
 oneDNN multiplies there. For fewer columns, MKL is fastest with W v where W has more rows than columns, and blocks also
 spread a single column over the cores.
 
-Large weights are multiplied one direction at a time, D = 1; small ones of D directions are one batched product.
+Large weights are multiplied one direction at a time, D = 1; small weights of D directions are one batched product.
 """
 
 from typing import Any, NamedTuple

@@ -41,7 +41,7 @@ from ..tasks.question_answering import ElmoForQuestionAnswering
 from ..tasks.sequence_classification import ElmoForSequenceClassification
 from ..tasks.token_classification import ElmoForTokenClassification
 
-# The classes that are exported with their head; any other folder is exported as its biLM.
+# The classes that are exported with their head; of models of other classes, the biLM is exported.
 HEADS = {
     head.__name__: head
     for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
@@ -108,7 +108,7 @@ def check_output(path: Path) -> None:
 
 
 def weights_file(path: Path) -> Path:
-    """The file beside an ONNX file that holds its weights if they do not fit into it."""
+    """The file of weights beside an ONNX file, for weights that do not fit into the ONNX file."""
     return path.with_name(path.name + ".data")
 
 

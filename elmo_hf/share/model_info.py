@@ -69,7 +69,7 @@ def look_at(source: str | Path) -> SavedModel:
         source: a folder, a Hub name, or `"tiny"`.
 
     Raises:
-        ValueError: if it is not an ELMo model, a file is damaged, or the Hub cannot be reached.
+        ValueError: if `source` is not an ELMo model, if a file is damaged, or if the Hub cannot be reached.
     """
     folder = open_folder(source, weights=False)
     config, _ = read_config(folder)
@@ -125,7 +125,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
 
 
 def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None) -> str:
-    """A card for a saved folder that has none, or a Trainer's draft, whose metadata and numbers it takes.
+    """A card for a saved folder without a card or with a Trainer's draft, whose metadata and numbers are kept.
 
     Args:
         folder: a folder with weights; its name is the card's title, unless there is a repository.

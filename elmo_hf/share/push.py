@@ -46,7 +46,7 @@ def push_folder(
 ) -> tuple[CommitInfo, list[str], str]:
     """Sends the files of a model to a Hub repository in one commit; the repository is created if needed.
 
-    The card is sent under the repository's name; the one in the folder stays as it is.
+    The card is sent under the repository's name; the card in the folder does not change.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.

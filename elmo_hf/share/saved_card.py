@@ -63,7 +63,7 @@ def read_card(path: Path) -> ModelCard:
 
     Raises:
         ValueError: if it is not a file of at most a megabyte of UTF-8, or if its metadata is damaged or has aliases,
-            which can make gigabytes of a few bytes.
+            which can turn a few bytes into gigabytes.
     """
     check_size(path, MOST_CARD_BYTES)
     with naming(f"{path} is damaged"):

@@ -51,7 +51,7 @@ class ElmoTextClassificationPipeline(TextClassificationPipeline):
 
 
 class ElmoForSequenceClassification(ElmoTaskModel):
-    """Classifies texts, or pairs with `text_pairs`; labels and losses are those of every transformers model."""
+    """Classifies texts, or pairs with `text_pairs`; labels and losses are as in every transformers model."""
 
     pipelines = {"text-classification": (ElmoTextClassificationPipeline, "AutoModelForSequenceClassification")}
 

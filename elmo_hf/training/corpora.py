@@ -34,7 +34,7 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
         sources: files that `read_sentences` reads, patterns such as `"shards/*.txt.gz"`, folders with a dataset, or
             names of Hub datasets. Of a dataset the split `train` is read, with strings or lists of words in a column
             `words`, `tokens`, `text` or `sentence` (the first one that has a value).
-        encoding: of the files.
+        encoding: the encoding of the files.
 
     Raises:
         ValueError: before anything is read, if a source is neither a file nor a dataset's name; later, if a dataset has

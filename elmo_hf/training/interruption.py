@@ -16,7 +16,7 @@ STEPS_BETWEEN_QUESTIONS = 10
 class StopSignals(TrainerCallback):
     """On Ctrl-C or SIGTERM, ends training after the current step with a checkpoint; a second Ctrl-C ends it at once.
 
-    Signals are caught inside a `with` block of the main thread; in other threads it does nothing.
+    Signals are caught inside a `with` block of the main thread; in other threads this does nothing.
 
     Attributes:
         number: the first signal that came, or 0. Further SIGTERMs, which launchers send, are ignored.

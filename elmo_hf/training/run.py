@@ -110,16 +110,16 @@ def pretrain(
 ) -> ElmoPretrainer:
     """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
 
-    Ctrl-C or SIGTERM lets it finish a step and write a checkpoint; a second Ctrl-C stops it at once.
+    On Ctrl-C or SIGTERM the run finishes its step and writes a checkpoint; a second Ctrl-C stops it at once.
 
     Args:
-        model: with random weights, or one to adapt; a resumed run replaces its weights.
-        tokenizer: with the vocabulary of the softmax.
+        model: a model with random weights, or one to adapt; a resumed run replaces its weights.
+        tokenizer: a tokenizer with the vocabulary of the softmax.
         train: the corpus.
         held_out: text that is scored at each checkpoint to choose the best checkpoint; None keeps the last one.
         args: settings.
         started_from: for the card, the model whose weights `model` has: a folder, a Hub name, or `"tiny"`.
-        callbacks: of the Trainer, besides its own.
+        callbacks: further callbacks of the Trainer.
 
     Returns:
         the trainer, whose `state.log_history` has every loss and perplexity.

@@ -179,7 +179,7 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         return optimizer_class, settings
 
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        """The loss of one window, from the state after the window before."""
+        """The loss of one window, from the state after the previous window."""
         outputs = model(**inputs, state=self.bilm_state)
         self.bilm_state = outputs.state
         for name in LOSSES:
@@ -197,7 +197,7 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         return super().training_step(*args, **kwargs) / self._loss_scale
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Adds to a log the means of the directions' losses since the last one."""
+        """Adds to a log the means of the directions' losses since the last log."""
         if "loss" in logs:
             for name, losses in self._losses.items():
                 logs[name] = round(self.accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item(), 4)
