@@ -2,7 +2,7 @@
 
 torch multiplies integers by integers, with inputs in seven bits, -63 to 63, so that sums of two products fit in the 16
 bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
-magnitude c, enters as two rows: its rounding, and the rounding error of that, made 126 times as large:
+magnitude c, becomes two rows: the rounded vector, and 126 times its rounding error:
 
     v / c = v_1 + v_2 / 126 + e,  |e| < 1e-4,  63 v_1 and 63 v_2 are integers
     y = s c (q v_1 + q v_2 / 126)
@@ -19,7 +19,7 @@ from torch import Tensor
 from .products import BlockProducts, put
 
 LARGEST = 63  # the largest integer of an input
-SMALLEST = 1e-30  # vectors whose largest magnitude is below it count as smaller
+SMALLEST = 1e-30  # a smaller magnitude counts as this one
 
 
 class EightBitProducts(BlockProducts):
@@ -40,7 +40,7 @@ class EightBitProducts(BlockProducts):
         return self
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it there."""
+        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it to `out`."""
         rows, out_rows = vectors[0].t().float(), out[0].t()  # (b, n), (b, m)
         unit = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST) / LARGEST
         scaled = rows / unit
