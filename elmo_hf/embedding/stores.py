@@ -128,7 +128,7 @@ def find_files(source: str) -> list[str]:
         if not any(part[0] in hidden for part in PurePosixPath(each).parts[depth:]) and store.isfile(each)
     ]
     if not names:
-        raise FileNotFoundError(f"there is no file {source}, and no file fits it as a folder or a pattern.")
+        raise FileNotFoundError(f"there is no file {source}; no folder or pattern of this name has files either.")
     return sorted(names)
 
 
