@@ -14,7 +14,7 @@ from ..text.escapes import printable
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
 USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of click, or an old one click itself
 # The result of Ctrl-C: a line, and the exit code that shells report for it.
-STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from the complete parts.", 130)
+STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from complete parts.", 130)
 
 
 class Command(TyperCommand):

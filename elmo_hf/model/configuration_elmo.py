@@ -145,8 +145,7 @@ class ElmoConfig(PreTrainedConfig):
         pooling: how the vectors of a text's words become one: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
         use_crf: whether `ElmoForTokenClassification` scores label sequences by a linear-chain CRF.
-        num_softmax_words: V, words that the language models predict, with `<S>`, `</S>` and `<UNK>`; None: no such
-            models.
+        num_softmax_words: V, words that the softmax predicts, with `<S>`, `</S>` and `<UNK>`; None: no language models.
         softmax: how training computes the loss over V words: `"full"` or `"sampled"`; `"sampled"` needs the words in
             order of falling frequency. Evaluation is always exact.
         num_softmax_samples: words drawn for each batch and direction by the sampled softmax.

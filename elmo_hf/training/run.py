@@ -73,8 +73,7 @@ def new_language_model(
     """A model with random weights and its tokenizer.
 
     Args:
-        vocabulary: the file with the words of the softmax, which with word input are also the words of the word
-            embedding.
+        vocabulary: the file with the words of the softmax, with word input also of the word embedding.
         word_splitter: how the tokenizer splits raw text, `"whitespace"` or `"ptb"`: as the corpus is split.
         **fields: fields of `ElmoConfig`; the file determines the vocabulary's size.
 
