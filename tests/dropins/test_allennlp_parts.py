@@ -84,13 +84,9 @@ def test_the_state_is_read_and_set() -> None:
 
 
 def test_the_lstm_may_be_replaced_by_a_module_around_it() -> None:
-    class Doubled(nn.Module):
-        def __init__(self, lstm: nn.Module) -> None:
-            super().__init__()
-            self.lstm = lstm
-
+    class Doubled(nn.Sequential):
         def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-            return 2 * self.lstm(inputs, mask)
+            return 2 * self[0](inputs, mask)
 
     bilm = _ElmoBiLm(*BASE.files)
     lstm = bilm._elmo_lstm

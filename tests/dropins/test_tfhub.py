@@ -202,9 +202,8 @@ def test_padding_has_the_token_vector_that_tensorflow_put_there(style: str, word
     if word is not None:
         ids = torch.tensor([module.tokenizer.convert_tokens_to_ids(word)])
     vector = module.elmo.model.token_encoder(ids)[0]
+    mixed = float(SCALE * WEIGHTS[0]) * vector.repeat(2)
     for row, length in enumerate((2, 1)):
-        rest = outputs["word_emb"][row, length:]
-        torch.testing.assert_close(rest, vector.expand(4 - length, P))
-        mixed = float(SCALE * WEIGHTS[0]) * vector.repeat(2)
+        torch.testing.assert_close(outputs["word_emb"][row, length:], vector.expand(4 - length, P))
         torch.testing.assert_close(outputs["elmo"][row, length:], mixed.expand(4 - length, 2 * P))
         assert not outputs["lstm_outputs2"][row, length:].any()

@@ -18,14 +18,11 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 peft = pytest.importorskip("peft")
 
 
-def linears(model: torch.nn.Module) -> set[str]:
-    return {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-
-
 def test_all_linear_adapts_every_linear_layer_and_the_adapter_is_saved(folder: Path, tmp_path: Path) -> None:
     model, tokenizer = ElmoModel.from_pretrained(folder).eval(), ElmoTokenizer.from_pretrained(folder)
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    before, names = model(**inputs).pooler_output, linears(model)
+    before = model(**inputs).pooler_output
+    names = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules="all-linear")).eval()
     assert set(adapted.base_model.targeted_module_names) == names
     assert_outputs_close(adapted(**inputs).pooler_output, before)

@@ -13,6 +13,7 @@ from elmo_hf.tasks.crf import LinearChainCRF
 
 SPECIAL = ["<S>", "</S>", "<UNK>"]
 VECTORS = WordVectors([*SPECIAL, "ferry"], 4, True)
+ROW_WITHOUT_BOUNDARIES = make_batch("pairs")["input_ids"].index_fill(0, torch.tensor(1), 3)
 CRF = LinearChainCRF(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 
 
@@ -31,16 +32,10 @@ def put(vectors: WordVectors, **fields: Any) -> None:
     vectors.put_into(make_task_model("crf", **fields), ElmoTokenizer())
 
 
-def second_row_of_one_letter() -> object:
-    batch = make_batch("pairs")
-    batch["input_ids"][1] = batch["input_ids"][0, 0]
-    return make_task_model("pairs")(**batch)
-
-
 REFUSALS: dict[str, Callable[[], object]] = {
     "must hold one text, found 2 `<S>` in row 0": lambda: run("classification", "pairs"),
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
-    "in row 1": second_row_of_one_letter,
+    "found 0 `<S>` in row 1": lambda: run("pairs", input_ids=ROW_WITHOUT_BOUNDARIES),
     "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),
     "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run("labelling", labels=torch.zeros(3, 7)),
     "`bilm_layers` must be a tensor of shape (3, 8, 3, 14)": lambda: run("crf", bilm_layers=torch.zeros(3, 3, 8, 14)),

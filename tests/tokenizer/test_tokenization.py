@@ -171,7 +171,6 @@ def test_tensors_have_the_shape_batch_words_characters(tokenizer: ElmoTokenizer)
         ([["Hé  😀 don't x", "d", ""]], {"truncation": True, "max_length": 5, "return_overflowing_tokens": True}),
         ([["a  b", "", "c d e"], [" x y", "u  v", ""]], {"truncation": True, "max_length": 7}),
     ],
-    ids=["texts", "windows", "pairs"],
 )
 def test_positions_words_and_characters_map_to_each_other_as_in_rust(
     rust_tokenizer: PreTrainedTokenizerFast, texts: list[list[str]], options: dict[str, Any], side: str
