@@ -10,13 +10,14 @@ from archives import (
     golden_state,
     manylangs_files,
     nlpl_files,
+    read_files,
     state_bytes,
     write_files,
     write_tar,
     write_zip,
 )
 from checkpoints import BASE, SAVES, VOCABULARY, bits, converted, digested
-from hub_modules import LOGITS, SCALE, files_of, saved_by_tensorflow_2, variables_of, write_module
+from hub_modules import LOGITS, SCALE, saved_by_tensorflow_2, variables_of, write_module
 from language_models import state_of
 
 Maker = Callable[[Path], Path]
@@ -88,7 +89,7 @@ FORMATS: dict[str, dict[str, Maker]] = {
         "two shards": lambda work: write_module(work / "elmo", GOOGLE, num_shards=2),
         "variables alone": lambda work: write_module(work / "elmo", GOOGLE) / "variables",
         "cache": in_cache,
-        "tar of a cache": lambda work: write_tar(work / "x.tar.gz", files_of(in_cache(work / "made"))),
+        "tar of a cache": lambda work: write_tar(work / "x.tar.gz", read_files(in_cache(work / "made"))),
         "behind module/": lambda work: write_module(work / "elmo", BEHIND),
         "TensorFlow 2": lambda work: write_module(work / "elmo", saved_by_tensorflow_2(BEHIND)),
     },

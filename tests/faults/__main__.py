@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from .jobs import JOBS, prepare
-from .runs import Run, run
+from .runs import Run
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -33,11 +33,10 @@ def main() -> int:
         for number in range(given.kills + given.races * len(JOBS)):
             name, folder = list(JOBS)[number % len(JOBS)], Path(root, str(number))
             job = jobs[name]
-            folder.mkdir()
             if number < given.kills:
                 killed = Run(job.command, folder).finish(generator.uniform(0, job.seconds), generator.choice(SIGNALS))
                 verdict = "had ended before the kill" if killed.code == 0 else "killed, then right"
-                outcomes = [run(job.command, folder)]
+                outcomes = [Run(job.command, folder).finish()]
             else:
                 both = [Run(job.command, folder) for _ in range(2)]
                 outcomes = [each.finish() for each in both]

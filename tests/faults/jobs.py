@@ -1,18 +1,18 @@
 """The commands that write something, on inputs so small that each takes well under a second."""
 
-import hashlib
 import json
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from archives import write_zip
+from archives import read_files, write_zip
 from checkpoints import BASE, allennlp_to_folder
+from language_models import words_file
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 
 from elmo_hf.folder.loading import TINY_FOLDER
 
-from .runs import count_changes_into, run
+from .runs import Run, at_change
 
 # Files that hold times of day, or belong to no result.
 PASSING = ("runs/", "checkpoint-", "README.md", "log.json", "curve.png", "training_args.bin")
@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
     result: str
     command: list[str]
-    content: dict[str, str]
+    content: dict[str, bytes]
     changes: int
     largest: int
     seconds: float
@@ -67,13 +67,13 @@ def prepare(root: Path, name: str) -> Job:
         inputs.mkdir()
         allennlp_to_folder(BASE, inputs / "model", source_name="tiny")
         write_text(inputs / "corpus.txt", make_sentences(12))
-        write_zip(inputs / "source.zip", {path.name: path.read_bytes() for path in sorted(BASE.iterdir())})
-        (inputs / "words.txt").write_text("".join(f"{word}\n" for word in VOCABULARY), encoding="utf-8")
+        write_zip(inputs / "source.zip", read_files(BASE))
+        words_file(inputs, VOCABULARY, "words.txt")
         (inputs / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
-    folder.mkdir()
     result, command = JOBS[name][0], JOBS[name][1].replace("@", str(inputs)).split()
     begin = time.monotonic()
-    outcome = run(command, folder, count_changes_into(changes))
+    with changes.open("wb", buffering=0) as file:
+        outcome = Run(command, folder, at_change(lambda: file.write(b"."))).finish()
     seconds = time.monotonic() - begin
     assert outcome.code == 0, outcome.output[-3000:]
     largest = max(path.stat().st_size for path in folder.rglob("*"))
@@ -82,8 +82,7 @@ def prepare(root: Path, name: str) -> Job:
     return job
 
 
-def content(path: Path) -> dict[str, str]:
-    """The digest of each file of a result by its name, without files that differ from run to run."""
-    files = [file for file in (path, *sorted(path.rglob("*"))) if file.is_file()]
-    digests = {file.relative_to(path).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    return {name: digest for name, digest in digests.items() if not name.startswith(PASSING)}
+def content(path: Path) -> dict[str, bytes]:
+    """Each file of a result by its name, without files that differ from run to run."""
+    files = {"": path.read_bytes()} if path.is_file() else read_files(path)
+    return {name: data for name, data in files.items() if not name.startswith(PASSING)}

@@ -55,8 +55,8 @@ class Outcome(NamedTuple):
         return self.code == 1 and len(errors) == 1 and "Traceback" not in self.output
 
 
-def at_change(act: Callable[[int], object]) -> Callable[[], None]:
-    """The process calls a function before each of its changes to its folder, with their number from 1."""
+def at_change(act: Callable[[], object], wanted: int | None = None) -> Callable[[], None]:
+    """The process calls a function before a change to its folder, the `wanted` one from 1, or before each."""
 
     def arrange() -> None:
         folder, numbers = os.getcwd(), count(1)
@@ -66,32 +66,21 @@ def at_change(act: Callable[[int], object]) -> Callable[[], None]:
             if event == "open" and not (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
                 return
             if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder + os.sep):
-                act(next(numbers))
+                if wanted in (next(numbers), None):
+                    act()
 
         sys.addaudithook(watch)
 
     return arrange
 
 
-def count_changes_into(file: Path) -> Callable[[], None]:
-    """The process adds a byte to a file for each of its changes."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    return at_change(lambda number: os.write(descriptor, b"."))
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_at_change(wanted: int) -> Callable[[], None]:
-    """The process is killed before a change."""
-    return at_change(lambda number: number == wanted and os.kill(os.getpid(), signal.SIGKILL))
-
-
-def fail_at_change(wanted: int | None, code: int = errno.EIO) -> Callable[[], None]:
-    """The process gets an error of the system instead of a change, or of all if None."""
-
-    def fail(number: int) -> None:
-        if wanted in (number, None):
-            raise OSError(code, os.strerror(code))
-
-    return at_change(fail)
+def fail(code: int = errno.EIO) -> None:
+    """Raises an error of the system, which the process gets instead of the change."""
+    raise OSError(code, os.strerror(code))
 
 
 def limit_files(size: int) -> Callable[[], None]:
@@ -103,7 +92,8 @@ class Run:
     """A command in a forked process that works in `folder`; starts at once."""
 
     def __init__(self, arguments: list[str], folder: Path, arrange: Callable[[], object] = lambda: None) -> None:
-        """`arrange` is called in the new process before the command."""
+        """Makes the folder unless it is there; `arrange` is called in the new process before the command."""
+        folder.mkdir(exist_ok=True)
         # A pipe has no size that a limit of files could forbid.
         self._output, end = os.pipe()
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -126,11 +116,6 @@ class Run:
             printed = os.read(self._output, PIPE_BYTES)
         os.close(self._output)
         return Outcome(self._process.exitcode or 0, printed.decode(errors="replace"))
-
-
-def run(arguments: list[str], folder: Path, arrange: Callable[[], object] = lambda: None) -> Outcome:
-    """Runs a command in a forked process that works in `folder`."""
-    return Run(arguments, folder, arrange).finish()
 
 
 def _become(arguments: list[str], folder: Path, arrange: Callable[[], object], output: int) -> None:

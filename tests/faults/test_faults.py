@@ -4,13 +4,13 @@ import errno
 import random
 import signal
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
 from .jobs import JOBS, Job, content, prepare
-from .runs import Outcome, Run, die_at_change, fail_at_change, limit_files, run
+from .runs import Outcome, Run, at_change, die, fail, limit_files
 
 SEED = 2018
 MOMENTS = 2
@@ -33,18 +33,17 @@ def assert_whole(job: Job, folder: Path, outcome: Outcome) -> None:
     assert job.is_whole(folder), (sorted(path.name for path in folder.iterdir()), outcome.output[-3000:])
 
 
-@pytest.mark.parametrize("fault", [die_at_change, fail_at_change])
+@pytest.mark.parametrize("fault", [die, fail])
 def test_after_a_fault_the_same_command_gives_the_same_result(
-    fault: Callable[[int], Callable[[], None]], job: Job, tmp_path: Path
+    fault: Callable[[], None], job: Job, tmp_path: Path
 ) -> None:
     for moment in (*random.Random(SEED).sample(range(1, job.changes), MOMENTS), job.changes):
         folder = tmp_path / str(moment)
-        folder.mkdir()
-        first = run(job.command, folder, fault(moment))
+        first = Run(job.command, folder, at_change(fault, moment)).finish()
         was_complete = content(folder / job.result) == job.content
         assert first.code == -signal.SIGKILL or first.is_refused or (first.code == 0 and was_complete), first.output
         assert was_complete or moment < job.changes  # the last one removes the lock
-        again = run(job.command, folder)
+        again = Run(job.command, folder).finish()
         assert again.code == 0 or (was_complete and again.is_refused), (moment, again.output[-3000:])
         assert_whole(job, folder, again)
 
@@ -52,13 +51,12 @@ def test_after_a_fault_the_same_command_gives_the_same_result(
 def test_without_room_a_command_says_so_and_later_gives_the_same_result(job: Job, tmp_path: Path) -> None:
     for limit in (1, job.largest // 2):
         folder = tmp_path / str(limit)
-        folder.mkdir()
-        outcome = run(job.command, folder, limit_files(limit))
+        outcome = Run(job.command, folder, limit_files(limit)).finish()
         assert outcome.is_refused, outcome.output[-3000:]
         printed = outcome.output.replace("write out", f"write {folder}/out")
         assert f"Error: there is no room to write {tmp_path}/" in printed
         assert not (folder / job.result).is_file()
-        again = run(job.command, folder)
+        again = Run(job.command, folder).finish()
         assert again.code == 0, again.output[-3000:]
         assert_whole(job, folder, again)
 
@@ -72,7 +70,7 @@ def test_of_two_equal_commands_at_once_one_writes(job: Job, tmp_path: Path) -> N
 
 
 def test_where_nothing_may_be_written_a_command_says_so(job: Job, tmp_path: Path) -> None:
-    outcome = run(job.command, tmp_path, fail_at_change(None, errno.EACCES))
+    outcome = Run(job.command, tmp_path, at_change(partial(fail, errno.EACCES))).finish()
     assert outcome.is_refused, outcome.output[-3000:]
     assert "Permission denied" in outcome.output
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,8 +14,8 @@ import torch
 from archives import write_files
 from transformers.utils.logging import disable_progress_bar
 
-from .inputs import DEFECT, EXACT, INPUT, REFUSED, Outcome, Target, changed_input, run_all, run_input
-from .targets import TARGETS
+from .inputs import DEFECT, EXACT, INPUT, REFUSED, Outcome, Target, run_all, run_input
+from .targets import make_targets
 
 
 def main() -> int:
@@ -31,47 +31,43 @@ def main() -> int:
     warnings.simplefilter("ignore")
     disable_progress_bar()
     only, _, number = (given.only or "").partition(":")
-    names = [name for name in TARGETS if any(fnmatch(name, each) for each in ([only] if only else given.targets))]
-    if not names:
-        parser.error(f"there is no such target; there are {', '.join(TARGETS)}")
-    with prepared(names) as targets:
+    with prepared([only] if only else given.targets) as targets:
         if only:
             folder = Path(tempfile.mkdtemp(prefix="elmo-fuzz-"), "work")
-            notes = changed_input(targets[only], only, given.seed, int(number))[1].notes
-            print(f"{folder}: {', '.join(notes)}", flush=True)  # noqa: T201  what follows may end this process
-            outcomes = [run_input(targets[only], only, given.seed, int(number), folder, whole=True)]
+            outcomes = [run_input(targets[only], only, int(number), given.seed, folder)]
         else:
-            inputs, outcomes = deal(names, given.count), []
+            inputs, outcomes = deal(targets, given.count), []
             with suppress(KeyboardInterrupt):  # which ends with a report of what was found so far
                 for outcome in run_all(targets, inputs, given.seed, given.jobs):
                     outcomes.append(outcome)
                     if outcome.kind == DEFECT or len(outcomes) % 100 == 0:
                         sys.stderr.write(f"{len(outcomes):,} of {len(inputs):,}; {outcome.target} {outcome.where}\n")
     counts = Counter((outcome.target, outcome.kind) for outcome in outcomes)
-    for name in names:
+    for name in targets:
         line = "".join(f"{kind:>9} {counts[name, kind]:6}" for kind in (REFUSED, EXACT, DEFECT))
         print(f"{name:15}{line}")  # noqa: T201
     print(*defects(outcomes, given.seed), f"{len(outcomes):,} inputs; seed {given.seed}", sep="\n")  # noqa: T201
     return int(any(outcome.kind == DEFECT for outcome in outcomes))
 
 
-def deal(names: Sequence[str], count: int) -> list[tuple[str, int]]:
+def deal(names: Iterable[str], count: int) -> list[tuple[str, int]]:
     """Deals about `count` inputs to targets; a run that is broken off has seen each."""
+    names = list(names)
     return [(name, index) for index in range(max(1, count // len(names))) for name in names]
 
 
 @contextmanager
-def prepared(names: Sequence[str]) -> Iterator[dict[str, Target]]:
-    """Makes targets, and opens each one's valid input, which teaches it what to expect."""
+def prepared(patterns: Sequence[str] = ("*",)) -> Iterator[dict[str, Target]]:
+    """Makes the targets with such names, and opens each one's valid input, which teaches it what to expect."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as root:
-        targets = {}
-        for name in names:
-            work = Path(root, name)
-            work.mkdir()
-            targets[name] = TARGETS[name](work)
-            write_files(work / "valid" / INPUT, targets[name].files)
-            targets[name].run(work / "valid", targets[name].files)
+        every = make_targets(Path(root))
+        targets = {name: every[name] for name in every if any(fnmatch(name, pattern) for pattern in patterns)}
+        if not targets:
+            sys.exit(f"there is no such target; there are {', '.join(every)}")
+        for name, target in targets.items():
+            write_files(Path(root, "valid", name, INPUT), target.files)
+            target.run(Path(root, "valid", name), target.files)
         yield targets
 
 

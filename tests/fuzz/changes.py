@@ -16,14 +16,15 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import h5py
 import numpy as np
 import torch
+from archives import state_bytes
+from checkpoints import Arrays, read_datasets, write_datasets
 from hostile_checkpoints import HOSTILE_DATASETS
 
-Choice = TypeVar("Choice", bound=str)
 # The content of each file by its path in the input.
 Files = dict[str, bytes]
 
@@ -40,7 +41,7 @@ class Dice(random.Random):
         super().__init__(seed)
         self.notes: list[str] = []
 
-    def choose(self, *names: Choice) -> Choice:
+    def choose(self, *names: str) -> str:
         """Chooses one of some names, and notes it."""
         name = self.choice(names)
         self.notes.append(repr(name)[1:60].rstrip("'"))
@@ -105,25 +106,25 @@ def change_json(content: bytes, dice: Dice) -> bytes:
     parent, key = dice.choice([*members(root)])
     dice.notes.append(str(key))
     kind = dice.choose("value", "value", "value", "literal", "missing", "another's value", "new key", "twice")
-    value, literal, copy = parent[key], "", ""
-    if kind == "literal":
-        literal, parent[key] = LITERALS[dice.choose(*LITERALS)], MARK
+    old, new = f"{json.dumps(key)}: ", replacement(parent[key], dice)
+    if kind == "value":
+        parent[key] = new
+        dice.notes.append(repr(new)[:60])
+    elif kind == "literal":
+        parent[key] = MARK
+        return json.dumps(root, indent=2).replace(json.dumps(MARK), LITERALS[dice.choose(*LITERALS)]).encode()
     elif kind == "missing":
         del parent[key]
     elif kind == "another's value":
         other, its_key = dice.choice([*members(root)])
         parent[key] = json.loads(json.dumps(other[its_key]))  # a copy, so that nothing holds itself
-    elif kind in ("new key", "twice") and isinstance(parent, list):
+    elif isinstance(parent, list):
         parent *= 2
     elif kind == "new key":
         parent[dice.choose(*TEXTS, str(key).upper(), f"{key}s")] = parent.pop(key)
-    elif kind == "twice":
-        copy = f"{json.dumps(key)}: {json.dumps(replacement(value, dice))}, "
     else:
-        parent[key] = replacement(value, dice)
-        dice.notes.append(repr(parent[key])[:60])
-    text = json.dumps(root, indent=2).replace(json.dumps(MARK), literal)
-    return text.replace(f"{json.dumps(key)}: ", f"{copy}{json.dumps(key)}: ", 1).encode()
+        return json.dumps(root, indent=2).replace(old, f"{old}{json.dumps(new)}, {old}", 1).encode()
+    return json.dumps(root, indent=2).encode()
 
 
 def members(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -205,24 +206,33 @@ def change_array(array: np.ndarray, dice: Dice) -> np.ndarray:
 # --- containers of arrays ---------------------------------------------------------------------------------------------
 
 
+def change_arrays(arrays: Arrays, dice: Dice) -> Arrays:
+    """Changes one array or its name, or adds one."""
+    changed, name = dict(arrays), dice.choose(*arrays)
+    array, kind = changed.pop(name), dice.choose("array", "array", "missing", "renamed", "extra")
+    if kind in ("array", "extra"):
+        changed[name] = change_array(array, dice) if kind == "array" else array
+    if kind in ("renamed", "extra"):
+        changed[dice.choose("CNN/W_cnn_99", "global_step", f"{name}/Adagrad", name[3:], name.upper(), *TEXTS)] = array
+    return changed
+
+
 def change_hdf5(content: bytes, dice: Dice) -> bytes:
     """Changes one dataset, or what hdf5 can hold beside plain ones."""
-    file_bytes = io.BytesIO(content)
+    arrays, file_bytes = read_datasets(io.BytesIO(content)), io.BytesIO()
+    if dice.random() < 0.5:
+        write_datasets(file_bytes, change_arrays(arrays, dice))
+        return file_bytes.getvalue()
+    write_datasets(file_bytes, arrays)
+    name = dice.choose(*arrays)
+    array = arrays[name]
     with h5py.File(file_bytes, "r+") as file:
-        names: list[str] = []
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-        name = dice.choice(names)
-        dice.notes.append(name)
-        array = file[name][()]
-        kinds = ("array", "array", "missing", "renamed", "stored", "text", "extra", "group", "attribute", "link")
-        kind = dice.choose(*kinds, "external", "virtual", "hostile", "hostile")
-        if kind in ("array", "missing", "renamed", "stored", "text", "external", "virtual"):
+        kind = dice.choose(
+            *("stored", "text", "group", "attribute", "link", "external", "virtual", "hostile", "hostile")
+        )
+        if kind in ("stored", "text", "external", "virtual"):
             del file[name]
-        if kind == "array":
-            file[name] = change_array(array, dice)
-        elif kind in ("renamed", "extra"):
-            file[dice.choose("CNN/W_cnn_99", "softmax/W", f"{name}0", name.upper(), *TEXTS[5:9])] = array
-        elif kind == "stored":
+        if kind == "stored":
             options: dict[str, Any] = dice.choice([{"compression": "gzip"}, {"shuffle": True}, {"fletcher32": True}])
             file.create_dataset(name, data=array, chunks=True, **options)
         elif kind == "text":
@@ -240,7 +250,7 @@ def change_hdf5(content: bytes, dice: Dice) -> bytes:
             layout = h5py.VirtualLayout(array.shape, array.dtype)
             layout[...] = h5py.VirtualSource("outside.hdf5", name, array.shape)
             file.create_virtual_dataset(name, layout)
-        elif kind == "hostile":
+        else:
             file.pop("char_embed", None)
             # A chunk that unpacks to more than it declares is ended by a limit on memory alone, which this lacks.
             HOSTILE_DATASETS[dice.choose(*sorted(HOSTILE_DATASETS.keys() - {"chunk_longer_than_said"}))](file)
@@ -248,14 +258,12 @@ def change_hdf5(content: bytes, dice: Dice) -> bytes:
 
 
 def change_safetensors(content: bytes, dice: Dice) -> bytes:
-    """Changes the header, its length, or the data."""
+    """Changes the header, its length, or a dtype."""
     size = int.from_bytes(content[:8], "little")
     header, data = content[8 : 8 + size], content[8 + size :]
-    kind = dice.choose("header", "header", "header", "dtype", "length", "data")
+    kind = dice.choose("header", "header", "dtype", "length")
     if kind == "length":
         return change_bytes(content[:8], dice)[:8] + header + data
-    if kind == "data":
-        return content[: 8 + size] + change_bytes(data, dice)
     if kind == "header":
         header = change_json(header, dice)
     else:
@@ -274,42 +282,29 @@ class Evil:
 def change_state_dict(content: bytes, dice: Dice) -> bytes:
     """Changes one tensor, or what a pickle can hold beside plain tensors."""
     state = dict(torch.load(io.BytesIO(content), weights_only=True))
-    name = dice.choice([name for name, value in state.items() if isinstance(value, torch.Tensor)])
-    dice.notes.append(name)
+    name = dice.choose(*state)
     tensor = state[name]
-    kind = dice.choose("array", "array", "missing", "renamed", "extra", "object", "odd tensor", "whole")
-    if kind == "array":
-        changed = change_array(tensor.numpy(), dice)
-        is_known = changed.dtype.kind in "fiubc" and changed.dtype.byteorder != ">"
-        state[name] = torch.from_numpy((changed if is_known else np.zeros(3)).copy())
-    elif kind in ("missing", "renamed"):
-        del state[name]
-    if kind in ("renamed", "extra"):
-        state[dice.choose(*TEXTS, name.upper())] = tensor
-    elif kind == "object":
-        state[name] = dice.choice([1, "text", None, [1, 2], {"a": tensor}, b"x" * 100, Evil()])
-    elif kind == "odd tensor":
-        odd: dict[str, Callable[[], torch.Tensor]] = {
-            "sparse": tensor.to_sparse,
-            "expanded": lambda: torch.zeros(1).expand(2**40),
-            "bfloat16": tensor.bfloat16,
-            "meta": lambda: tensor.to("meta"),
-            "parameter": lambda: torch.nn.Parameter(tensor),
-            "view": lambda: torch.cat([tensor, tensor]).flip(0)[: len(tensor)],
-            "negative view": lambda: torch._neg_view(tensor),
-        }
-        state[name] = odd[dice.choose(*odd)]()
+    odd: dict[str, Callable[[], Any]] = {
+        "object": lambda: dice.choice([1, "text", None, [1, 2], {"a": tensor}, b"x" * 100, Evil()]),
+        "sparse": tensor.to_sparse,
+        "expanded": lambda: torch.zeros(1).expand(2**40),
+        "bfloat16": tensor.bfloat16,
+        "meta": lambda: tensor.to("meta"),
+        "parameter": lambda: torch.nn.Parameter(tensor),
+        "view": lambda: torch.cat([tensor, tensor]).flip(0)[: len(tensor)],
+        "negative view": lambda: torch._neg_view(tensor),
+    }
+    kind = dice.choose(*["arrays"] * 8, "object", *odd, "whole")
+    if kind == "arrays":
+        arrays = change_arrays({key: each.numpy() for key, each in state.items()}, dice)
+        state = {key: torch.from_numpy(array.copy()) for key, array in arrays.items()}
     elif kind == "whole":
-        whole = dice.choice([[], {}, tensor, None, "text", [state], {"state_dict": state}, Evil()])
-        return pickle.dumps(whole) if dice.random() < 0.3 else saved(whole, dice)
-    return saved(state, dice)
-
-
-def saved(state: Any, dice: Dice) -> bytes:
-    """What torch.save writes, in its older or newer form."""
-    content = io.BytesIO()
-    torch.save(state, content, _use_new_zipfile_serialization=dice.choice([True, False]))
-    return content.getvalue()
+        state = dice.choice([[], {}, tensor, None, "text", [state], {"state_dict": state}, Evil()])
+        if dice.random() < 0.3:
+            return pickle.dumps(state)
+    else:
+        state[name] = odd[kind]()
+    return state_bytes(state, as_zip=dice.choice([True, False]))
 
 
 # --- containers of files ----------------------------------------------------------------------------------------------

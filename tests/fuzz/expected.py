@@ -1,8 +1,8 @@
 """What a changed input must become: its files read with h5py, torch and Python's own modules, and the comparisons.
 
-Every number of a converted model is one number of the checkpoint or its negative, or the zero of a padding vector. All
-numbers of a valid input differ, so its conversion shows where each one goes (`Places`). A changed input of the same
-arrays must send its numbers to the same places; one of other arrays must keep the same numbers.
+Every number of a converted model is one number of the checkpoint or its negative, or the zero of a padding vector.
+Nearly all numbers of a valid input differ, so its conversion shows where each one goes (`Places`). A changed input of
+the same arrays must send its numbers to the same places; one of other arrays must keep the same numbers.
 """
 
 import gzip
@@ -11,7 +11,7 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,63 +20,46 @@ import torch
 from checkpoints import Arrays, read_datasets
 
 from elmo_hf import ElmoConfig
+from elmo_hf.conversion.options import Option
 
 from .changes import Files
 from .inputs import Wrong
 
-Reader = Callable[[Files], Arrays]
 Sentence = str | list[str]
 # Names that lead outside an archive, on some system.
 HOSTILE = re.compile(r"^/|(^|/)\.\.(/|$)|\\|\0|^[A-Za-z]:")
 
 
-def read_hdf5(files: Files) -> Arrays:
-    """Every dataset of numbers of every hdf5 file."""
+def read_arrays(files: Files) -> Arrays:
+    """Every array of numbers in files, those in archives included; names of tensors begin with the file's."""
     arrays: Arrays = {}
-    for content in ending(files, ".hdf5", ".dump"):
-        arrays |= read_datasets(io.BytesIO(content))
+    for name, content in sorted(files.items()):
+        if name.endswith((".hdf5", ".dump")):
+            arrays |= read_datasets(io.BytesIO(content))
+        elif name.endswith(".safetensors"):
+            arrays |= safetensors.numpy.load(content)
+        elif name.endswith((".th", ".pkl")):
+            state = torch.load(io.BytesIO(content), weights_only=True)
+            tensors = {f"{name}:{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)}
+            arrays |= {key: tensor.float().numpy(force=True) for key, tensor in tensors.items()}
+        elif name.endswith((".zip", ".gz", ".bz2")):
+            arrays |= read_arrays(members_of(content))
     return {name: array for name, array in arrays.items() if array.dtype.kind in "fiu"}
 
 
-def read_torch(files: Files) -> Arrays:
-    """Every tensor of every state dict; names begin with the file's."""
-    return {
-        f"{name}:{key}": value.float().numpy(force=True)
-        for name, content in sorted(files.items())
-        if name.endswith((".th", ".pkl"))
-        for key, value in torch.load(io.BytesIO(content), weights_only=True).items()
-        if isinstance(value, torch.Tensor)
-    }
-
-
-def read_safetensors(files: Files) -> Arrays:
-    """Every tensor of every safetensors file."""
-    contents = ending(files, ".safetensors")
-    return {name: array for content in contents for name, array in safetensors.numpy.load(content).items()}
-
-
-def ending(files: Files, *ends: str) -> list[bytes]:
-    """The contents of the files whose names end so."""
-    return [content for name, content in files.items() if name.endswith(ends)]
-
-
-def unpacked(read: Reader, name: str) -> Reader:
-    """Reads the files in the archive `name`, by the last parts of their names."""
-
-    def read_members(files: Files) -> Arrays:
-        content, inside = io.BytesIO(files[name]), dict[str, bytes]()
-        if files[name].startswith(b"PK"):
-            with zipfile.ZipFile(content) as archive:
-                inside |= {member: archive.read(member) for member in archive.namelist()}
-        else:
-            with tarfile.open(fileobj=content) as tar:
-                inside |= {member.name: file.read() if (file := tar.extractfile(member)) else b"" for member in tar}
-        hostile = [member for member in inside if HOSTILE.search(member)]
-        if hostile:
-            raise ValueError(f"{hostile[0]!r} is no name of a file inside")
-        return read({member.rpartition("/")[2]: data for member, data in inside.items()})
-
-    return read_members
+def members_of(archive: bytes) -> Files:
+    """The files in a zip or tar file by the last parts of their names."""
+    content, inside = io.BytesIO(archive), dict[str, bytes]()
+    if archive.startswith(b"PK"):
+        with zipfile.ZipFile(content) as file:
+            inside |= {name: file.read(name) for name in file.namelist()}
+    else:
+        with tarfile.open(fileobj=content) as tar:
+            inside |= {member.name: file.read() if (file := tar.extractfile(member)) else b"" for member in tar}
+    hostile = [name for name in inside if HOSTILE.search(name)]
+    if hostile:
+        raise ValueError(f"{hostile[0]!r} is no name of a file inside")
+    return {name.rpartition("/")[2]: data for name, data in inside.items()}
 
 
 class Places:
@@ -84,71 +67,56 @@ class Places:
 
     def __init__(self, source: Arrays, tensors: Arrays) -> None:
         """Takes what a plain reader finds in the checkpoint, and the converted tensors."""
-        known = {
-            abs(number): (name, place, number)
-            for name, array in source.items()
-            for place, number in enumerate(numbers_of(array))
-        }
-        # For each number of a tensor its place in the checkpoint; a zero has none.
-        self.places = {
-            name: [(number, known[abs(number)] if number else None) for number in numbers_of(tensor)]
-            for name, tensor in tensors.items()
-        }
-        carried = {place[0] for places in self.places.values() for _, place in places if place}
-        self.shapes = {name: source[name].shape for name in carried}
+        found = numbers_of(tensors)
+        sizes, self.names = np.abs(found), [*tensors]
+        is_carried = {name: np.isin(np.abs(array), sizes[sizes > 0]).any() for name, array in source.items()}
+        self.shapes = {name: array.shape for name, array in source.items() if is_carried[name]}
+        numbers = numbers_of({name: source[name] for name in self.shapes})
+        known, first, counts = np.unique(np.abs(numbers), return_index=True, return_counts=True)
+        at = known.searchsorted(sizes)
+        assert (known[at] == sizes)[sizes > 0].all(), "tensors hold numbers that the valid checkpoint lacks"
+        # For each number of the tensors its place in the checkpoint, 1 or -1, and whether this is its only place.
+        # A zero has no place, and 0.
+        self.places, self.signs = first[at], np.sign(found) * np.sign(numbers[first[at]])
+        self.is_certain = (counts[at] == 1) | (found == 0)
 
     def compare(self, source: Arrays, tensors: Arrays) -> None:
         """Raises `Wrong` if tensors are not what the arrays say."""
-        if all(name in source and source[name].shape == shape for name, shape in self.shapes.items()):
-            held = {name: numbers_of(source[name]) for name in self.shapes}
-            for name, places in self.places.items():
-                expected = [
-                    held[place[0]][place[1]] * (1 if place[2] == number else -1) if place else 0
-                    for number, place in places
-                ]
-                if name not in tensors or not np.array_equal(numbers_of(tensors[name]), expected, equal_nan=True):
-                    raise Wrong(f"tensor {name} is not what the checkpoint holds")
+        if any(name not in source or source[name].shape != shape for name, shape in self.shapes.items()):
+            sizes = np.abs(numbers_of(tensors))
+            if not np.isin(sizes[sizes > 0], np.abs(numbers_of(source))).all():
+                raise Wrong("tensors hold numbers that the checkpoint lacks")
             return
-        found, held_numbers = (
-            {abs(number) for array in arrays.values() for number in numbers_of(array)} for arrays in (tensors, source)
-        )
-        if not {number for number in found if number > 0} <= held_numbers:
-            raise Wrong("tensors hold numbers that the checkpoint lacks")
+        numbers = numbers_of({name: source[name] for name in self.shapes})
+        expected = np.where(self.signs == 0, 0, numbers[self.places] * self.signs)[self.is_certain]
+        found = numbers_of({name: tensors[name] for name in self.names})[self.is_certain]
+        if not np.array_equal(found, expected, equal_nan=True):
+            raise Wrong("tensors are not what the checkpoint holds")
 
 
-def numbers_of(array: np.ndarray) -> list[float]:
-    """All numbers of an array, as float32 rounds them."""
+def numbers_of(arrays: Arrays) -> np.ndarray:
+    """All numbers of arrays one after the other, as float32 rounds them."""
     with np.errstate(all="ignore"):
-        return array.reshape(-1).astype(np.float32).tolist()
+        return np.concatenate([array.reshape(-1).astype(np.float32) for array in arrays.values()] or [np.empty(0)])
 
 
-def distinct(arrays: Mapping[str, np.ndarray | tuple[int, ...]], seed: int = 1) -> Arrays:
-    """Arrays of the same shapes in which no two numbers have one absolute value, nor in those of other seeds."""
-    shapes = {name: each if isinstance(each, tuple) else each.shape for name, each in arrays.items()}
-    sizes = [int(np.prod(shape)) for shape in shapes.values()]
-    generator = np.random.default_rng(seed)
-    numbers = generator.permutation(np.linspace(0.1 * seed, 0.1 * seed + 0.09, sum(sizes)))
-    numbers *= generator.choice([-1, 1], sum(sizes))
-    parts = np.split(numbers.astype(np.float32), np.cumsum(sizes)[:-1])
-    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
-
-
-def options_of(files: Files, fields: Mapping[str, str]) -> dict[str, Any]:
-    """What the options say of fields that are not at their defaults, if they are in a file outside archives."""
+def options_of(files: Files, table: Sequence[Option]) -> dict[str, Any]:
+    """What the options say about fields that are not at their defaults, if they are in a file outside archives."""
     for content in files.values():
         try:
             options = json.loads(content)
         except (ValueError, RecursionError):
             continue
-        if isinstance(options, dict) and {path.partition(".")[0] for path in fields.values()} & options.keys():
-            found = {field: _dig(options, path) for field, path in fields.items()}
+        if isinstance(options, dict) and any(option.path[0] in options for option in table):
+            found = {option.field: value_at(options, option.path) for option in table}
             # A clip is switched off by any falsy value.
             return {key: each for key, each in found.items() if each is not None and (each or "clip" not in key)}
     return {}
 
 
-def _dig(options: Any, path: str) -> Any:
-    for key in path.split("."):
+def value_at(options: Any, path: Iterable[str]) -> Any:
+    """The value at a path of keys, None if there is none."""
+    for key in path:
         options = options.get(key) if isinstance(options, dict) else None
     return options
 

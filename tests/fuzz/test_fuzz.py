@@ -2,14 +2,13 @@
 
 from .__main__ import deal, defects, prepared
 from .inputs import EXACT, REFUSED, run_all
-from .targets import TARGETS
 
 SEED = "pytest"
 
 
 def test_damaged_inputs_are_refused_clearly_or_read_exactly() -> None:
-    with prepared([*TARGETS]) as targets:
-        outcomes = list(run_all(targets, deal([*TARGETS], 200), SEED, jobs=1))
+    with prepared() as targets:
+        outcomes = list(run_all(targets, deal(targets, 200), SEED, jobs=1))
     assert defects(outcomes, SEED) == [], "\n" + "\n".join(defects(outcomes, SEED))
-    assert {outcome.target for outcome in outcomes} == set(TARGETS)
+    assert {outcome.target for outcome in outcomes} == set(targets)
     assert {outcome.kind for outcome in outcomes} == {EXACT, REFUSED}

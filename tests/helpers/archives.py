@@ -113,6 +113,13 @@ def write_files(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The contents of a folder's files, those in folders included."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
 def nlpl_files(case: str) -> dict[str, bytes]:
     """A golden case as the NLPL repository packs its models."""
     folder = FIXTURES / case

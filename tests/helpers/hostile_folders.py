@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from archives import write_files
+from archives import read_files, write_files
 from safetensors.torch import load_file, save_file
 from tiny_lm import tiny_lm, tiny_word_lm, tokenizer_of
 
-from elmo_hf import ElmoForPreTraining
+from elmo_hf import ElmoPreTrainedModel
 from elmo_hf.folder.saved_config import MOST, MOST_NUMBER
 
 MILLION = 1_000_000
@@ -25,13 +25,14 @@ Change = Callable[[Path], object]
 
 
 @functools.cache
-def saved(kind: Callable[..., ElmoForPreTraining] = tiny_lm) -> dict[str, bytes]:
-    """The files of a language model with nothing wrong in them, its weights in one file."""
+def saved(kind: Callable[..., ElmoPreTrainedModel] = tiny_lm, max_shard_size: str = "1GB") -> dict[str, bytes]:
+    """The files of a model, a language model unless another kind is given, with nothing wrong in them."""
     model = kind()
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder, max_shard_size="1GB")
+        model.save_pretrained(folder, max_shard_size=max_shard_size)
         tokenizer_of(model).save_pretrained(folder)
-        return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.suffix != ".py"}
+        files = read_files(Path(folder))
+    return {name: content for name, content in files.items() if not name.endswith((".py", ".md"))}
 
 
 def fields(file: str, **changes: Any) -> Change:

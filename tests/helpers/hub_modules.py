@@ -45,10 +45,3 @@ def saved_by_tensorflow_2(variables: Mapping[str, np.ndarray]) -> dict[str, np.n
     keys = {f"variables/{number}/.ATTRIBUTES/VARIABLE_VALUE": name for number, name in enumerate(variables)}
     arrays: dict[str, np.ndarray | bytes] = {key: variables[name] for key, name in keys.items()}
     return arrays | {"_CHECKPOINTABLE_OBJECT_GRAPH": object_graph(keys)}
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The contents of a folder's files, for archives."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
