@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_inputs import assert_outputs_close, random_inputs
+from tiny_inputs import TINY, assert_outputs_close, random_inputs
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
@@ -103,18 +103,19 @@ def test_the_penalty_is_the_sum_of_squared_logits_from_their_mean(tiny_config: E
     assert mix.logits.grad[0] == 0
 
 
+@pytest.mark.parametrize(("bidirectional", "size"), [(True, 14), (False, 7)])
 def test_a_linear_mix_is_a_linear_layer_over_all_layers_and_starts_as_their_mean(
-    tiny_config: ElmoConfig, tmp_path: Path
+    bidirectional: bool, size: int, tmp_path: Path
 ) -> None:
-    tiny_config.layer_mix = "linear"
-    model, inputs = ElmoModel(tiny_config).eval(), random_inputs(tiny_config, [4, 2])
+    model = ElmoModel(ElmoConfig(**TINY, layer_mix="linear", bidirectional=bidirectional)).eval()
+    inputs = random_inputs(model.config, [4, 2])
     output = model(**inputs, output_hidden_states=True)
     layers, mask = torch.stack(output.hidden_states), inputs["attention_mask"].unsqueeze(-1)
     assert_outputs_close(output.elmo_representations[0], layers.mean(dim=0))
     linear = model.linear_mixes[0].linear
     torch.nn.init.normal_(linear.weight)
     torch.nn.init.normal_(linear.bias)
-    parts = linear.weight.view(14, 3, 14)
+    parts = linear.weight.view(size, 3, size)
     expected = (torch.einsum("olf,lbtf->bto", parts, layers) + linear.bias) * mask
     model.save_pretrained(tmp_path)
     again = ElmoModel.from_pretrained(tmp_path).eval()
