@@ -26,18 +26,20 @@ class Call(NamedTuple):
 def allennlp_calls(case: str, mixes: str = "") -> list[Call]:
     """The calls of a case of AllenNLP in turn; `mixes` are the first one's, `mix` or `mix_layer_norm`."""
     golden, calls = Golden(case), []
-    expected = golden.expected
     for name, sentences in sorted(golden.sentences.items()):
         prefix = "" if name == "call1" else f"{name}_"
-        masks = expected[f"{prefix}mask_with_boundaries"]
-
-        def of_each(key: str, masks: np.ndarray = masks) -> list[np.ndarray]:
-            return [expected[f"{key}_with_boundaries"][:, row, mask] for row, mask in enumerate(masks)]
-
-        state = expected[f"{name}_state_h"], expected[f"{name}_state_c"]
-        found = of_each(mixes) if mixes and name == "call1" else ()
-        calls.append(Call(sentences, of_each(f"{prefix}layers"), found, state))
+        masks, layers = (golden.expected[f"{prefix}{key}_with_boundaries"] for key in ("mask", "layers"))
+        state = [golden.expected[f"{name}_state_{part}"] for part in ("h", "c")]
+        calls.append(Call(sentences, by_sentence(layers, masks), state=state))
+        if mixes and name == "call1":
+            of_mixes = by_sentence(golden.expected[f"{mixes}_with_boundaries"], masks)
+            calls[0] = calls[0]._replace(mixes=of_mixes)
     return calls
+
+
+def by_sentence(arrays: np.ndarray, masks: np.ndarray) -> list[np.ndarray]:
+    """`(K, B, T, D)` to `(K, n, D)` for each sentence of n words."""
+    return [arrays[:, row, mask] for row, mask in enumerate(masks)]
 
 
 def assert_golden(
@@ -66,12 +68,13 @@ def assert_golden(
         with torch.no_grad():
             output = model.eval()(**inputs, state=before, output_hidden_states=True)
         masks = inputs["attention_mask"].bool()
-        for vectors, of_each in ((output.hidden_states, call.layers), (output.elmo_representations, call.mixes)):
-            for row, expected in enumerate(of_each):
-                found = torch.stack(vectors)[-len(expected) :, row, masks[row]]
+        layers, mixes = torch.stack(output.hidden_states), torch.stack(output.elmo_representations)
+        for vectors, of_sentences in ((layers, call.layers), (mixes, call.mixes)):
+            for row, expected in enumerate(of_sentences):
+                found = vectors[-len(expected) :, row, masks[row]]
                 edge = (found.shape[1] - expected.shape[1]) // 2
                 compare(found[:, edge : found.shape[1] - edge], expected)
-            assert not torch.stack(vectors)[:, ~masks].any()
+            assert not vectors[:, ~masks].any()
         after = output.state if state is None else state.update(output.state)
         for found, expected, its_tolerance in zip(after, call.state, (tolerance, cell_tolerance), strict=False):
             compare(found, expected, its_tolerance)

@@ -1,4 +1,4 @@
-"""Training and what wraps a model for it: dropout, checkpointing, adapters, autocast, compilation, export."""
+"""Training and what wraps a model for it: dropout, checkpointing, functional calls, bfloat16, compilation."""
 
 from typing import Any
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 from tiny_inputs import TINY, assert_outputs_close, random_inputs
 from torch import Tensor
+from transformers.utils import logging
 
 from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf.scan.kernels import using
+from elmo_hf.scan.processor_kernels import ProcessorKernels
 
 
 def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
@@ -56,6 +59,22 @@ def test_torch_func_gives_the_same_gradients(tiny_config: ElmoConfig) -> None:
 
     gradients = torch.func.grad(loss)({name: weight.detach() for name, weight in model.named_parameters()})
     assert_outputs_close(gradients, expected)
+
+
+@pytest.mark.parametrize("multiplies", [False, True])
+@pytest.mark.parametrize("way", ["float32", "loaded", "autocast"])
+def test_bfloat16_warns_once_where_the_processor_does_not_multiply_it(
+    way: str, multiplies: bool, tiny_model: ElmoModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.warning_once.cache_clear()
+    inputs = random_inputs(tiny_model.config, [4, 2])
+    model = tiny_model.bfloat16() if way == "loaded" else tiny_model
+    with using(ProcessorKernels(multiplies_bfloat16=multiplies)), torch.autocast("cpu", enabled=way == "autocast"):
+        for _ in range(2):
+            model(**inputs).last_hidden_state.float().sum().backward()
+    found = [record.message for record in caplog.records if "bfloat16" in record.message]
+    assert len(found) == (not multiplies and way != "float32")
+    assert all("dtype=torch.float32" in message for message in found)
 
 
 def test_a_compiled_model_gives_equal_values_and_gradients_for_every_batch_size_and_length() -> None:
