@@ -408,6 +408,9 @@ TORCH: Rows = {
 }
 
 
+# --- trained AllenNLP models ------------------------------------------------------------------------------------------
+
+
 def state(change: Callable[[Any], object]) -> Maker:
     """The archive of a trained model with a changed state dict."""
     changed_state = golden_state(CASE)
@@ -431,6 +434,9 @@ ALLENNLP: Rows = {
         *("model.tar.gz", "scalar_mix_1.scalar_parameters", "(2,)"),
     ),
 }
+
+
+# --- ELMoForManyLangs -------------------------------------------------------------------------------------------------
 
 
 def many(name: str, data: bytes | None, whole: Files = MANY) -> Maker:
