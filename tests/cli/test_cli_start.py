@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from checkpoints import BASE, EDGES, TINY_LM
-from commands import assert_fails, run
+from commands import assert_fails, output_of, run
+from interrupts import contents
 from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
@@ -120,9 +121,9 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     monkeypatch.chdir(work)
     for name, value in {"HF_TOKEN": "", "HF_TOKEN_PATH": str(work / "token")}.items():
         monkeypatch.setenv(name, value)
-    before = {path: path.stat().st_size for path in sorted(work.rglob("*")) if not path.is_symlink()}
+    before = contents(work)
     assert_fails(run(*command.split()), 2 if command in USAGE else 1, {**USAGE, **WRONG}[command])
-    assert {path: path.stat().st_size for path in sorted(work.rglob("*")) if not path.is_symlink()} == before
+    assert contents(work) == before
 
 
 def test_help_and_errors_of_usage_import_nothing_heavy(work: Path) -> None:
@@ -158,8 +159,7 @@ def test_the_examples_of_every_help_run_in_an_empty_folder(
             Path(name).write_text(f"{text}\n", encoding="utf-8")
         else:
             assert program == "elmo-hf"
-            result = run(*arguments)
-            assert result.exit_code == 0, result.output
+            output_of(*arguments)
 
 
 def test_help_lists_every_verb_with_a_whole_sentence() -> None:
@@ -176,12 +176,13 @@ def test_without_arguments_there_are_three_commands_and_where_the_models_are(
     """Those that do not download run as they are printed."""
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("Yes .\n")
-    result = run()
-    lines = [shlex.split(line.split("   ")[0]) for line in result.stdout.splitlines() if line.startswith("  elmo-hf ")]
+    printed = output_of()
+    lines = [shlex.split(line.split("   ")[0]) for line in printed.splitlines() if line.startswith("  elmo-hf ")]
     assert [line[1] for line in lines] == ["embed", "score", "convert"]
-    assert [run(*line[1:]).exit_code for line in lines[:2]] == [0, 0]
+    for line in lines[:2]:
+        output_of(*line[1:])
     assert {"--model", "small"} < {*lines[2]}
-    assert "`elmo-hf models`" in result.stdout
+    assert "`elmo-hf models`" in printed
 
 
 def test_the_version_comes_with_those_of_torch_and_transformers() -> None:
