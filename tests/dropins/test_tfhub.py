@@ -67,9 +67,7 @@ def assert_outputs(
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_the_tokens_signature_gives_five_outputs_with_the_state_carried_from_call_to_call(
-    elmo: hub.Module, side: str
-) -> None:
+def test_the_tokens_signature_carries_the_state_from_call_to_call(elmo: hub.Module, side: str) -> None:
     elmo.tokenizer.padding_side = side  # that of the saved tokenizer
     for call, sentences in sorted(BASE.sentences.items()):
         outputs = elmo(inputs=as_tokens(sentences), signature="tokens", as_dict=True)

@@ -57,9 +57,7 @@ def test_rows_are_the_pooler_output_in_the_order_of_the_texts_without_fitting(fo
     assert not found[TEXTS.index("")].any()
 
 
-def test_it_works_in_pipelines_and_cross_validation_which_load_the_model_once_and_pickle_no_weights(
-    folder: Path,
-) -> None:
+def test_pipelines_and_cross_validation_load_the_model_once_and_pickle_no_weights(folder: Path) -> None:
     _loaded.cache_clear()
     texts, labels = [f"{word} {n}" for n in range(6) for word in ("ferry", "train")], [0, 1] * 6
     pipeline = make_pipeline(ElmoVectorizer(str(folder)), LogisticRegression())

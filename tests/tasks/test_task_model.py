@@ -54,9 +54,7 @@ def test_word_vectors_replace_the_ids_of_rows_without_boundaries(task: str) -> N
 
 @each_task
 @each_encoder
-def test_layers_of_a_frozen_bilm_have_no_gradient_and_computed_before_they_give_the_same(
-    task: str, encoder: dict[str, Any]
-) -> None:
+def test_layers_of_a_frozen_bilm_have_no_gradient_and_may_be_given(task: str, encoder: dict[str, Any]) -> None:
     model, batch = make_task_model(task, **encoder), make_batch(task)
     evaluated = model(**batch, output_hidden_states=True).hidden_states
     results = []

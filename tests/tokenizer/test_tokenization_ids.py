@@ -106,9 +106,7 @@ def test_copies_and_saved_tokenizers_give_the_same_ids_and_have_its_settings(
     assert pickle.loads(pickle.dumps(original("the cat"))).tokens() == original("the cat").tokens()
 
 
-def test_tokens_that_there_are_can_have_other_names_which_changes_no_batch(
-    tokenizer: ElmoTokenizer, tmp_path: Path
-) -> None:
+def test_tokens_can_have_other_names_which_changes_no_batch(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:
     named = ElmoTokenizer(max_word_length=tokenizer.max_word_length)
     named.pad_token, named.cls_token, named.sep_token_id = named.eos_token, "<S>", 258
     named.add_tokens(["<S>"])

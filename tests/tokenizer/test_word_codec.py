@@ -109,9 +109,7 @@ def test_lines_of_a_vocabulary_are_numbered_from_one(lines: list[str], ids: dict
     assert read_vocabulary(lines) == {"<pad>": 0} | ids
 
 
-def test_a_file_may_begin_with_a_byte_order_mark_and_the_number_of_an_earlier_duplicate_line_is_unknown(
-    tmp_path: Path,
-) -> None:
+def test_a_file_may_begin_with_a_mark_and_the_number_of_an_earlier_duplicate_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("\ufeff<S>\n</S>\n<UNK>\nthe\ncat\nthe\n", encoding="utf-8")
     codec = VocabularyCodec.of_file(str(tmp_path / "words.txt"))
     assert codec.encode(["<S>", "the"]).tolist() == [1, 6]

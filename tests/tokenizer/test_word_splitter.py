@@ -136,9 +136,7 @@ def test_a_function_gives_the_words_and_their_offsets() -> None:
     assert twice("看看", return_offsets_mapping=True)["offset_mapping"] == [(0, 0), (0, 1), (1, 2), (0, 0)]
 
 
-def test_texts_are_embedded_by_the_words_of_the_function_and_a_run_does_not_go_on_with_another(
-    tiny_folder: Path,
-) -> None:
+def test_texts_are_embedded_by_the_words_of_the_function_which_a_run_keeps(tiny_folder: Path) -> None:
     model = ElmoModel.from_pretrained(tiny_folder).eval()
     splitters: list[Any] = [split, str.split, "whitespace"]
     tokenizers = [ElmoTokenizer.from_pretrained(tiny_folder, word_splitter=each) for each in splitters]
