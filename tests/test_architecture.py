@@ -28,15 +28,6 @@ FLOORS = [
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 
 
-def modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name, the folder `conversion` among them."""
-    found = {}
-    for folder, name in ((ROOT / "elmo_hf", "elmo_hf"), (ROOT / "conversion", "elmo_hf.conversion")):
-        for path in folder.rglob("*.py"):
-            found[".".join([name, *path.relative_to(folder).with_suffix("").parts])] = path
-    return found
-
-
 def imports_of(name: str, path: Path) -> set[str]:
     """Dotted names that a module imports from the package, those inside functions too."""
     names = set()
@@ -50,7 +41,12 @@ def imports_of(name: str, path: Path) -> set[str]:
     return {each for each in names if each.startswith("elmo_hf.")}
 
 
-MODULES = modules()
+# Every module of the package by its dotted name, the folder `conversion` among them.
+MODULES = {
+    ".".join([name, *path.relative_to(folder).with_suffix("").parts]): path
+    for folder, name in ((ROOT / "elmo_hf", "elmo_hf"), (ROOT / "conversion", "elmo_hf.conversion"))
+    for path in folder.rglob("*.py")
+}
 ARROWS = {name: imports_of(name, path) & MODULES.keys() for name, path in MODULES.items()}
 
 

@@ -1,4 +1,4 @@
-"""Every Python block of the documents runs, prints what the page shows, and every command exists."""
+"""Every Python block of the documents runs, prints what the page shows, and commands exist; the README is short."""
 
 import gzip
 import json
@@ -12,38 +12,29 @@ from pathlib import Path
 
 import pytest
 from archives import manylangs_files, write_zip
-from checkpoints import BASE, run_online, run_python
+from checkpoints import BASE, run_online
 from loopback_hub import LoopbackHub
-from pages import FENCE, ROOT, SCRIPT, START, blocks, commands, program, read, shown
+from pages import FENCE, ROOT, START, blocks, program, read, run_programs, shown
 from pretraining_runs import FIELDS, make_sentences, write_text
 from typer.testing import CliRunner
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 
-# Pages whose Python and commands run as printed in a clone, and print what the page shows; the libraries they need.
-AS_PRINTED = {
-    "README": [],
-    "chinese": [],
-    "cloze": [],
-    "commands": [],
-    "convert": [],
-    "embed": [],
-    "install": [],
-    "linguists": [],
-    "neighbours": ["sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas"],
-    "pretraining": [],
-    "scale": [],
-    "surprisal": [],
-    "vectors": [],
-}
+# Pages whose Python and commands run as printed in a clone, and print what the page shows.
+PRINTED = "README chinese cloze commands convert embed install linguists neighbours pretraining scale surprisal vectors"
+# The libraries that one of them needs.
+NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas")
 # What only a clone, or a folder of a model, has; a page that names none of it runs in an empty folder.
 OF_A_CLONE = re.compile(r"\b(examples|tests|elmo-(original|small|en)|glove\.txt|options\.json)\b")
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
 
 def furnish(folder: Path, model: Path) -> Path:
-    """Fills a folder with a clone's samples, and with what the documents name: one model has every name."""
+    """Fills a folder with a clone's samples, and with what the documents name: one model has every name.
+
+    The corpus and the config are so small that a pretraining run takes seconds.
+    """
     folder.mkdir(exist_ok=True)
     for name in ("examples", "tests"):
         (folder / name).symlink_to(ROOT / name)
@@ -51,17 +42,12 @@ def furnish(folder: Path, model: Path) -> Path:
         (folder / name).symlink_to(model)
     for name in ("options.json", "weights.hdf5"):
         (folder / name).symlink_to(BASE / name)
+    write_zip(folder / "144.zip", manylangs_files())
     (folder / "sentences.txt").write_text("The ferry left .\n\nYes .\n", encoding="utf-8")
     (folder / "glove.txt").write_text("film 0.5 2\nlovely 1 -1\n", encoding="utf-8")
     (folder / "text.conllu").write_text("1\tYes" + "\t_" * 8 + "\n\n", encoding="utf-8")
-    return folder
-
-
-def furnish_with_corpus(folder: Path, model: Path) -> Path:
-    """A furnished folder with a corpus and a config, so small that a run takes seconds."""
-    furnish(folder, model)
-    lines = "".join(" ".join(words) + "\n" for words in make_sentences(600))
     (folder / "corpus").mkdir()
+    lines = "".join(" ".join(words) + "\n" for words in make_sentences(600))
     (folder / "corpus" / "part.txt.gz").write_bytes(gzip.compress(lines.encode()))
     for seed, name in enumerate(("held-out.txt", "domain.txt"), start=2):
         write_text(folder / name, make_sentences(600, seed))
@@ -69,67 +55,63 @@ def furnish_with_corpus(folder: Path, model: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def place(tiny_folder: Path, tmp_path: Path) -> Path:
-    return furnish(tmp_path, tiny_folder)
-
-
 @pytest.fixture(scope="module")
 def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the pages print, from one process; each has a folder of its own."""
+    """What the pages print; a page that names nothing of a clone runs in an empty folder."""
     work = tmp_path_factory.mktemp("documents")
     one_layer = work / "one_layer"  # exporting takes a time for each layer
     sizes = {"projection_size": 8, "cell_size": 12, "char_embedding_size": 3, "char_filters": [[1, 4], [2, 5]]}
     ElmoModel(ElmoConfig(num_hidden_layers=1, num_highway_layers=1, **sizes)).save_pretrained(one_layer)
     ElmoTokenizer().save_pretrained(one_layer)
-    codes = {
-        "migration": migration_program(),
-        "tasks": tasks_program(),
-        "speed": speed_program(),
-        **{name: program(read(name)) for name, needed in AS_PRINTED.items() if all(map(find_spec, needed))},
-    }
+    codes = {name: program(read(name)) for name in PRINTED.split()}
+    if not all(map(find_spec, NEIGHBOURS)):
+        del codes["neighbours"]
     codes["README"] += readme_commands("elmo-hf (?:convert tests|embed|score)")
-    codes["course"] = course_program()
     codes["pretraining"] = codes["pretraining"].replace("--frozen-steps 1000", "--frozen-steps 2")
-    programs = {}
+    codes |= {"migration": migration_program(), "tasks": tasks_program(), "speed": speed_program()}
+    codes["course"] = course_program()
     for name, code in codes.items():
-        model = one_layer if name == "speed" else tiny_folder
-        furnished = furnish_with_corpus if name == "pretraining" else furnish
-        furnished(work / name, model) if OF_A_CLONE.search(code) else (work / name).mkdir()
-        programs[name] = (str(work / name), code)
-    (work / "programs.json").write_text(json.dumps(programs), encoding="utf-8")
-    return json.loads(run_python(SCRIPT, work, work / "programs.json").splitlines()[-1])
+        if OF_A_CLONE.search(code):
+            furnish(work / name, one_layer if name == "speed" else tiny_folder)
+    return run_programs(work, {name: (work / name, code) for name, code in codes.items()})
+
+
+def quiet(lines: list[str]) -> str:
+    """A program that runs commands and prints nothing of what they print."""
+    assert lines
+    return "".join(f"run_command({line!r}, False)\n" for line in lines)
 
 
 def migration_program() -> str:
-    """The blocks under **now**, with an assertion for each shape in a comment; the tiny model is 16 wide, not 1024."""
-    lines = []
-    for line in "\n".join(now_blocks(read("migration"))).splitlines():
+    """The blocks under **now**, with an assertion for each shape in a comment, and the commands but for downloads.
+
+    The tiny model is 16 wide, not 1024. The last commands make a model that has no folder yet.
+    """
+    page = read("migration")
+    now = re.findall(r"\*\*now\*\*\n\n```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    before = [block for block in blocks(page, "python") if block not in now]
+    assert [block.startswith("# before") for block in before] == [True] * len(now)
+    lines, told = [], re.compile(r"(\w+)(?:, \w+)? = .*  # .*?\(((?:\d+, )+\d+)\).*")
+    for line in "\n".join(now).splitlines():
         lines.append(line)
-        told = re.fullmatch(r"(\w+)(?:, \w+)? = .*  # .*?\(((?:\d+, )+\d+)\).*", line)
-        if told:
-            shape = [{1024: 16, 3072: 48, 512: 8}.get(int(size), int(size)) for size in told[2].split(", ")]
-            lines.append(f"assert list({told[1]}.shape) == {shape}, {line!r}")
-    return "\n".join([*lines, "print('all shapes are right')"])
-
-
-def now_blocks(text: str) -> list[str]:
-    return re.findall(r"\*\*now\*\*\n\n```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+        if match := told.fullmatch(line):
+            shape = [{1024: 16, 3072: 48, 512: 8}.get(int(size), int(size)) for size in match[2].split(", ")]
+            lines.append(f"assert list({match[1]}.shape) == {shape}, {line!r}")
+    shell = re.findall(r"^elmo-hf (?!.*(?:--model|SOURCE)).*", "\n".join(blocks(page, "bash")), re.MULTILINE)
+    shown = f"print({sum(line.startswith('assert') for line in lines)}, 'shapes and', {len(shell)}, 'commands')"
+    return "\n".join([START, *lines, "os.remove('elmo-en')", quiet(shell), shown])
 
 
 def tasks_program() -> str:
     page = read("tasks")
     shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], sorted(rows))"
     recipes = [line for line in "".join(blocks(page, "bash")).splitlines() if line.startswith("python ")]
-    commands = [f"run_command({line!r}, False)" for line in recipes]
-    return "\n".join([*blocks(page, "python"), shown, START, *commands])
+    return "\n".join([*blocks(page, "python"), shown, START, quiet(recipes)])
 
 
 def readme_commands(only: str) -> str:
     """Commands of the README's tables that begin with a pattern."""
-    lines = re.findall(rf"`((?:{only})[^`]*)`", FENCE.sub("", read("README")))
-    assert lines, only
-    return "".join(f"run_command({line!r}, False)\n" for line in lines)
+    return quiet(re.findall(rf"`((?:{only})[^`]*)`", FENCE.sub("", read("README"))))
 
 
 def course_program() -> str:
@@ -144,18 +126,16 @@ def speed_program() -> str:
     command = next(line for line in "".join(blocks(read("speed"), "bash")).splitlines() if "export" in line)
     quantise, run = (block for block in blocks(read("speed"), "python") if "torchao" in block or "onnxruntime" in block)
     shown = "print(type(model.bilm.layers[0].forward_lstm.projection.weight).__name__, vectors.shape, pooled.shape)"
-    return f"{START}run_command({command!r}, False)\n{quantise}{run}{shown}"
+    return f"{START}{quiet([command])}{quantise}{run}{shown}"
 
 
 # For each program made of a page that does not run as printed, patterns of lines that it prints in this order.
 LINES = {
-    "migration": [r"all shapes are right$"],
+    "migration": [r"11 shapes and 4 commands$"],
     "course": [r"the same: True$", r"top layer: True$", r"tiny 0\.\d\d, random weights 0\.\d\d$"],
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",
-        r"\| films\.csv \| 2 \|",
-        r"\| names\.conll \| 36 \|",
-        r"\| questions\.jsonl \| 1 \|",
+        *(r"\| films\.csv \| 2 \|", r"\| names\.conll \| 36 \|", r"\| questions\.jsonl \| 1 \|"),
         *[r"\| films \| accuracy \|"] * 2,
     ],
     "speed": [r"Int8Tensor \(2, 8, 16\) \(2, 16\)$"],
@@ -169,31 +149,9 @@ def test_a_program_made_of_a_page_prints_its_results(name: str, printed: dict[st
     assert all(any(re.match(pattern, line) for line in lines) for pattern in LINES[name]), printed[name]
 
 
-def test_every_block_under_now_is_run_and_its_shape_asserted() -> None:
-    text = read("migration")
-    before = [block for block in blocks(text, "python") if block.startswith("# before")]
-    assert len(now_blocks(text)) == len(before) == len(blocks(text, "python")) / 2
-    assert sum(line.startswith("assert") for line in migration_program().splitlines()) == 11
-
-
-def test_commands_of_the_migration_guide_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
-    (place / "elmo-en").unlink()
-    write_zip(place / "144.zip", manylangs_files())
-    ran = 0
-    for block in blocks(read("migration"), "bash"):
-        for line in block.splitlines():
-            words = shlex.split(line, comments=True)
-            if words and "--model" not in words and "SOURCE" not in words:
-                result = CliRunner().invoke(app, words[1:])
-                assert result.exit_code == 0, (line, result.output)
-                ran += 1
-    assert ran == 4
-
-
-@pytest.mark.parametrize("name", AS_PRINTED)
+@pytest.mark.parametrize("name", PRINTED.split())
 def test_a_page_runs_and_prints_what_it_shows(name: str, printed: dict[str, str]) -> None:
-    for library in AS_PRINTED[name]:
+    for library in NEIGHBOURS if name == "neighbours" else ():
         pytest.importorskip(library)
     assert printed[name] == shown(read(name))
 
@@ -203,17 +161,34 @@ def test_the_commands_of_the_readmes_tables_that_take_long_run_one_after_the_oth
     for library in ("onnxscript", "seqeval", "sklearn"):
         pytest.importorskip(library)
     verbs = "elmo-hf (?:convert tests|pretrain|fill|export)|python examples/classify"
-    code = START + readme_commands(verbs)
-    (place / "programs.json").write_text(json.dumps({"README": (str(place), code)}), encoding="utf-8")
-    printed = json.loads(run_python(SCRIPT, place, place / "programs.json").splitlines()[-1])["README"]
+    printed = run_programs(place, {"README": (place, START + readme_commands(verbs))})["README"]
     assert "Traceback" not in printed, printed
     assert (place / "elmo.onnx").stat().st_size > 0
     assert (place / "my-tiny" / "model.safetensors.index.json").exists()
 
 
+def test_the_readme_is_short_and_its_first_figures_are_what_the_first_command_prints() -> None:
+    text = read("README")
+    assert len(text.splitlines()) <= 120
+    (figures,) = blocks(text, "console")
+    assert figures in read("install")  # whose output is tested
+
+
+def test_ci_finds_the_two_commands_that_set_up() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    section = next(line for line in script.splitlines() if line.startswith("section()"))
+    command = ["bash", "-c", f'{section}; section "Install and run"']
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert found.splitlines() == [block.rstrip("\n") for block in blocks(read("README"), "bash")]
+    assert len(found.splitlines()) == 2
+
+
 @pytest.mark.parametrize("name", ["README", *PAGES])
 def test_every_command_and_option_exists(name: str) -> None:
-    for _, verb, *arguments in commands(read(name)):
+    text = read(name)
+    lines = [line for block in blocks(text, "bash") for line in block.splitlines() if line.startswith("elmo-hf ")]
+    for line in [*lines, *re.findall(r"`(elmo-hf [^`]*)`", FENCE.sub("", text))]:
+        _, verb, *arguments = shlex.split(line, comments=True)
         result = CliRunner().invoke(app, [verb, *([] if verb.startswith("-") else ["--help"])])
         assert result.exit_code == 0, (verb, result.output)
         options = {word for word in arguments if re.fullmatch(r"--?[a-z].*", word)}
@@ -247,23 +222,23 @@ def test_the_site_can_be_built(tmp_path: Path) -> None:
     assert "elmo_hf.ElmoModel" in (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
 
 
-def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(
-    hub: LoopbackHub, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def place(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return furnish(tmp_path, tiny_folder)
+
+
+def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(hub: LoopbackHub, place: Path) -> None:
     text = read("tutorial").replace("my-org/", "org/")
-    monkeypatch.chdir(place)
     output = run_online(program(text), hub, place / "home")
     output = re.sub(r"^\s*\{'train_runtime.*\n|^This line loads it.*\n.*\n", "", output, flags=re.MULTILINE)
     assert output == shown(text)
     assert "model.safetensors" in hub.files("org/sea-or-house")
 
 
-def test_the_hub_guide_runs_against_a_hub(
-    hub: LoopbackHub, place: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hub_guide_runs_against_a_hub(hub: LoopbackHub, place: Path, tiny_folder: Path) -> None:
     (place / "elmo-small").unlink()
     shutil.copytree(tiny_folder, place / "elmo-small")  # its card is changed
-    monkeypatch.chdir(place)
     run_online(program(read("hub")).replace("my-org/", "org/"), hub, place / "home")
     assert "license: apache-2.0" in (place / "elmo-small" / "README.md").read_text(encoding="utf-8")
     assert {"model.safetensors", "tokenizer.json", "modeling_elmo.py"} <= set(hub.files("org/elmo-small"))

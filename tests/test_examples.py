@@ -1,107 +1,155 @@
-"""Every recipe runs from data to table on a few made-up texts, and the loaders read the real data if it is there."""
+"""Every example runs from data to table on a few made-up texts, and counts what it says it counts.
+
+The loaders read the real data if it is there.
+"""
 
 import csv
+import gzip
 import math
+import random
 import re
+from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import answer_questions
+import classify_texts
+import compare_features
+import label_words
 import linguist
+import mix_weights
+import nearest_senses
+import numpy as np
+import pretrain_and_classify
+import probe_layers
 import pytest
+import recipe
+import sample_efficiency
+import sense_data
 import task_data
 import torch
+import typer
 from checkpoints import run_python, shared
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from fresh_process import without
+from own_files import DataError
+from seeds import check_settings, mean_and_deviation
+from word_layers import word_layers
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-# One process for all recipes, because each would start by importing transformers. Without `freeze`, every Trainer
-# searches all that was imported for garbage.
-SCRIPT = """
-import gc
-import random
-import sys
-
-sys.path.insert(0, sys.argv[1])
-import task_data
-from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
-
-random.seed(0)
-WORDS = "the ferry left early and late at noon for Oslo with Ada on board".split()
-
-def words():
-    return [random.choice(WORDS) for _ in range(random.randint(3, 9))]
-
-def splits(make, features=None, train=20):
-    sizes = {"train": train, "validation": 6, "test": 6}
-    return DatasetDict({name: Dataset.from_list([make() for _ in range(n)], features) for name, n in sizes.items()})
-
-def texts(has_pairs, train=20):
-    columns = {"text": Value("string")} | ({"text_pair": Value("string")} if has_pairs else {})
-    features = Features({**columns, "label": ClassLabel(names=["no", "yes", "maybe"])})
-    make = lambda: {**{key: " ".join(words()) for key in columns}, "label": random.randrange(3)}
-    return splits(make, features, train)
-
-def labelled(names, label):
-    features = Features({"words": List(Value("string")), "labels": List(ClassLabel(names=names))})
-    return splits(lambda: {"words": (w := words()), "labels": [label(word) for word in w]}, features)
-
-def questions():
-    context = words()
-    place = random.randrange(len(context))
-    answer = {"answer": context[place], "answer_start": len(" ".join(context[:place])) + (place > 0)}
-    return {"question": " ".join(words()), "context": " ".join(context), **answer}
-
-MADE_UP = {
-    "trec": lambda: texts(False),
-    "sst2": lambda: texts(False),
-    "ag_news": lambda: texts(False, train=120),  # enough for a step of pretraining
-    "sick": lambda: texts(True),
-    "ewt": lambda: labelled(["NOUN", "X"], lambda word: int(len(word) < 4)),
-    "wnut17": lambda: labelled(["O", "B-name", "I-name"], lambda word: int(word[0].isupper())),
-    "xquad": lambda: splits(questions),
+STRING = Value("string")
+TEXT = {"text": STRING, "label": ClassLabel(names=["no", "yes", "maybe"])}
+# The columns of each task.
+COLUMNS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("trec", "sst2", "ag_news"), TEXT),
+    "sick": TEXT | {"text_pair": STRING},
+    "ewt": {"words": List(STRING), "labels": List(ClassLabel(names=["NOUN", "X"]))},
+    "wnut17": {"words": List(STRING), "labels": List(ClassLabel(names=["O", "B-name", "I-name"]))},
+    "xquad": {"question": STRING, "context": STRING, "answer": STRING, "answer_start": Value("int64")},
 }
-task_data.TASKS = {name: (make, make) for name, make in MADE_UP.items()}
-
-import answer_questions, classify_texts, compare_features, label_words, pretrain_and_classify, recipe
-from pathlib import Path
-
-gc.collect()
-gc.freeze()
-recipe.plt.rcParams["figure.dpi"] = 30
-model = sys.argv[2]
-for task, learn in (("trec", None), ("sst2", ["layer_2"]), ("sick", None)):
-    classify_texts.main(model, task, Path(task), epochs=2 if learn else 1, learn=learn)
-for task in ("wnut17", "ewt"):
-    label_words.main(model, task, Path(task), epochs=1)
-answer_questions.main(model, "xquad", Path("xquad"), epochs=1)
-sizes = {"filters": "1:6,2:10", "projection_size": 16, "cell_size": 16}  # of one size, so there are no projections
-pretrain_and_classify.main("ag_news", Path("own"), **sizes, pretraining_epochs=1, epochs=1)
-compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
-lines = Path("comparison/results.jsonl").read_text()
-compare_features.main(model, seeds=1, epochs=1, output=Path("comparison"))
-assert Path("comparison/results.jsonl").read_text() == lines and len(lines.splitlines()) == 20
+SEMCOR = """<s snum=1>
+<wf cmd=ignore pos=DT>The</wf>
+<wf cmd=done pos=NN lemma=ferry wnsn=1 lexsn=1:06:00::>ferry</wf>
+<wf cmd=done pos=VB lemma=take_off wnsn=2;3 lexsn=2:38:00::>took_off</wf>
+<wf cmd=done rdf=person pos=NNP lemma=person wnsn=1 lexsn=1:03:00:: pn=person>Ada</wf>
+<wf cmd=done pos=VB lemma=lose wnsn=0 lexsn=2:40:00::>lost</wf>
+<punc>.</punc>
+</s>
 """
 
 
-def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, tmp_path: Path) -> None:
-    text, work = run_python(SCRIPT, tmp_path, EXAMPLES, tiny_folder), tmp_path
+def make_up(task: str) -> DatasetDict:
+    """Rows of random words; no word is a part of another one, so an answer is found where it stands."""
+    draw = random.Random(task)
+
+    def row() -> dict[str, Any]:
+        words = draw.choices("the ferry left early and late noon for Oslo with Ada board".split(), k=draw.randint(3, 9))
+        text, answer = " ".join(words), draw.choice(words)
+        question = {"question": text, "context": text, "answer": answer, "answer_start": text.index(answer)}
+        texts = {"text": text, "text_pair": text, "label": draw.randrange(3)}
+        found = question | texts | {"words": words, "labels": [int(word.istitle()) for word in words]}
+        return {name: found[name] for name in COLUMNS[task]}
+
+    sizes = {"train": 120 if task == "ag_news" else 20, "validation": 6, "test": 6}  # 120: a step of pretraining
+    parts = {name: [row() for _ in range(size)] for name, size in sizes.items()}
+    return DatasetDict({name: Dataset.from_list(rows, Features(COLUMNS[task])) for name, rows in parts.items()})
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The data of the tasks is made up, plots are small, and files are written into a new folder."""
+    for task in COLUMNS:
+        monkeypatch.setitem(task_data.TASKS, task, (partial(make_up, task),) * 2)
+    monkeypatch.chdir(tmp_path)
+    with recipe.plt.rc_context({"figure.dpi": 30}):
+        yield
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of the printed tables, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row, below in zip(rows, [*rows[1:], [""]], strict=True) if "---" not in (row[0], below[0])]
+
+
+@pytest.mark.usefixtures("made_up")
+def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tiny_folder)
+    for task, learn in (("trec", None), ("sst2", ["layer_2"]), ("sick", None)):
+        classify_texts.main(model, task, Path(task), epochs=2 if learn else 1, learn=learn)
+    for task in ("wnut17", "ewt"):
+        label_words.main(model, task, Path(task), epochs=1)
+    answer_questions.main(model, "xquad", Path("xquad"), epochs=1)
+    text = capsys.readouterr().out
     for task in ("trec", "sst2", "sick", "wnut17", "ewt", "xquad"):
         assert re.search(rf"^\| {task} \| \d+ \| [01]\.\d{{4}} \| [01]\.\d{{4}} \|$", text, re.MULTILINE)
         plots = {"learning_curves.png", "mix_weights.png"} | ({"confusions.png"} if task != "xquad" else set())
-        assert {path.name for path in (work / task).glob("*.png")} == plots
-        assert (work / task / "model.safetensors").exists()
-    # Mixes and inputs of the pretraining recipe, twice each.
-    row = r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| ([\d. ]+|a matrix) \| \d+\.\d\d \|$"
+        assert {path.name for path in Path(task).glob("*.png")} == plots
+        assert Path(task, "model.safetensors").exists()
+
+
+@pytest.mark.usefixtures("made_up")
+def test_the_recipe_that_pretrains_compares_mixes_and_inputs(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"filters": "1:6,2:10", "projection_size": 16, "cell_size": 16}  # of one size, so there are no projections
+    pretrain_and_classify.main("ag_news", Path("own"), **sizes, pretraining_epochs=1, epochs=1)
+    row = r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| (?:[\d. ]+|a matrix) \| \d+\.\d\d \|$"
     mixes = ["learned weights", "random weights", "learned function", "not pretrained"]
-    found = [each[:2] for each in re.findall(row, text, re.MULTILINE)]
+    found = re.findall(row, capsys.readouterr().out, re.MULTILINE)
     assert found == [(reads, mix) for reads in ("words", "characters") for mix in mixes]
+
+
+@pytest.mark.usefixtures("made_up")
+def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, lines = str(tiny_folder), []
+    for _ in range(2):
+        compare_features.main(model, seeds=1, epochs=1)
+        lines.append(Path("comparison/results.jsonl").read_text().splitlines())
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == 20
+    text = capsys.readouterr().out
     for task, score in (("trec", "accuracy"), ("sst2", "accuracy"), ("wnut17", "entity_f1"), ("ewt", "accuracy")):
         cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
         # ELMo by itself and beside words, and all of it twice, the second time from the results.
         assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", text, re.MULTILINE)) == 4
+    monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
+    for what in ("table2", "table3"):
+        sample_efficiency.main(model, what, ["trec"], [8], seeds=1, epochs=1)
+    assert [[row[0], row[2]] for row in rows_of(capsys.readouterr().out)] == [["trec", "8"]] * 2
+    # Without ELMo, its last layer, lambda 1 and 0.001; at the output, and at both.
+    assert len(Path("sample_efficiency/results.jsonl").read_text().splitlines()) == 6
+    for _ in range(2):
+        mix_weights.main(model, ["trec"], seeds=1, epochs=1)
+    rows = [row for row in rows_of(capsys.readouterr().out) if len(row) == 7]
+    assert [row[:2] for row in rows] == [["trec", "input"], ["trec", "output"]] * 2
+    assert rows[:2] == rows[2:]
+    plots = ["mixes/mix_weights", "sample_efficiency/table2", "sample_efficiency/table3"]
+    assert sorted(str(path) for path in Path().glob("*/*.png")) == [f"{plot}.png" for plot in plots]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +169,7 @@ def test_the_real_data_is_read(task: str, sizes: tuple[int, ...], first: dict[st
     shared("data")
     data = task_data.load(task)
     assert tuple(len(data[name]) for name in ("train", "validation", "test")) == sizes
-    assert {key: data["test"][0][key] for key in first} == first
+    assert first.items() <= data["test"][0].items()
 
 
 def test_a_missing_package_is_one_line(tmp_path: Path) -> None:
@@ -143,17 +191,176 @@ def test_distances_between_uses_of_a_word_are_those_of_the_layers(
     for name, row, position in places:
         output = model(**tokenizer(texts[name][row], return_tensors="pt"), output_hidden_states=True)
         vectors.append(torch.stack([layer[0, position] for layer in output.hidden_states[1:]]).detach())
-    pairs = list(combinations(range(4), 2))
-    distances = {(u, v): 1 - torch.cosine_similarity(vectors[u], vectors[v], dim=-1) for u, v in pairs}
+    uses = torch.stack(vectors)  # (uses, layers, features)
+    distances = 1 - torch.cosine_similarity(uses[:, None], uses, dim=-1)
     _, *rows = csv.reader((tmp_path / "bank.csv").read_text(encoding="utf-8").splitlines())
+    pairs = list(combinations(range(4), 2))
     assert [tuple(row[:6]) for row in rows] == [tuple(map(str, (*places[u], *places[v]))) for u, v in pairs]
-    for row, pair in zip(rows, pairs, strict=True):
-        assert [float(cell) for cell in row[6:]] == pytest.approx(distances[pair].tolist(), abs=1e-4)
+    found = torch.tensor([[float(cell) for cell in row[6:]] for row in rows])
+    torch.testing.assert_close(found, torch.stack([distances[pair] for pair in pairs]), atol=1e-4, rtol=0)
 
-    between = torch.stack([distances[u, 3] for u in range(3)]).mean(dim=0)
-    within = torch.stack([distances[pair] for pair in pairs[:2] + pairs[3:4]]).mean(dim=0)
-    prototypes = 1 - torch.cosine_similarity(sum(vectors[:3]), vectors[3], dim=-1)
-    shown = [[float(n) for n in re.findall(r"\d\.\d\d|nan", line)] for line in capsys.readouterr().out.splitlines()[1:]]
-    expected = [within.tolist(), [math.nan] * len(between), between.tolist(), prototypes.tolist()]
-    for found, values in zip(shown, expected, strict=True):
-        assert found == pytest.approx(values, abs=0.006, nan_ok=True)
+    within = (distances[0, 1] + distances[0, 2] + distances[1, 2]) / 3
+    prototypes = 1 - torch.cosine_similarity(uses[:3].sum(dim=0), uses[3], dim=-1)
+    shown = [re.findall(r"\d\.\d\d|nan", line) for line in capsys.readouterr().out.splitlines()[1:]]
+    found = torch.tensor([[float(number) for number in row] for row in shown])
+    expected = torch.stack([within, torch.full_like(within, math.nan), distances[:3, 3].mean(dim=0), prototypes])
+    torch.testing.assert_close(found, expected, atol=0.006, rtol=0, equal_nan=True)
+
+
+def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    sentences = [["Ada", "left", "early"], [], ["Yes"]]
+    found = dict(word_layers(model, tokenizer, sentences))
+    assert list(found) == [2, 0]
+    for index, layers in found.items():
+        inputs = tokenizer([sentences[index]], is_split_into_words=True, return_tensors="pt")
+        alone = model(**inputs, output_hidden_states=True).hidden_states
+        np.testing.assert_allclose(layers, np.stack([layer[0, 1:-1].detach().numpy() for layer in alone]), atol=1e-6)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["We play here", "They play the harp", "A play.", "no such word"]
+    Path("corpus.txt").write_text("\n".join(lines), encoding="utf-8")
+    nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us play", "We play here"], top=2)
+    text = capsys.readouterr().out
+    rows = rows_of(text)
+    assert [row[1] for row in rows] == ["0", "", "1", "", "2", ""] * 2
+    assert [rows[0][0], rows[6][0]] == ["Let us **play**", "We **play** here"]
+    # The given sentence itself is left out, and in layer 0 the word itself.
+    assert not any(row[2] in ("play", "We **play** here") for row in rows)
+    assert text.splitlines()[-1] == "2 times 'play' among 10 words"
+    assert Path("senses/play.png").stat().st_size > 1000
+    with pytest.raises(typer.BadParameter, match="'Let us go'"):
+        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
+
+
+def write_semcor(folder: Path, documents: int) -> Path:
+    (folder / "brown1" / "tagfiles").mkdir(parents=True)
+    for number in range(documents):
+        text = SEMCOR.replace("lemma=ferry wnsn=1", f"lemma=ferry wnsn={1 + number % 2}")
+        (folder / "brown1" / "tagfiles" / f"br-a{number:02}").write_text(text, encoding="latin-1")
+    return folder
+
+
+def test_semcor_is_read_without_names_and_lost_senses(tmp_path: Path) -> None:
+    texts, senses = sense_data.read_semcor(write_semcor(tmp_path / "semcor", 1), None)
+    assert texts == [["The", "ferry", "took", "off", "Ada", "lost", "."], []]
+    assert senses == [(0, 0, 1, 2, "ferry noun", 1), (0, 0, 2, 4, "take_off verb", 2)]
+
+
+def write_lines(path: Path, lines: list[str], answers: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for kind, texts in (("data", lines), ("gold", answers)):
+        path.with_name(f"{path.name}.{kind}.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
+def write_wic(folder: Path) -> Path:
+    lines = ["board\tN\t3-1\tAda went on board\tThe board met", "leave\tV\t1-3\tWe left early\tThe ferry had left ."]
+    write_lines(folder / "train" / "train", [*lines, lines[1]], ["F", "T", "F"])
+    write_lines(folder / "dev" / "dev", lines, ["F", "T"])
+    return folder
+
+
+def test_pairs_of_wic_are_two_words_each_with_one_answer(tmp_path: Path) -> None:
+    texts, senses = sense_data.read_wic(write_wic(tmp_path), 2)
+    assert senses[4:6] == [(1, 4, 3, 4, "board N", 2), (1, 5, 1, 2, "board N", 2)]
+    assert senses[6:] == [(1, 6, 1, 2, "leave V", 1), (1, 7, 3, 4, "leave V", 1)]
+    assert [texts[sense.sentence][sense.start] for sense in senses[4:]] == ["board", "board", "left", "left"]
+    assert [sense.document for sense in senses] == [0] * 4 + [1] * 4  # of three pairs of training two were drawn
+    write_lines(tmp_path / "dev" / "dev", ["leave\tV\t1-9\tWe left\tThey left"], ["T"])
+    with pytest.raises(typer.BadParameter, match="found '9'"):
+        sense_data.read_wic(tmp_path, None)
+
+
+def test_senses_of_coarsewsd_are_numbered_from_the_commonest_in_training(tmp_path: Path) -> None:
+    lines = ["1\tthe bank left", "2\tat the bank", "0\tbank on\u2028board"]
+    write_lines(tmp_path / "bank" / "train", lines, ["1", "0", "1"])
+    write_lines(tmp_path / "bank" / "test", lines[:2], ["0", "2"])
+    texts, senses = sense_data.read_coarsewsd(tmp_path, None)
+    assert [(sense.document, sense.sense) for sense in senses] == [(0, 1), (0, 2), (0, 1), (1, 2), (1, 3)]
+    assert {texts[sense.sentence][sense.start] for sense in senses} == {"bank"}
+
+
+def test_a_threshold_on_the_cosine_is_chosen_in_training() -> None:
+    def pair(part: int, is_same: bool) -> list[sense_data.Sense]:
+        return [sense_data.Sense(part, 0, 0, 1, "bank", 1 if is_same else 2)] * 2
+
+    senses = [*pair(0, True), *pair(0, True), *pair(0, False), *pair(1, True), *pair(1, False), *pair(1, False)]
+    cosines = np.array([[0.9, 0.6, 0.5, 0.7, 0.55, 0.1], [0.2, 0.3, 0.9, 0.2, 0.9, 0.1]])
+    second = np.stack([cosines, np.sqrt(1 - cosines**2)], axis=-1)
+    first = np.broadcast_to([1.0, 0.0], second.shape)
+    vectors = np.stack([first, second], axis=2).reshape(2, 12, 2)
+    # One answer, "the same"; a layer whose threshold is 0.6; one that is best with all pairs the same, from 0.2.
+    right = probe_layers.score_pairs(vectors, senses)["pairs"]
+    assert right.tolist() == [[True, False, False], [True, True, True], [True, False, True]]
+
+
+def test_gains_over_the_token_layer_are_of_the_same_words() -> None:
+    right = np.array([[1, 1, 1, 1], [1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=bool)
+    # Two of four words more, one of four less: deviations of 0.577 and 0.5 points in a hundred, over the root of 4.
+    assert probe_layers.above_token_layer(right) == ["+50.00 ± 28.87", "-25.00 ± 25.00"]
+    assert (mean_and_deviation([0.5, 0.7]), mean_and_deviation([0.5])) == ("60.00 ± 14.14", "50.00")
+
+
+def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
+    def sense(document: int, lemma: str, number: int) -> sense_data.Sense:
+        return sense_data.Sense(document, 0, 0, 1, lemma, number)
+
+    # Of two documents, one is held out; both say the same.
+    senses = [sense(d, *word) for d in (0, 1) for word in (("bank", 2), ("bank", 3), ("bank", 3), (f"only {d}", 1))]
+    right, wrong = np.eye(2), np.eye(2)[::-1]
+    layer = lambda here, there: np.concatenate([here[[0, 1, 1, 0]], there[[0, 1, 1, 0]]])  # noqa: E731
+    held_out = probe_layers.draw_documents(senses, 0)
+    assert held_out in ([0], [1])
+    scores = probe_layers.score_senses(np.stack([layer(right, right), layer(right, wrong)]), senses, held_out)
+    # WordNet's first sense, a layer that knows, one that is always wrong
+    means = {words: right.mean(axis=1).tolist() for words, right in scores.items()}
+    assert means == {"all words": [0.25, 1.0, 0.25], "ambiguous words": [0.0, 1.0, 0.0]}
+
+
+@pytest.mark.usefixtures("made_up")
+def test_probes_end_in_tables_and_plots(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probe_layers.main(str(tiny_folder), "senses", write_semcor(Path("semcor"), 4), seeds=2)
+    kinds = [f"{kind}, {words} words" for kind in ("trained", "random weights") for words in ("all", "ambiguous")]
+    assert sorted(row[0] for row in rows_of(capsys.readouterr().out)) == sorted(kinds)
+    probe_layers.main(str(tiny_folder), "senses", wic=write_wic(Path("wic")), seeds=2)
+    probe_layers.main(str(tiny_folder), "pos", task="ewt", seeds=2)
+    rows = [row[:2] for row in rows_of(capsys.readouterr().out)]
+    assert rows[:2] == [["trained, pairs", "1"], ["random weights, pairs", "2"]]
+    assert rows[2:] == [["trained", "1"], ["random weights", "2"]]
+    assert sorted(path.name for path in Path("probes").iterdir()) == ["pos.png", "senses.png"]
+
+
+def test_rows_are_drawn_by_seed_and_rare_words_become_unknown() -> None:
+    row = lambda *ids: {"word_vector_ids": list(ids)}  # noqa: E731
+    rows = {"train": [row(5, 6), row(5, 7)], "validation": [row(6, 5), row(8)], "test": [row(7, 5)]}
+    drawn = sample_efficiency.sample(rows, 2, 0, unknown=3, choice=1)
+    assert sorted(r["word_vector_ids"] for r in drawn["train"]) == [[5, 3], [5, 3]]
+    assert [drawn["validation"], drawn["test"]] == [[row(3, 5)], [row(3, 5)]]
+
+
+def test_mixes_of_a_saved_model_are_its_weights_and_scales(tmp_path: Path) -> None:
+    sizes = {"projection_size": 3, "cell_size": 5, "char_filters": [[1, 4]], "num_highway_layers": 1}
+    fields = {"task_encoder": "lstm", "num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5]}
+    model = ElmoForSequenceClassification(ElmoConfig(**sizes, **fields))
+    model.scalar_mixes_of_all()[1].set_weights([0.5, 0.5, 0.0], scale=0.7)
+    model.save_pretrained(tmp_path)
+    first, second = mix_weights.read_mixes(tmp_path)
+    np.testing.assert_allclose(first, [0.2, 0.3, 0.5, 1.0], atol=1e-6)
+    np.testing.assert_allclose(second, [0.5, 0.5, 0.0, 0.7], atol=1e-6)
+
+
+def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    for _ in range(2):
+        check_settings(folder, task="trec", rows=None, epochs=3)
+    with pytest.raises(DataError, match="task and epochs"):
+        check_settings(folder, task="sst2", rows=None, epochs=4)
+
+
+def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.jsonl.gz"
+    path.write_bytes(gzip.compress(b'"It doesn\'t work."\n\n{"words": ["Dull", "film"]}\n'))
+    assert list(pretrain_and_classify.own_sentences(path)) == [["It", "does", "n't", "work", "."], ["Dull", "film"]]
+    assert list(pretrain_and_classify.own_sentences(None)) == []

@@ -20,10 +20,9 @@ QUESTION = {"question": "When ?", "context": "It left at noon .", "answer": "noo
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    return tmp_path
 
 
 def rows_of(data: datasets.DatasetDict) -> list[dict[str, Any]]:
@@ -31,10 +30,7 @@ def rows_of(data: datasets.DatasetDict) -> list[dict[str, Any]]:
     names = label_names(data)
     rows = [*data["train"]]
     for row in rows:
-        if "label" in row:
-            row["label"] = names[row["label"]]
-        else:
-            row["labels"] = [names[label] for label in row["labels"]]
+        row |= {"label": names[row["label"]]} if "label" in row else {"labels": [names[each] for each in row["labels"]]}
     return rows
 
 
@@ -42,12 +38,7 @@ def json_lines(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def saved(path: Path) -> None:
-    data = datasets.Dataset.from_list(FILMS)
-    datasets.DatasetDict(train=data, test=data).save_to_disk(path)
-
-
-COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() for row in FILMS)
+COMMA = b"text,label\nA lovely film .,good\nNA,bad\n007,bad\n"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +49,7 @@ COMMA = b"text,label\n" + b"".join(f"{row['text']},{row['label']}\n".encode() fo
         ("films.tsv", COMMA.replace(b",", b"\t")),
         ("films.jsonl", json_lines(FILMS)),
         ("films.parquet", lambda path: datasets.Dataset.from_list(FILMS).to_parquet(path)),
-        ("films", saved),
+        ("films", lambda path: datasets.DatasetDict(train=datasets.Dataset.from_list(FILMS)).save_to_disk(path)),
     ],
     ids=["csv", "gzip, mark and quotes", "tsv", "jsonl", "parquet", "saved"],
 )
@@ -78,46 +69,32 @@ def test_a_column_may_have_another_name_and_texts_may_be_pairs() -> None:
     assert data["test"][0] == {"text": "a", "text_pair": "b", "label": 1}
 
 
-def conllu(words: list[str], labels: list[str]) -> str:
-    rows = "".join(f"{n}\t{word}\t_\t{label}\n" for n, (word, label) in enumerate(zip(words, labels, strict=True), 1))
-    return "# text\n1-2\tone token\t_\t_\n" + rows
+CONLL = "-DOCSTART- -X- O O\n\nx Ada B-PER y\nx Lovelace E-PER y\nx wrote O y\n \n\nx Oslo S-LOC y\n\nx It O y\n"
+CONLLU = "# text\n1-2 one _ _\n1 Ada _ B-PER\n2 Lovelace _ E-PER\n3 wrote _ O\n\n1 Oslo _ S-LOC\n\n1 It _ O\n"
 
 
-SCHEMES = {
-    "IOB1": ["I-PER I-PER O", "I-LOC", "O"],
-    "IOB2": ["B-PER I-PER O", "B-LOC", "O"],
-    "BIOES": ["B-PER E-PER O", "S-LOC", "O"],
-}
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("kind", ["columns", "conllu", "csv", "features"])
-def test_labelled_words_of_each_scheme_become_iob2(scheme: str, kind: str) -> None:
-    texts = [(row["words"], labels.split()) for row, labels in zip(NAMES, SCHEMES[scheme], strict=True)]
-    name, columns = {"columns": ("a.conll", ["words=1", "labels=-2"])}.get(kind, (f"a.{kind}", None))
-    if kind == "columns":
-        lines = [
-            f"x {word} {label} y\n" for words, labels in texts for word, label in [*zip(words, labels, strict=True)]
-        ]
-        Path(name).write_text("-DOCSTART- -X- O O\n\n" + "".join(lines[:3]) + " \n\n" + lines[3] + "\n" + lines[4])
-    elif kind == "conllu":
-        Path(name).write_text("\n".join(conllu(*text) for text in texts))
-    elif kind == "csv":
-        Path(name).write_text("words,labels\n" + "".join(f"{' '.join(w)},{' '.join(tags)}\n" for w, tags in texts))
-    else:
-        names = sorted({label for _, labels in texts for label in labels})
-        types = {
-            "tokens": datasets.List(datasets.Value("string")),
-            "tags": datasets.List(datasets.ClassLabel(names=names)),
-        }
-        rows = [{"tokens": words, "tags": [names.index(label) for label in labels]} for words, labels in texts]
-        part = datasets.Dataset.from_list(rows, datasets.Features(types))
-        datasets.DatasetDict(train=part, validation=part, test=part).save_to_disk(name)
-        columns = ["words=tokens", "labels=tags"]
-    others = [None, None] if kind == "features" else [Path(name)] * 2
-    data = load(name, None, (WORDS, TEXTS), columns, *others)
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("names.conll", CONLL, ["words=1", "labels=-2"]),
+        ("names.conllu", CONLLU.replace(" ", "\t"), None),
+        ("names.csv", "words,labels\nAda Lovelace wrote,B-PER E-PER O\nOslo,S-LOC\nIt,O\n", None),
+    ],
+)
+def test_labelled_words_of_each_format_become_iob2(name: str, content: str, columns: list[str] | None) -> None:
+    Path(name).write_text(content)
+    data = load(name, None, (WORDS, TEXTS), columns, Path(name), Path(name))
     assert rows_of(data) == NAMES
     assert sorted(label_names(data)) == ["B-LOC", "B-PER", "I-PER", "O"]
+
+
+def test_labels_that_a_saved_folder_has_by_their_numbers_become_iob2() -> None:
+    labels = datasets.ClassLabel(names=["B-PER", "E-PER", "O", "S-LOC"])
+    types = {"tokens": datasets.List(datasets.Value("string")), "tags": datasets.List(labels)}
+    rows = [{"tokens": row["words"], "tags": tags} for row, tags in zip(NAMES, ([0, 1, 2], [3], [2]), strict=True)]
+    part = datasets.Dataset.from_list(rows, datasets.Features(types))
+    datasets.DatasetDict(train=part, validation=part, test=part).save_to_disk("names")
+    assert rows_of(load("names", None, (WORDS, TEXTS), ["words=tokens", "labels=tags"])) == NAMES
 
 
 @pytest.mark.parametrize("as_squad", [True, False])
@@ -126,10 +103,6 @@ def test_questions_are_read(as_squad: bool) -> None:
     row = {"question": "When ?", "context": QUESTION["context"]} | answers if as_squad else QUESTION
     Path("q.jsonl").write_bytes(json_lines([row] * 3))
     assert load("q.jsonl", None, (QUESTIONS,), test=Path("q.jsonl"))["test"][0] == QUESTION
-
-
-def question(**change: Any) -> bytes:
-    return json_lines([QUESTION | change])
 
 
 # A file, what it holds, and words of the one line that says what is wrong.
@@ -144,8 +117,8 @@ WRONG: list[tuple[str, bytes | None, tuple[str, ...]]] = [
     ("a.csv", b"words,labels\na b,O\n", ("a.csv, row 1", "['O'] for ['a', 'b']")),
     ("a.csv", b"text,label\na,b\n", ("a.csv has too few rows", "--validation FILE")),
     ("missing", None, ("'missing'", "trec, sst2")),
-    ("q.jsonl", question(answer_start="x"), ("q.jsonl, row 1", "`answer_start`", "'x'")),
-    ("q.jsonl", question(answer_start=10), ("q.jsonl, row 1", "'noon' is not at 10, found ' noo'")),
+    ("q.jsonl", json_lines([QUESTION | {"answer_start": "x"}]), ("q.jsonl, row 1", "`answer_start`", "'x'")),
+    ("q.jsonl", json_lines([QUESTION | {"answer_start": 10}]), ("q.jsonl, row 1", "'noon' is not at 10, found ' noo'")),
     # with --column
     ("a.conll text", b"a O\n", ("NAME=COLUMN", "'text'")),
     ("a.conll labels=tag", b"a O\n", ("by their numbers", "words=0 and labels=tag")),

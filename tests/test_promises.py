@@ -94,6 +94,35 @@ ALLENNLP_SIGNATURES = {
     """,
 }
 
+# Names and shapes of the parameters of the tiny model (`tiny_config`).
+STATE_DICT_KEYS = {
+    "token_encoder.embedding.weight": (262, 5),
+    "token_encoder.convolutions.0.weight": (3, 5, 1),
+    "token_encoder.convolutions.0.bias": (3,),
+    "token_encoder.convolutions.1.weight": (4, 5, 2),
+    "token_encoder.convolutions.1.bias": (4,),
+    "token_encoder.convolutions.2.weight": (6, 5, 3),
+    "token_encoder.convolutions.2.bias": (6,),
+    "token_encoder.highways.0.transform.weight": (13, 13),
+    "token_encoder.highways.0.transform.bias": (13,),
+    "token_encoder.highways.0.gate.weight": (13, 13),
+    "token_encoder.highways.0.gate.bias": (13,),
+    "token_encoder.projection.weight": (7, 13),
+    "token_encoder.projection.bias": (7,),
+    **{
+        f"bilm.layers.{layer}.{direction}_lstm.{name}": shape
+        for layer in (0, 1)
+        for direction in ("forward", "backward")
+        for name, shape in {
+            "input_linear.weight": (36, 7),
+            "input_linear.bias": (36,),
+            "recurrent_linear.weight": (36, 7),
+            "projection.weight": (7, 9),
+        }.items()
+    },
+    "scalar_mixes.0.logits": (3,),
+    "scalar_mixes.0.scale": (),
+}
 LSTM_KEYS = """
     forward_lstm.weight_ih_l0 forward_lstm.weight_hh_l0 forward_lstm.bias_ih_l0 forward_lstm.bias_hh_l0
     backward_lstm.weight_ih_l0 backward_lstm.weight_hh_l0 backward_lstm.bias_ih_l0 backward_lstm.bias_hh_l0
@@ -106,7 +135,6 @@ TASK_KEYS = {
     "questions": "attention.question.weight attention.product.weight qa_outputs.weight qa_outputs.bias",
 }
 
-
 SAVED_FILES = """
     config.json config_sentence_transformers.json configuration_elmo.py heads_elmo.py model.safetensors modeling_elmo.py
     modules.json scan_elmo.py sentence_bert_config.json tokenization_elmo.py tokenizer.json tokenizer_config.json
@@ -114,10 +142,12 @@ SAVED_FILES = """
 
 
 def test_a_saved_folder_holds_these_files(tiny_model: ElmoModel, tmp_path: Path) -> None:
-    tiny_model.save_pretrained(tmp_path)
-    ElmoTokenizer(max_word_length=11).save_pretrained(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == SAVED_FILES.split()
-    tokenizer_config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    for model in (tiny_model, make_task_model("classification"), tiny_lm()):
+        folder = tmp_path / type(model).__name__
+        model.save_pretrained(folder, max_shard_size="1GB")
+        ElmoTokenizer(max_word_length=11).save_pretrained(folder)
+        assert sorted(path.name for path in folder.iterdir()) == SAVED_FILES.split()
+    tokenizer_config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 
 
@@ -164,21 +194,17 @@ def test_signatures_are_allennlps() -> None:
 
 
 def test_weights_of_words_have_their_names() -> None:
-    words = {"embedding.weight": (19, 7)}
-    assert {
-        name: tuple(part.shape) for name, part in ElmoModel(word_config()).token_encoder.state_dict().items()
-    } == words
+    words = ElmoModel(word_config()).token_encoder.state_dict()
+    assert {name: tuple(part.shape) for name, part in words.items()} == {"embedding.weight": (19, 7)}
     ids = {"vocab_size": 15, "num_input_words": 5, "word_embedding_size": 6, "bos_token_id": 2, "eos_token_id": 3}
-    fields = {"alphabet": "code_points", "char_filters": [[1, 2], [2, 3]], "num_highway_layers": 0}
-    both = ElmoModel(ElmoConfig(**ids, **fields, char_embedding_size=4, projection_size=7, cell_size=8)).token_encoder
-    assert {name: tuple(part.shape) for name, part in both.state_dict().items()} == {
+    fields = {"alphabet": "code_points", "char_filters": [[1, 2]], "num_highway_layers": 0, "char_embedding_size": 4}
+    both = ElmoModel(ElmoConfig(**ids, **fields, projection_size=7, cell_size=8)).token_encoder.state_dict()
+    assert {name: tuple(part.shape) for name, part in both.items()} == {
         "embedding.weight": (10, 4),
         "word_embedding.weight": (6, 6),
         "convolutions.0.weight": (2, 4, 1),
         "convolutions.0.bias": (2,),
-        "convolutions.1.weight": (3, 4, 2),
-        "convolutions.1.bias": (3,),
-        "projection.weight": (7, 11),
+        "projection.weight": (7, 8),
         "projection.bias": (7,),
     }
 
@@ -203,15 +229,16 @@ def test_shards_have_their_columns_and_their_index(
     Path("a.txt").write_text("The ferry left .\nYes\n")
     selection = Selection("mix", "int8", ChosenWords("ferry|Yes"))
     for shard_format in FORMATS:
-        documents = Documents.find(["a.txt"], f"{shard_format}/")
-        embed_documents(
-            mixed_model, tiny_tokenizer, documents, f"{shard_format}/", selection, shard_format=shard_format
-        )
+        output = f"{shard_format}/"
+        documents = Documents.find(["a.txt"], output)
+        embed_documents(mixed_model, tiny_tokenizer, documents, output, selection, shard_format=shard_format)
     schema = pq.read_schema("parquet/part-00000.parquet")
     assert {field.name: str(field.type) for field in schema} == SHARD_COLUMNS
     with np.load("npz/part-00000.npz") as arrays, h5py.File("hdf5/part-00000.hdf5") as file:
         found = [sorted(arrays), sorted(load_file("safetensors/part-00000.safetensors")), sorted(file)]
     assert found == [SHARD_ARRAYS.split()] * 2 + [[*SHARD_ARRAYS.split(), "sentence_to_index"]]
+    names = sorted(path.name for path in Path("npz").iterdir())
+    assert names == ["_index", "_index.jsonl", "_job.json", "part-00000.npz"]
     (line,) = [json.loads(line) for line in Path("parquet/_index.jsonl").read_text().splitlines()]
     checksum = google_crc32c.value(Path("parquet/part-00000.parquet").read_bytes())
     assert line == INDEX_LINE | {"checksum": f"{checksum:08x}"}

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +41,15 @@ lX *
 W
 """
 PROTEINS: list[Any] = [["M", "K", "V", "L", "X", "*"], [], ["W"]]
-VALUES = [
-    "The ferry left.",
-    ["New York", "!"],
-    {"id": 3, "text": "Größe"},
-    {"words": ["日本", "."], "label": 1},
-    "",
-    [],
-    {"text": "line\nbreak"},
-]
-JSON = "\n".join(json.dumps(value) for value in VALUES)
-JSON_SENTENCES = ["The ferry left.", ["New York", "!"], "Größe", ["日本", "."], "", [], "line\nbreak"]
-# Of the keys of an object the first one with a value is read.
-KEYED: list[tuple[dict, Any]] = [
+# Values of JSON lines, and what is read of each; of the keys of an object the first one with a value.
+JSON: list[tuple[Any, Any]] = [
+    ("The ferry left.", "The ferry left."),
+    (["New York", "!"], ["New York", "!"]),
+    ({"id": 3, "text": "Größe"}, "Größe"),
+    ({"words": ["日本", "."], "label": 1}, ["日本", "."]),
+    ("", ""),
+    ([], []),
+    ({"text": "line\nbreak"}, "line\nbreak"),
     ({"sentence": "d", "text": "c", "tokens": ["b"], "words": ["a"]}, ["a"]),
     ({"sentence": "d", "text": "c", "tokens": ["b"]}, ["b"]),
     ({"sentence": "d", "text": "c"}, "c"),
@@ -63,22 +58,13 @@ KEYED: list[tuple[dict, Any]] = [
     ({"words": [], "text": "c"}, []),
     ({"words": None, "text": None}, ""),
 ]
+JSON_LINES = "\n".join(json.dumps(value) for value, _ in JSON)
+JSON_SENTENCES = [sentence for _, sentence in JSON]
 BLANKS = "_\t" * 8
 TEXT = "The ferry left .\n\n  Größe 日本 \n\nEnd"
 
 
-def write_plain(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
-
-
-def write_gzipped(path: Path, content: bytes) -> Path:
-    path = path.with_name(path.name + (".GZ" if path.name.isupper() else ".gz"))
-    path.write_bytes(gzip.compress(content))
-    return path
-
-
-@pytest.mark.parametrize("write", [write_plain, write_gzipped], ids=["plain", "gz"])
+@pytest.mark.parametrize("is_gzipped", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -87,8 +73,7 @@ def write_gzipped(path: Path, content: bytes) -> Path:
         ("empty.txt", "", []),
         ("windows.txt", "One here\r\n\r\nTwo\r\n", ["One here", "", "Two"]),
         ("carriage returns.txt", "one\rstill one\n\r\ntwo\r\n", ["one\rstill one", "", "two"]),
-        *((f"corpus{suffix}", JSON, JSON_SENTENCES) for suffix in (".jsonl", ".JSONL", ".json")),
-        ("keys.jsonl", "\n".join(json.dumps(value) for value, _ in KEYED), [expected for _, expected in KEYED]),
+        *((f"corpus{suffix}", JSON_LINES, JSON_SENTENCES) for suffix in (".jsonl", ".JSONL", ".json")),
         ("blank.jsonl", '"one"\n\n["two"]\n', ["one", "", ["two"]]),
         ("corpus.conllu", CONLLU, CONLLU_SENTENCES),
         ("windows.conllu", "\n\n" + CONLLU.replace("\n", "\r\n") + "\r\n\r\n", CONLLU_SENTENCES),
@@ -102,15 +87,17 @@ def write_gzipped(path: Path, content: bytes) -> Path:
     ],
 )
 def test_sentences_of_every_format(
-    name: str, content: str, expected: list[Any], write: Callable[[Path, bytes], Path], tmp_path: Path
+    name: str, content: str, expected: list[Any], is_gzipped: bool, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / name, content.encode())
+    path = tmp_path / (name + (".GZ" if name.isupper() else ".gz") * is_gzipped)
+    path.write_bytes(gzip.compress(content.encode()) if is_gzipped else content.encode())
     assert list(read_sentences(path)) == expected
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-32", "utf-8-sig", "gb18030"])
 def test_a_file_is_read_in_the_encoding_given(encoding: str, tmp_path: Path) -> None:
-    path = write_gzipped(tmp_path / "corpus.txt", "Größe\r\n\nà la\n".encode(encoding))
+    path = tmp_path / "corpus.txt.gz"
+    path.write_bytes(gzip.compress("Größe\r\n\nà la\n".encode(encoding)))
     assert list(read_sentences(path, encoding=encoding)) == ["Größe", "", "à la"]
 
 
@@ -141,7 +128,8 @@ REFUSED: list[tuple[str, bytes, str, str]] = [
 def test_what_cannot_be_read_is_named_with_its_line(
     name: str, content: bytes, encoding: str, message: str, tmp_path: Path
 ) -> None:
-    path = write_plain(tmp_path / name, content)
+    path = tmp_path / name
+    path.write_bytes(content)
     with pytest.raises(ValueError, match="^" + re.escape(message.replace("PATH", str(path)))) as caught:
         list(read_sentences(path, encoding=encoding))
     assert len(str(caught.value)) < len(str(path)) + 300
@@ -150,13 +138,8 @@ def test_what_cannot_be_read_is_named_with_its_line(
 @pytest.mark.parametrize(
     ("name", "content", "times", "message"),
     [
-        (
-            "a.txt",
-            b"a",
-            1 << 27,
-            ", line 1: holds the character 0, or more than 134,217,727 characters or 20,000,000 b",
-        ),
-        ("a.txt", b"a ", 20_000_001, ", line 1: holds the character 0, or more than"),
+        ("a.txt", b"a", 1 << 27, ", line 1: holds the character 0, or more than 134,217,727 characters"),
+        ("a.txt", b"a ", 20_000_001, ", line 1: holds the character 0, or more than .* or 20,000,000 b"),
         ("a.jsonl", b"[],", (1 << 21) + 1, ", line 1: holds more than 2,097,152 commas"),
         ("a.conllu", f"1\ta\t{BLANKS[:-1]}\n".encode(), (1 << 20) + 1, ": more than 1,048,576 words without a blank l"),
     ],

@@ -12,10 +12,9 @@ import torch
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer, tiny_model, tiny_tokenizer
 
-SPACE = Path(__file__).parents[1] / "examples" / "space"
-sys.path.insert(0, str(SPACE))
-import computing  # noqa: E402
-import drawing  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "space"))
+import computing
+import drawing
 
 LINES = ("The ferry left early.", "Left?")
 
@@ -58,16 +57,12 @@ def test_a_comparison_holds_the_nearest_words_of_every_view(name: str, weights: 
     assert len({*same} & {*found.words}) == min(len(same), computing.NUM_SAME)
 
 
-def test_the_small_model_keeps_the_two_meanings_of_left_apart() -> None:
+@pytest.mark.parametrize(("word", "nearest"), [(1, "He left"), (11, "The road turns to the left")])
+def test_the_small_model_keeps_the_two_meanings_of_left_apart(word: int, nearest: str) -> None:
     lines = ("They left the town at noon.", "He turned to the left.")
     corpus = computing.read_layers("tiny", tuple(computing.CORPUS))
-    nearest = []
-    for word in (1, 11):
-        found = computing.compare("tiny", lines, word, [0, 0, 1])
-        text, place = corpus.places[found.words[0]]
-        assert corpus.word(found.words[0]) == "left"
-        nearest.append(" ".join(corpus.texts[text][: place + 1]))
-    assert nearest == ["He left", "The road turns to the left"]
+    text, place = corpus.places[computing.compare("tiny", lines, word, [0, 0, 1]).words[0]]
+    assert " ".join(corpus.texts[text][: place + 1]) == nearest
 
 
 def test_a_map_keeps_distances_on_a_plane_and_is_turned_without_changing_them() -> None:
@@ -161,12 +156,8 @@ def test_the_page_answers_through_its_api(client: Any) -> None:
     assert (model, word) == ("tiny", 4)
     assert '<section class="forward">' in surprisal
     words, maps, table = client.predict(model, text, word, 0, 0, 1, api_name="/nearest")
-    assert [(each["token"], each["class_or_confidence"]) for each in words[4:]] == [
-        ("left ", "clicked"),
-        (".\n", None),
-        ("Yes ", None),
-        (".\n", None),
-    ]
+    assert [each["token"] for each in words[4:]] == ["left ", ".\n", "Yes ", ".\n"]
+    assert [each["class_or_confidence"] for each in words[4:]] == ["clicked", None, None, None]
     assert maps.count("<figure>") == 4
     assert "The road turns to the <mark>left</mark> beyond the church" in table.split("</tr>")[1]
 

@@ -3,12 +3,11 @@
 import gzip
 import json
 import re
-from pathlib import Path
 
 import pytest
-from checkpoints import BASE, run_python
+from checkpoints import BASE
+from pages import ROOT, START, run_programs
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FAST = "--small --rounds 1"
 # The arguments of each, and how many rows its tables have.
 RUNS = {
@@ -23,19 +22,6 @@ RUNS = {
     "tokenizer": ("text.txt --rounds 1", 3),
     "parity": (str(BASE), 1),
 }
-# One process for all, because each would start by importing transformers.
-PROGRAM = """
-import json, runpy, sys
-
-sys.path.insert(0, sys.argv[1])
-for name, (arguments, _) in json.loads(sys.argv[2]).items():
-    print(f"== {name}", flush=True)
-    sys.argv = [name, *arguments.split()]
-    try:
-        runpy.run_path(f"{sys.path[0]}/{name}.py", run_name="__main__")
-    except SystemExit as end:
-        assert not end.code, (name, end)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +35,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     words = "The ferry left the old harbour at noon and came back late .".split()
     lines = "".join(f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in enumerate(words, start=1))
     (folder / "text.conllu.gz").write_bytes(gzip.compress(f"# text = {' '.join(words)}\n{lines}\n".encode() * 3))
-    output = run_python(PROGRAM, folder, BENCHMARKS, json.dumps(RUNS))
-    return dict(part.partition("\n")[::2] for part in output.split("== ")[1:])
+    commands = {name: f"python {ROOT}/benchmarks/{name}.py {arguments}" for name, (arguments, _) in RUNS.items()}
+    codes = {name: f"{START}run_command({line!r}, False)" for name, line in commands.items()}
+    return run_programs(folder, {name: (folder, code) for name, code in codes.items()})
 
 
 @pytest.mark.parametrize("name", RUNS)

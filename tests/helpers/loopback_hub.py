@@ -1,12 +1,11 @@
 """A Hub on this machine, as much of one as pushing and loading a model needs.
 
-It imitates, as seen from `huggingface_hub` 2.4 with `HF_HUB_DISABLE_XET=1`: repositories with branches and commits;
-small files sent inside a commit (git), large ones before it to a store by their SHA-256 (git LFS), read back through a
-redirect to another host; private repositories; and the error codes that clients act on. Everything is in memory.
+It imitates, as seen from `huggingface_hub` 2.4: repositories with commits, private ones too, and the error codes that
+clients act on. Every file is sent inside a commit. Everything is in memory.
 
-It does not imitate Xet (the real Hub's own way for large files), uploads in parts, pull requests, gated repositories,
-deletions, pagination, resumed downloads or rate limits; and of a card's metadata it checks only that it is a YAML
-mapping. Whether the real Hub agrees, only the real Hub can tell.
+It does not imitate large files (git LFS and Xet, which `huggingface_hub` chooses by itself), branches, pull requests,
+gated repositories, deletions, pagination, resumed downloads, rate limits or the check of a card's metadata. Whether the
+real Hub agrees, only the real Hub can tell.
 """
 
 import base64
@@ -20,51 +19,38 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import yaml
+from huggingface_hub import ModelCard
 
 TOKEN = "hf_loopback"
 NAMESPACE = "org"
-LFS_SUFFIXES = (".safetensors", ".bin")
 Answer = tuple[int, Any, dict[str, str]]
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """One file of a commit."""
-
-    content: bytes
-    is_lfs: bool
-
-    @property
-    def oid(self) -> str:
-        """The SHA-256 of an LFS file, git's SHA-1 of any other."""
-        if self.is_lfs:
-            return hashlib.sha256(self.content).hexdigest()
-        return hashlib.sha1(b"blob %d\0" % len(self.content) + self.content).hexdigest()
+def oid_of(content: bytes) -> str:
+    """Git's hash of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @dataclass
 class Repository:
-    """Commits by their hashes, each the whole content, and the newest of each branch."""
+    """Commits by their hashes, each the whole content; `main` is the last one."""
 
     is_private: bool
-    commits: dict[str, dict[str, StoredFile]] = field(default_factory=dict)
-    branches: dict[str, str] = field(default_factory=dict)
+    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
-    def commit(self, branch: str, files: dict[str, StoredFile]) -> str:
-        """Makes `files` the content of the branch and returns the commit's hash."""
-        listing = sorted((path, file.oid) for path, file in files.items())
+    def commit(self, files: dict[str, bytes]) -> str:
+        """Makes `files` the content and returns the commit's hash."""
+        listing = sorted((path, oid_of(content)) for path, content in files.items())
         oid = hashlib.sha1(f"{len(self.commits)} {listing}".encode()).hexdigest()
         self.commits[oid] = files
-        self.branches[branch] = oid
         return oid
 
-    def resolve(self, revision: str) -> str:
-        """The commit that a branch or a hash names."""
-        oid = self.branches.get(revision, revision)
+    def at(self, revision: str = "main") -> tuple[str, dict[str, bytes]]:
+        """A commit: its hash and its files."""
+        oid = [*self.commits][-1] if revision == "main" else revision
         if oid not in self.commits:
             raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
-        return oid
+        return oid, self.commits[oid]
 
 
 class Refusal(Exception):
@@ -76,38 +62,32 @@ class Refusal(Exception):
 
 
 class LoopbackHub(ThreadingHTTPServer):
-    """The server.
-
-    Attributes:
-        repositories: by `namespace/name`.
-        lfs: the store of large files, by their SHA-256.
-        private_by_default: whether a repository is private whose request does not decide it.
-        asked: method and path of every request.
-        url: the endpoint.
-    """
+    """The server."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.repositories: dict[str, Repository] = {}
-        self.lfs: dict[str, bytes] = {}
-        self.private_by_default = False
-        self.asked: list[tuple[str, str]] = []
-        self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}"
-        # A redirect to another host is not followed blindly, and no token goes there.
-        self.store_url = f"http://localhost:{self.server_port}/lfs"
+        self.repositories: dict[str, Repository] = {}  # by `namespace/name`
+        self.private_by_default = False  # where a request does not decide it
+        self.asked: list[tuple[str, str]] = []  # method and path of every request
+        self.lock = threading.Lock()
 
-    def environment(self, token: str = TOKEN) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """What a process must have in its environment before it imports `huggingface_hub`."""
-        here = {"HF_ENDPOINT": self.url, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
-        return here | {"HF_TOKEN": token, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+        proxies = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        return {"HF_ENDPOINT": self.url, "HF_TOKEN": TOKEN, "HF_HUB_OFFLINE": "0"} | proxies
 
-    def files(self, name: str, revision: str = "main") -> dict[str, bytes]:
+    def add(self, name: str, files: dict[str, bytes], is_private: bool = False) -> Repository:
+        """Makes files the first commit of a new repository."""
+        repository = self.repositories[name] = Repository(is_private)
+        repository.commit(files)
+        return repository
+
+    def files(self, name: str) -> dict[str, bytes]:
         """The content of a repository."""
-        repository = self.repositories[name]
-        return {path: file.content for path, file in repository.commits[repository.resolve(revision)].items()}
+        return self.repositories[name].at()[1]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -126,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         except Refusal as refusal:
             self.send(refusal.status, {"error": refusal.message}, refusal.headers)
 
-    do_GET = do_HEAD = do_POST = do_PUT = handle_request
+    do_GET = do_HEAD = do_POST = handle_request
 
     def answer(self, path: str, body: bytes) -> Answer:
         for method, pattern, route in ROUTES:
@@ -169,98 +149,50 @@ class Handler(BaseHTTPRequestHandler):
         is_new = name not in self.server.repositories
         if is_new:
             default = "private" if self.server.private_by_default else "public"
-            repository = Repository(request.get("visibility", default) == "private" or request.get("private") is True)
-            repository.commit("main", {".gitattributes": StoredFile(b"*.safetensors filter=lfs\n", False)})
-            self.server.repositories[name] = repository
+            is_private = request.get("visibility", default) == "private" or request.get("private") is True
+            self.server.add(name, {".gitattributes": b"*.safetensors filter=lfs\n"}, is_private)
         return 200 if is_new else 409, {"url": f"{self.server.url}/{name}"}, {}
 
     def validate_card(self, body: bytes) -> Answer:
-        try:
-            card_metadata(json.loads(body)["content"])
-        except (yaml.YAMLError, ValueError) as error:
-            return 400, {"errors": [{"message": str(error)}]}, {}
         return 200, {}, {}
 
     def preupload(self, body: bytes, name: str, revision: str) -> Answer:
-        repository = self.repository(name, is_written=True)
-        present = repository.commits[repository.resolve(revision)]
+        _, present = self.repository(name, is_written=True).at(revision)
         answers = []
         for path in (file["path"] for file in json.loads(body)["files"]):
-            mode = "lfs" if path.endswith(LFS_SUFFIXES) else "regular"
-            oid = present[path].oid if path in present else None
-            answers.append({"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+            oid = oid_of(present[path]) if path in present else None
+            answers.append({"path": path, "uploadMode": "regular", "shouldIgnore": False, "oid": oid})
         return 200, {"files": answers}, {}
-
-    def lfs_batch(self, body: bytes, name: str) -> Answer:
-        self.repository(name, is_written=True)
-        objects = json.loads(body)["objects"]
-        for wanted in (wanted for wanted in objects if wanted["oid"] not in self.server.lfs):
-            href = f"{self.server.store_url}/{wanted['oid']}"
-            wanted["actions"] = {"upload": {"href": href, "header": {}}}
-        return 200, {"objects": objects}, {}
-
-    def store(self, body: bytes, oid: str) -> Answer:
-        if hashlib.sha256(body).hexdigest() != oid:
-            raise Refusal(400, "the content has another SHA-256")
-        self.server.lfs[oid] = body
-        return 200, {}, {}
-
-    def read_store(self, body: bytes, oid: str) -> Answer:
-        return 200, self.server.lfs[oid], {}
 
     def commit(self, body: bytes, name: str, revision: str) -> Answer:
         repository = self.repository(name, is_written=True)
-        files = dict(repository.commits[repository.resolve(revision)])
-        for item in map(json.loads, body.splitlines()):
-            value = item["value"]
-            if item["key"] == "file":
-                files[value["path"]] = StoredFile(base64.b64decode(value["content"]), is_lfs=False)
-            elif item["key"] == "lfsFile":
-                if value["oid"] not in self.server.lfs:
-                    raise Refusal(400, f"LFS file {value['path']} was not uploaded")
-                files[value["path"]] = StoredFile(self.server.lfs[value["oid"]], is_lfs=True)
-        oid = repository.commit(revision, files)
+        _, files = repository.at(revision)
+        items = [json.loads(line) for line in body.splitlines()]
+        added = [item["value"] for item in items if item["key"] == "file"]
+        files = files | {value["path"]: base64.b64decode(value["content"]) for value in added}
+        oid = repository.commit(files)
         return 200, {"commitUrl": f"{self.server.url}/{name}/commit/{oid}", "commitOid": oid}, {}
 
     def info(self, body: bytes, name: str, revision: str = "main") -> Answer:
         repository = self.repository(name)
-        oid = repository.resolve(revision)
-        files = repository.commits[oid]
-        metadata = card_metadata(files["README.md"].content.decode()) if "README.md" in files else {}
+        oid, files = repository.at(revision)
+        metadata = ModelCard(files.get("README.md", b"").decode()).data
         about = {key: metadata.get(key) for key in ("tags", "pipeline_tag", "library_name")}
         siblings = [{"rfilename": path} for path in files]
         return 200, about | {"id": name, "sha": oid, "private": repository.is_private, "siblings": siblings}, {}
 
     def tree(self, body: bytes, name: str, revision: str, folder: str) -> Answer:
-        repository = self.repository(name)
-        files = repository.commits[repository.resolve(revision)]
-        prefix = folder.strip("/") + "/" if folder else ""
-        found = {path: file for path, file in files.items() if path.startswith(prefix)}
-        if not found:
+        _, files = self.repository(name).at(revision)
+        if folder:  # a model has none
             raise Refusal(404, "Entry not found", "EntryNotFound")
-        items = [{"type": "file", "path": path, "size": len(f.content), "oid": f.oid} for path, f in found.items()]
+        items = [{"type": "file", "path": path, "size": len(each), "oid": oid_of(each)} for path, each in files.items()]
         return 200, items, {}
 
     def resolve(self, body: bytes, name: str, revision: str, path: str) -> Answer:
-        repository = self.repository(name)
-        oid = repository.resolve(revision)
-        file = repository.commits[oid].get(path)
-        if file is None:
+        oid, files = self.repository(name).at(revision)
+        if path not in files:
             raise Refusal(404, "Entry not found", "EntryNotFound", **{"X-Repo-Commit": oid})
-        headers = {"X-Repo-Commit": oid, "ETag": f'"{file.oid}"'}
-        if not file.is_lfs:
-            return 200, file.content, headers
-        headers |= {"X-Linked-Etag": f'"{file.oid}"', "X-Linked-Size": str(len(file.content))}
-        return 302, b"", headers | {"Location": f"{self.server.store_url}/{file.oid}"}
-
-
-def card_metadata(card: str) -> dict[str, Any]:
-    """The YAML between the two lines of dashes; empty where there is none."""
-    match = re.match(r"---\n(.*?)\n---\n", card, re.DOTALL)
-    metadata = yaml.safe_load(match.group(1)) if match else {}
-    if not isinstance(metadata, dict):
-        raise ValueError("the metadata of README.md must be a mapping")
-    return metadata
+        return 200, files[path], {"X-Repo-Commit": oid, "ETag": f'"{oid_of(files[path])}"'}
 
 
 NAME = r"([\w.-]+/[\w.-]+)"
@@ -268,9 +200,6 @@ ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("POST", "/api/repos/create", Handler.create),
     ("POST", "/api/validate-yaml", Handler.validate_card),
     ("POST", f"/api/models/{NAME}/preupload/([^/]+)", Handler.preupload),
-    ("POST", f"/{NAME}.git/info/lfs/objects/batch", Handler.lfs_batch),
-    ("PUT", r"/lfs/(\w+)", Handler.store),
-    ("GET HEAD", r"/lfs/(\w+)", Handler.read_store),
     ("POST", f"/api/models/{NAME}/commit/([^/]+)", Handler.commit),
     ("GET", f"/api/models/{NAME}", Handler.info),
     ("GET", f"/api/models/{NAME}/revision/([^/]+)", Handler.info),

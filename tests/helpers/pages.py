@@ -1,8 +1,10 @@
 """Pages of the documentation as programs: their Python, their commands, and what they show as printed."""
 
+import json
 import re
-import shlex
 from pathlib import Path
+
+from checkpoints import run_python
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -38,12 +40,13 @@ def check_table(path, begin):
                 assert cell == other or abs(float(cell) - float(other)) < 1e-3, (path, line, found)
 
 """
-# Runs programs of several pages, each with names and a folder of its own; prints what each printed, or its error.
+# Runs several programs, each with names of its own; prints what each printed, or its error.
 SCRIPT = """
 import contextlib, io, json, os, sys, traceback
 
 printed = {}
 for name, (folder, code) in json.load(open(sys.argv[1], encoding="utf-8")).items():
+    os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     output = io.StringIO()
     try:
@@ -73,13 +76,6 @@ def blocks(text: str, language: str) -> list[str]:
     return [code for found, code in FENCE.findall(text) if found == language]
 
 
-def commands(text: str) -> list[list[str]]:
-    """The words of each `elmo-hf` command of a page, in its blocks and in its tables."""
-    lines = [line for block in blocks(text, "bash") for line in block.splitlines()]
-    lines += re.findall(r"`(elmo-hf [^`]*)`", FENCE.sub("", text))
-    return [shlex.split(line, comments=True) for line in lines if line.startswith("elmo-hf ")]
-
-
 def program(text: str) -> str:
     """A page's Python and commands in their order."""
     fences = FENCE.findall(text)
@@ -95,6 +91,17 @@ def program(text: str) -> str:
         elif language == "csv":
             parts.append(f"check_table({written!r}, {code!r})\n")
     return "".join(parts)
+
+
+def run_programs(work: Path, programs: dict[str, tuple[Path, str]]) -> dict[str, str]:
+    """What programs print, or their error, from one process, because each would start by importing transformers.
+
+    Args:
+        work: a folder for this.
+        programs: the folder that a program runs in, and its code, by its name.
+    """
+    (work / "programs.json").write_text(json.dumps(programs, default=str), encoding="utf-8")
+    return json.loads(run_python(SCRIPT, work, work / "programs.json").splitlines()[-1])
 
 
 def shown(text: str) -> str:

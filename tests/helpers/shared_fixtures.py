@@ -114,3 +114,16 @@ def hub() -> Iterator[LoopbackHub]:
         yield hub
         hub.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LoopbackHub:
+    """This process, which imported `huggingface_hub` long ago, talks to the loopback Hub and waits between no tries."""
+    constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_TOKEN_PATH": str(tmp_path / "none")}
+    values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
+    values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
+    for name, value in values.items():
+        monkeypatch.setattr(name, value, raising=False)
+    for name, value in hub.environment().items():
+        monkeypatch.setenv(name, value)
+    return hub

@@ -1,6 +1,5 @@
 """A saved `ElmoModel` in sentence-transformers: `encode` gives `pooler_output`, with no code but the folder's."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,6 @@ import pytest
 from checkpoints import run_python
 from fresh_process import without
 from neighbours import TEXTS, each_pooling, pooled
-from task_models import make_task_model
-
-from elmo_hf import ElmoForPreTraining
-from elmo_hf.hub_code import SENTENCE_FILES
 
 
 def library() -> Any:
@@ -21,15 +16,6 @@ def library() -> Any:
 
 def open_folder(folder: Path) -> Any:
     return library().SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
-
-
-def test_every_folder_carries_the_files(tiny_folder: Path, tmp_path: Path) -> None:
-    for name, content in SENTENCE_FILES.items():
-        assert json.loads((tiny_folder / name).read_text(encoding="utf-8")) == content  # converted
-    language_model = ElmoForPreTraining.from_pretrained(tiny_folder, num_softmax_words=6)
-    for name, model in (("task", make_task_model("classification")), ("language_models", language_model)):
-        model.save_pretrained(tmp_path / name)
-        assert SENTENCE_FILES.keys() <= {path.name for path in (tmp_path / name).iterdir()}
 
 
 @each_pooling

@@ -3,13 +3,13 @@
 import copy
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import onnxruntime
 import pytest
 import torch
 from checkpoints import run_python
-from commands import assert_fails, run
+from commands import assert_fails, output_of, run
 from fresh_process import without
 from task_models import LSTM, TASKS, make_batch, make_task_model
 from tiny_inputs import TINY, assert_outputs_close, word_config
@@ -19,53 +19,48 @@ from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.share.export import NamedTensors, example_inputs, export_model, load_for_export, program_of
 
-# What ONNX Runtime's float32 may differ by in models as small as these, relative to numbers above 1.
+# What ONNX Runtime's float32 may differ by in models as small as these.
 TOLERANCE = 1e-5
-SHAPES = [[1], [6, 3], [2, 9, 4], [3, 1, 1, 2, 5]]
+Tensors = dict[str, Tensor]
+Exported = tuple[NamedTensors, Path, torch.export.ExportedProgram]
 
 
-def run_onnx(path: Path, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def run_onnx(path: Path, inputs: Tensors) -> Tensors:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     values = session.run(names, {name: tensor.numpy() for name, tensor in inputs.items()})
     return {name: torch.from_numpy(value) for name, value in zip(names, values, strict=True)}
 
 
-def assert_near(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    """Absolutely below 1 and relatively above, as the command compares: the rounding of a number grows with it."""
-    scales = {name: tensor.abs().clamp(min=1) for name, tensor in expected.items()}
-    found, expected = ({name: tensors[name] / scales[name] for name in tensors} for tensors in (found, expected))
-    assert_outputs_close(found, expected, TOLERANCE)
+def assert_near(found: Tensors, expected: Tensors) -> None:
+    """At most `TOLERANCE`, absolutely below 1 and relatively above, as the command compares; torch adds the two."""
+    torch.testing.assert_close(found, expected, atol=TOLERANCE / 2, rtol=TOLERANCE / 2)
 
 
-def ragged(config: ElmoConfig, lengths: list[int], **options: Any) -> dict[str, Tensor]:
+def ragged(config: ElmoConfig, lengths: list[int], has_state: bool = False) -> Tensors:
     """As `example_inputs`, with the lengths that it cannot have: a row with one word."""
     longest = [max(length, 2) for length in lengths]
-    inputs = example_inputs(config, longest, **options)
+    inputs = example_inputs(config, longest, has_state=has_state)
     for row, length in enumerate(lengths):
         inputs["attention_mask"][row, : longest[row] - length] = 0
     return inputs
 
 
+def outputs_of(model: ElmoModel, inputs: Tensors) -> Tensors:
+    """What a file of the biLM must give, by the names in the file."""
+    inputs = dict(inputs)
+    state = BiLMState(inputs.pop("hidden"), inputs.pop("cell")) if "hidden" in inputs else None
+    output = model(**inputs, state=state, output_hidden_states=True)
+    names = ("last_hidden_state", "pooler_output", "representations", "token_embeddings")
+    tensors = {name: output[name] for name in names}
+    tensors |= {f"hidden_states.{k}": tensor for k, tensor in enumerate(output.hidden_states)}
+    return tensors if state is None else tensors | {"next_hidden": output.state.hidden, "next_cell": output.state.cell}
+
+
 def assert_gives_the_models_numbers(path: Path, model: ElmoModel, has_state: bool = False) -> None:
-    """With a state, from zero."""
-    config = model.config
-    for lengths in SHAPES:
-        inputs = ragged(config, lengths)
-        output = model(**inputs, output_hidden_states=True)
-        expected = {
-            "last_hidden_state": output.last_hidden_state,
-            "pooler_output": output.pooler_output,
-            "representations": output.representations,
-            "token_embeddings": output.token_embeddings,
-            **{f"hidden_states.{k}": tensor for k, tensor in enumerate(output.hidden_states)},
-        }
-        if has_state:
-            sizes = {"hidden": 2 * config.projection_size, "cell": 2 * config.cell_size}
-            shape = (config.num_hidden_layers, len(lengths))
-            inputs |= {name: torch.zeros(*shape, size) for name, size in sizes.items()}
-            expected |= {"next_hidden": output.state.hidden, "next_cell": output.state.cell}
-        assert_near(run_onnx(path, inputs), {name: tensor.detach() for name, tensor in expected.items()})
+    for lengths in ([1], [6, 3], [2, 9, 4], [3, 1, 1, 2, 5]):
+        inputs = ragged(model.config, lengths, has_state)
+        assert_near(run_onnx(path, inputs), outputs_of(model, inputs))
 
 
 def axes(path: Path) -> dict[str, list[Any]]:
@@ -74,13 +69,10 @@ def axes(path: Path) -> dict[str, list[Any]]:
 
 
 def test_the_command_writes_a_graph_of_named_tensors(tmp_path: Path) -> None:
-    result = run("export", "tiny", tmp_path / "elmo.onnx")
-    assert result.exit_code == 0, result.output
-    first, second = result.stdout.splitlines()
-    difference = re.fullmatch(r"Largest difference from the model, all outputs: (\S+) \(float32\)\.", first)
-    assert difference is not None
-    assert 0 < float(difference[1]) <= TOLERANCE
-    assert second == f"Wrote {tmp_path / 'elmo.onnx'}."
+    difference, written = output_of("export", "tiny", tmp_path / "elmo.onnx").splitlines()
+    ((number,),) = [re.findall(r"^Largest difference from the model, all outputs: (\S+) \(float32\)\.$", difference)]
+    assert 0 < float(number) <= TOLERANCE
+    assert written == f"Wrote {tmp_path / 'elmo.onnx'}."
     assert [path.name for path in tmp_path.iterdir()] == ["elmo.onnx"]
     model = load_complete("tiny")
     size = model.config.hidden_size
@@ -96,25 +88,15 @@ def test_the_command_writes_a_graph_of_named_tensors(tmp_path: Path) -> None:
     assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
 
 
-class Exported(NamedTuple):
-    """A model, its file, and what torch made of it, which takes seconds."""
-
-    model: ElmoModel
-    path: Path
-    module: NamedTensors
-    program: torch.export.ExportedProgram
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """A model with state, with word vectors beside characters, and with weights large enough for both clips to act."""
-    config = ElmoConfig(
-        **TINY,
-        **{"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4, "layer_mix": "linear"},
-        num_output_representations=2,
-    )
+    """A model, its file, and its program, which takes torch seconds.
+
+    The model has a state, word vectors beside characters, and weights large enough for both clips to act.
+    """
+    words = {"vocab_size": 262 + 13, "num_input_words": 13, "word_embedding_size": 4}
     torch.manual_seed(20180608)
-    model = ElmoModel(config).eval()
+    model = ElmoModel(ElmoConfig(**TINY, **words, layer_mix="linear", num_output_representations=2))
     with torch.no_grad():
         for parameter in model.bilm.parameters():
             parameter.mul_(3)
@@ -122,32 +104,21 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     module = NamedTensors(model, has_state=True)
     program = program_of(module)
     export_model(module, path, program, largest_file=10)
-    return Exported(model, path, module, program)
+    return module, path, program
 
 
-def test_a_graph_with_state_goes_on_where_the_batch_before_ended(exported: Exported) -> None:
-    assert axes(exported.path)["hidden"] == [2, "batch", 14]
-    assert axes(exported.path)["next_cell"] == [2, "batch", 18]
-    state = {"hidden": torch.zeros(2, 3, 14), "cell": torch.zeros(2, 3, 18)}
-    expected_state = None
-    for lengths in ([4, 2, 3], [2, 7, 5]):
-        inputs = example_inputs(exported.model.config, lengths)
-        found = run_onnx(exported.path, inputs | state)
-        expected = exported.model(**inputs, state=expected_state)
-        expected_state = expected.state
-        state = {"hidden": found["next_hidden"], "cell": found["next_cell"]}
-        assert_outputs_close(tuple(state.values()), tuple(expected.state), TOLERANCE)
-        assert_outputs_close(found["representations"], expected.representations.detach(), TOLERANCE)
-    # It reads words beside characters, and its weights do not fit into one file.
-    assert sorted(path.name for path in exported.path.parent.iterdir()) == ["elmo.onnx", "elmo.onnx.data"]
-    assert_gives_the_models_numbers(exported.path, exported.model, has_state=True)
+def test_a_graph_takes_a_state_and_gives_the_next(exported: Exported) -> None:
+    module, path, _ = exported
+    assert axes(path)["hidden"] == [2, "batch", 14]
+    assert axes(path)["next_cell"] == [2, "batch", 18]
+    # Its weights do not fit into one file.
+    assert sorted(each.name for each in path.parent.iterdir()) == ["elmo.onnx", "elmo.onnx.data"]
+    assert_gives_the_models_numbers(path, module.model, has_state=True)
 
 
 @pytest.mark.slow
 def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
-    config = word_config()
-    config.num_hidden_layers = 1
-    model = ElmoModel(config).eval()
+    model = ElmoModel(word_config(num_hidden_layers=1))
     export_model(NamedTensors(model), tmp_path / "elmo.onnx")
     assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
 
@@ -173,14 +144,13 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
     for side, rows in (("right", slice(None)), ("left", slice(None)), ("right", slice(1, 2))):
         inputs = {name: make_batch(task, side, rows)[name] for name in ("input_ids", "attention_mask")}
         expected = model(**inputs)
-        assert_near(run_onnx(tmp_path / "task.onnx", inputs), {name: expected[name].detach() for name in names})
+        assert_near(run_onnx(tmp_path / "task.onnx", inputs), {name: expected[name] for name in names})
 
 
-def test_a_program_for_torch_runs_where_neither_this_package_nor_transformers_is(
-    exported: Exported, tmp_path: Path
-) -> None:
-    export_model(exported.module, tmp_path / "elmo.pt2", exported.program)
-    inputs = ragged(exported.model.config, [2, 9, 4], has_state=True)
+def test_a_program_for_torch_runs_without_this_package_and_transformers(exported: Exported, tmp_path: Path) -> None:
+    module, _, program = exported
+    export_model(module, tmp_path / "elmo.pt2", program)
+    inputs = ragged(module.model.config, [2, 9, 4], has_state=True)
     torch.save(inputs, tmp_path / "inputs")
     code = """
 import torch
@@ -188,19 +158,16 @@ outputs = torch.export.load("elmo.pt2").module()(**torch.load("inputs", weights_
 torch.save(dict(outputs), "outputs")
 """
     run_python(without("elmo_hf", "transformers") + code, tmp_path)
-    found = torch.load(tmp_path / "outputs", weights_only=True)
-    state = BiLMState(inputs.pop("hidden"), inputs.pop("cell"))
-    expected = exported.model(**inputs, state=state)
-    assert_outputs_close(found["last_hidden_state"], expected.last_hidden_state.detach(), 1e-6)
-    assert_outputs_close((found["next_hidden"], found["next_cell"]), tuple(expected.state), 1e-6)
+    assert_outputs_close(torch.load(tmp_path / "outputs", weights_only=True), outputs_of(module.model, inputs))
 
 
 @pytest.mark.parametrize("change", [2e-3, float("nan")])
 def test_a_file_that_gives_other_numbers_is_not_kept(change: float, exported: Exported, tmp_path: Path) -> None:
-    other = copy.deepcopy(exported.module)
+    module, _, program = exported
+    other = copy.deepcopy(module)
     other.model.linear_mixes[0].linear.bias.data += change  # in one output alone
     with pytest.raises(ValueError, match="differs from the model"):
-        export_model(other, tmp_path / "elmo.pt2", exported.program)
+        export_model(other, tmp_path / "elmo.pt2", program)
     assert not any(tmp_path.iterdir())
 
 

@@ -1,26 +1,28 @@
-"""The contract of a saved folder: saved and loaded, and without the package, it computes the same, bit for bit."""
+"""A saved folder computes the same without the package, bit for bit; its code is generated from that of the package."""
 
+import ast
+import importlib.metadata
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, run_python
 from fresh_process import without
 from saved_folders import assert_same_without_the_package
 from task_models import FIRST, LSTM, SECOND, TASKS, C, make_task_model
+from tiny_inputs import TINY
+from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, WordVectors
-from elmo_hf.hub_code import TABLE
+from elmo_hf.hub_code import PACKAGE, TABLE, generated_files
 from elmo_hf.model.configuration_elmo import ELMO_HF
 
-WITHOUT = without("elmo_hf", "conversion", "h5py")
-TINY = {"max_word_length": C, "char_embedding_size": 5, "char_filters": [[1, 3], [2, 4]], "num_highway_layers": 1}
-TINY |= {"projection_size": 7, "cell_size": 9, "cell_clip": 0.6, "projection_clip": 0.4}
+FILES = {f"{file}.py" for file in TABLE}
+# What every user of the Hub has.
+MAY_IMPORT = {*"torch transformers huggingface_hub tokenizers safetensors numpy".split(), *sys.stdlib_module_names}
 VECTORS = WordVectors.learned([text.split() for text in (*FIRST, *SECOND)], 4, min_count=1)
-
-
-def tiny_bilm() -> ElmoModel:
-    return ElmoModel(ElmoConfig(**TINY, num_hidden_layers=1, representation_dropout=0.0))
 
 
 def tiny_language_models() -> ElmoForPreTraining:
@@ -38,9 +40,9 @@ def save(folder: Path, model: Any) -> Path:
 
 
 def test_every_class_and_golden_case_computes_the_same_without_the_package(tmp_path: Path) -> None:
-    models = {"bilm": tiny_bilm(), "lm": tiny_language_models()} | {
-        task: make_task_model(task, **LSTM) for task in TASKS
-    }
+    models: dict[str, Any] = {task: make_task_model(task, **LSTM) for task in TASKS}
+    models["bilm"] = ElmoModel(ElmoConfig(**TINY | {"num_hidden_layers": 1, "representation_dropout": 0.0}))
+    models["language models"] = tiny_language_models()
     models["word vectors"] = make_task_model("crf", **LSTM, word_vectors=VECTORS.config)
     folders = [save(tmp_path / name, model) for name, model in models.items()]
     for case in [*GOLDEN_CASES, "efml_tiny"]:
@@ -50,48 +52,114 @@ def test_every_class_and_golden_case_computes_the_same_without_the_package(tmp_p
     assert_same_without_the_package(*folders)
 
 
-WITHOUT_HEADS = """
+FOLDERS_CODE = """
 import os
-from transformers import AutoModel, AutoTokenizer
-
-model = AutoModel.from_pretrained("model", trust_remote_code=True)
-AutoTokenizer.from_pretrained("model", trust_remote_code=True)
-print(*sorted({name.split(".")[-1] for name in sys.modules if name.startswith("transformers_modules.model.")} - {""}))
-model.save_pretrained("again")
-os.rename("model/model.safetensors", "model/pytorch_model.bin")
-try:
-    AutoModel.from_pretrained("model", trust_remote_code=True)
-except OSError as error:
-    print(error)
-"""
-LANGUAGE_MODELS = """
 import torch
-from transformers import AutoModelForPreTraining
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-model = AutoModelForPreTraining.from_pretrained("model", trust_remote_code=True)
+options = {"trust_remote_code": True}
+model = AutoModel.from_pretrained("model", **options)
+AutoTokenizer.from_pretrained("model", **options)
+print(*{name.split(".")[-1] for name in sys.modules if name.startswith("transformers_modules.model.")})
+model.save_pretrained("again")
+os.rename("again/model.safetensors", "again/pytorch_model.bin")
+model = AutoModelForPreTraining.from_pretrained("model", **options)
 ids = torch.ones(1, 3, 11, dtype=torch.long)
 for call in (
+    lambda: AutoModel.from_pretrained("again", **options),
     lambda: model.score([["Yes"]], None),
     lambda: model.predict_words(None, ["___"]),
     lambda: model(ids, backward_input_ids=ids),
 ):
     try:
         call()
-    except ImportError as error:
-        print(error)
+    except (ImportError, OSError) as error:
+        print(type(error).__name__, error)
 """
 
 
-def test_the_heads_travel_with_a_bilm_and_their_code_is_not_run(tmp_path: Path) -> None:
-    save(tmp_path, tiny_bilm())
-    ran, error = run_python(WITHOUT + WITHOUT_HEADS, tmp_path).split("\n", 1)
-    assert [name for name in ran.split() if name.endswith("_elmo")] == sorted({*TABLE} - {"heads_elmo"})
-    assert (tmp_path / "again" / "heads_elmo.py").is_file()
-    assert "no file named model.safetensors" in error  # the folder's own code reads no pickles
-
-
-def test_what_needs_the_package_says_so(tmp_path: Path) -> None:
+def test_a_bilm_runs_no_code_of_heads_and_what_needs_the_package_or_reads_a_pickle_is_refused(tmp_path: Path) -> None:
     save(tmp_path, tiny_language_models())
-    printed = run_python(WITHOUT + LANGUAGE_MODELS, tmp_path).splitlines()
-    assert len(printed) == 3
-    assert all(ELMO_HF in line for line in printed)
+    ran, pickle, *lacking = run_python(without("elmo_hf", "conversion", "h5py") + FOLDERS_CODE, tmp_path).splitlines()
+    assert {name for name in ran.split() if name.endswith("_elmo")} == {*TABLE} - {"heads_elmo"}
+    assert (tmp_path / "again" / "heads_elmo.py").is_file()
+    assert pickle.startswith("OSError")
+    assert "no file named model.safetensors" in pickle
+    assert [line.startswith("ImportError") and ELMO_HF in line for line in lacking] == [True] * 3
+
+
+PACKAGES_CODE = """
+from elmo_hf import ElmoModel, pipeline
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+found = []
+for auto_class in (AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer):
+    for trust in ({}, {"trust_remote_code": True}):
+        fields = {"num_softmax_words": 5} if auto_class is AutoModelForPreTraining else {}
+        found.append(auto_class.from_pretrained("mined", **trust, **fields))
+pipe = pipeline("feature-extraction", model="mined", trust_remote_code=True)
+found += [pipe, pipe.model, pipe.tokenizer]
+print(*{type(part).__module__.split(".")[0] for part in found})
+"""
+
+
+def test_an_imported_package_runs_its_own_code_and_not_the_folders(tiny_folder: Path, tmp_path: Path) -> None:
+    for path in shutil.copytree(tiny_folder, tmp_path / "mined").glob("*.py"):
+        path.write_text('raise AssertionError("code of the folder ran")\n', encoding="utf-8")
+    assert run_python(PACKAGES_CODE, tmp_path).splitlines()[0] == "elmo_hf"
+
+
+def test_the_code_is_at_most_five_files_and_4400_lines_of_which_embedding_runs_3350() -> None:
+    lines = {name: len(text.splitlines()) for name, text in generated_files().items()}
+    assert len(lines) <= 5
+    assert sum(lines.values()) <= 4400
+    assert sum(lines.values()) - lines["heads_elmo.py"] <= 3350
+
+
+def test_every_definition_of_every_module_is_in_its_file_word_for_word() -> None:
+    """And the version on top, and each docstring as the comment that opens its section."""
+    for file, modules in TABLE.items():
+        text = generated_files()[f"{file}.py"]
+        assert f"elmo-hf {importlib.metadata.version('elmo-hf')}" in text.splitlines()[0]
+        for module in modules:
+            source = PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+            tree = ast.parse(source)
+            docstring = ast.get_docstring(tree) or ""
+            assert "\n".join(f"# {line}".rstrip() for line in docstring.splitlines()) in text, module
+            for node in tree.body[1:]:
+                if not isinstance(node, (ast.Import, ast.ImportFrom)):
+                    assert ast.get_source_segment(source, node) in text, module
+
+
+def test_the_code_imports_only_what_every_user_of_the_hub_has(tmp_path: Path) -> None:
+    ElmoConfig().save_pretrained(tmp_path)
+    for name in FILES:
+        assert set(get_imports(tmp_path / name)) <= MAY_IMPORT
+
+
+@pytest.mark.parametrize("file", TABLE)
+def test_a_name_stands_for_one_thing_in_a_file(file: str) -> None:
+    known: dict[str, str] = {}
+    for node in ast.parse(generated_files()[f"{file}.py"]).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names = [node.name]
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        else:
+            names = []
+        for name in names:
+            assert known.setdefault(name, ast.unparse(node)) == ast.unparse(node), name
+
+
+@pytest.mark.parametrize("part", [ElmoConfig(), ElmoTokenizer()], ids=["config", "tokenizer"])
+def test_a_part_alone_brings_the_code_along_and_other_files_stay(
+    part: ElmoConfig | ElmoTokenizer, tmp_path: Path
+) -> None:
+    for name in ("mine.py", "scan_elmo.py"):
+        (tmp_path / name).write_text("# of the user, or of an older version\n")
+    part.save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
+    assert (tmp_path / "mine.py").read_text() == "# of the user, or of an older version\n"
+    assert (tmp_path / "scan_elmo.py").read_text(encoding="utf-8") == generated_files()["scan_elmo.py"]

@@ -1,4 +1,4 @@
-"""The cards of published checkpoints are complete, their metadata is valid on the Hub, and their snippets run."""
+"""Cards of published checkpoints are complete and valid on the Hub, and text from outside stays text in any card."""
 
 import ast
 import os
@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard
+from huggingface_hub import EvalResult, ModelCard
+from transformers.modelcard import TrainingSummary
 
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.share.model_card import TEMPLATES, Conversion, published_facts, render_card
 from elmo_hf.share.saved_card import label_card, named_card
+from elmo_hf.text.escapes import code_span, markdown, printable, string_literal
 
 CARDS = sorted({path.name.removesuffix(".md") for path in TEMPLATES.iterdir() if path.suffix == ".md"} - {"template"})
 # The licences of https://huggingface.co/docs/hub/repositories-licenses that our cards use.
@@ -29,8 +31,8 @@ def test_a_card_has_legal_metadata_and_all_sections(name: str) -> None:
     text = card_of(name)
     data = ModelCard(text).data.to_dict()
     assert "elmo_hf" not in data
-    assert (data["library_name"], data["pipeline_tag"]) == ("transformers", "feature-extraction")
-    assert data["tags"] == ["elmo", "bilm", "word-embeddings"]
+    found = (data["library_name"], data["pipeline_tag"], data["tags"])
+    assert found == ("transformers", "feature-extraction", ["elmo", "bilm", "word-embeddings"])
     assert data["license"] in LICENCES
     assert ("license_name" in data, "license_link" in data) == (data["license"] == "other",) * 2
     assert data["language"]
@@ -38,14 +40,8 @@ def test_a_card_has_legal_metadata_and_all_sections(name: str) -> None:
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", dataset) for dataset in data.get("datasets", []))
     # The authors' scores are in the text; in the metadata they would count as measured on this folder.
     assert "model-index" not in data
-    assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == [
-        "Architecture",
-        "Training data",
-        "Licence",
-        "Published scores",
-        "Where it comes from",
-        "Limits",
-    ]
+    sections = "Architecture, Training data, Licence, Published scores, Where it comes from, Limits"
+    assert ", ".join(re.findall(r"^## (.*)$", text, flags=re.MULTILINE)) == sections
     assert re.findall(r"^- \*\*(.*)\.\*\*", text, flags=re.MULTILINE) == ["State", "Words", "Long words", "Bias"]
     assert "None" not in text.replace("None stand", "")
     assert not re.search(r"\n\n\n|[{}]|\s\n", text.replace("\n\n", "\n"))
@@ -109,3 +105,47 @@ def test_a_damaged_card_is_refused_by_name(content: bytes, tmp_path: Path) -> No
         label_card(path, {"license": "mit"})
     assert "\n" not in str(error.value)
     assert not content or path.read_bytes() == content
+
+
+TEXTS = ["plain-name_2.5B", 'a"b', "a\\b", "a\nb", "```\nx", "<b>&amp;", "café 日本", "\udce9", "\x1b[0m", "a|b", ""]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_literal_is_the_text_on_one_line(text: str) -> None:
+    literal = string_literal(text)
+    assert ast.literal_eval(literal) == text
+    assert literal.isprintable()
+    assert "`" not in literal
+
+
+@pytest.mark.parametrize(
+    ("escape", "text", "expected"),
+    [
+        (markdown, "my_model_2 (日本), 5.5B, betas=(0.9,0.999)", "my_model_2 (日本), 5.5B, betas=(0.9,0.999)"),
+        (markdown, "[a](b)", r"\[a\](b)"),
+        (markdown, "a|b\\c", r"a\|b\\c"),
+        (markdown, "*a* _b_ a_b ~c~", r"\*a\* \_b\_ a_b \~c\~"),
+        (markdown, "&lt; `x`", r"\&lt; \`x\`"),
+        (markdown, "a\n# b", r"a\\n# b"),
+        # Code has a fence that the text cannot close.
+        (code_span, "a`b", "``a`b``"),
+        (code_span, "`", "`` ` ``"),
+        (code_span, "a\nb", r"`a\nb`"),
+    ],
+)
+def test_what_markdown_would_read_is_escaped(escape: object, text: str, expected: str) -> None:
+    assert escape(text) == expected
+
+
+@pytest.mark.parametrize("text", ["x\n---\ny", '"]: {a}', "<b>|`\udce9"])
+def test_a_runs_values_change_neither_metadata_nor_tables(text: str) -> None:
+    result = EvalResult("feature-extraction", "org/data", printable(text), "f1", 0.5)
+    run = TrainingSummary(text, dataset=text, finetuned_from=text, eval_lines=[{text: text}], license="mit")
+    run.hyperparameters = run.eval_results = {text: text}
+    card = render_card(
+        text, ElmoConfig(), run=run, datasets=["org/data"], model_name=printable(text), eval_results=[result]
+    )
+    data = ModelCard(card).data
+    assert (data.model_name, data.datasets, data.pipeline_tag) == (printable(text), ["org/data"], "feature-extraction")
+    shown, lines = markdown(text), card.splitlines()
+    assert [lines.count(f"| {shown} | {shown} |"), lines.count(f"| {shown} |"), lines.count(f"# {shown}")] == [2, 2, 1]

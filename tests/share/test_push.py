@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from checkpoints import run_online
-from commands import assert_fails, run
+from commands import assert_fails, output_of, run
 from fresh_process import without
 from hostile_folders import fields, holding, weights
 from huggingface_hub import ModelCard
@@ -24,35 +24,18 @@ from elmo_hf.share.training_card import ElmoTrainer
 
 
 @pytest.fixture
-def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LoopbackHub:
-    """This process, which imported `huggingface_hub` long ago, talks to the loopback Hub and waits between no tries."""
-    constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}
-    constants["HF_TOKEN_PATH"] = str(tmp_path / "none")
-    values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
-    values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
-    for name, value in values.items():
-        monkeypatch.setattr(name, value, raising=False)
-    for name, value in hub.environment().items():
-        monkeypatch.setenv(name, value)
-    return hub
-
-
-@pytest.fixture
 def copied(tiny_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(tiny_folder, tmp_path / "tiny")
 
 
 def test_a_folder_becomes_one_commit_under_the_name_of_the_repository(online: LoopbackHub, tiny_folder: Path) -> None:
     for given, name in (("org/elmo", "org/elmo"), ("other", "org/other")):  # a name alone is in the user's namespace
-        result = run("push", tiny_folder, given)
-        assert result.exit_code == 0, result.output
+        first, _, line = output_of("push", tiny_folder, given).splitlines()
         repository = online.repositories[name]
         _, oid = repository.commits
-        first, _, line = result.stdout.splitlines()
         assert first == f"Wrote {online.url}/{name}, commit {oid}."
         assert f'"{name}", dict(revision="{oid}", ' in line
-        assert [path for path, file in repository.commits[oid].items() if file.is_lfs] == ["model.safetensors"]
-        pushed = online.files(name)
+        pushed = dict(online.files(name))
         own = (tiny_folder / "README.md").read_text(encoding="utf-8")
         assert own.count('from_pretrained("tiny", trust_remote_code=True)') == 2
         assert "\nNot given: licence, language, source." in own
@@ -71,22 +54,18 @@ def test_what_is_no_part_of_a_model_stays_at_home_unless_it_is_asked_for(online:
     for name in ("curve.png", "eval_results.json"):
         (copied / name).write_text("{}", encoding="utf-8")
     (copied / "linked.png").symlink_to(copied / ".env")
-    result = run("push", copied, "org/elmo", "--include", "LICENSE", "--include", "docs/*.md")
-    assert result.exit_code == 0, result.output
+    output = output_of("push", copied, "org/elmo", "--include", "LICENSE", "--include", "docs/*.md")
     sent = complete | {"curve.png", "eval_results.json", "LICENSE", "docs/a.md", ".gitattributes"}
     assert online.files("org/elmo").keys() == sent
     left_out = ".env, checkpoint-3, linked.png, mine.py, run.bin"
-    assert f"Left out, unless --include names it: {left_out}." in result.stdout.splitlines()
+    assert f"Left out, unless --include names it: {left_out}." in output.splitlines()
 
 
-def test_a_repository_is_private_if_asked_or_if_the_organisation_decides_so(
-    online: LoopbackHub, tiny_folder: Path
-) -> None:
-    assert run("push", tiny_folder, "org/secret", "--private").exit_code == 0
-    online.private_by_default = True
-    assert run("push", tiny_folder, "org/other").exit_code == 0
-    assert online.repositories["org/secret"].is_private
-    assert online.repositories["org/other"].is_private
+def test_a_repository_is_private_by_request_or_by_default(online: LoopbackHub, tiny_folder: Path) -> None:
+    for name, options, default in (("org/a", (), False), ("org/b", ("--private",), False), ("org/c", (), True)):
+        online.private_by_default = default  # as an organisation may decide
+        output_of("push", tiny_folder, name, *options)
+        assert online.repositories[name].is_private == (default or bool(options))
 
 
 def test_a_token_that_may_not_write_and_a_hub_out_of_reach_are_named(
@@ -102,10 +81,6 @@ def test_a_token_that_may_not_write_and_a_hub_out_of_reach_are_named(
     assert_fails(run("push", tiny_folder, "org/elmo"), 1, f"pushing to org/elmo at {online.url} failed. ")
 
 
-def lacking(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).unlink()
-
-
 def headless(folder: Path) -> None:
     make_task_model("labelling").save_pretrained(folder)
     weights(lambda each: each.pop("classifier.bias"))(folder)
@@ -118,9 +93,9 @@ def linked(folder: Path) -> None:
 
 REFUSALS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "no folder": (shutil.rmtree, (), "no folder"),
-    "no tokenizer": (lacking("tokenizer_config.json"), (), "tokenizer_config.json"),
-    "no code": (lacking("scan_elmo.py"), (), "scan_elmo.py"),
-    "no card": (lacking("README.md"), (), "elmo-hf card"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer_config.json").unlink(), (), "tokenizer_config.json"),
+    "no code": (lambda folder: (folder / "scan_elmo.py").unlink(), (), "scan_elmo.py"),
+    "no card": (lambda folder: (folder / "README.md").unlink(), (), "elmo-hf card"),
     "a card of bytes": (holding("README.md", b"\xff"), (), "README.md"),
     "a large field": (fields("tokenizer_config.json", max_word_length=10**6), (), "max_word_length"),
     "a weight": (weights(lambda each: each.popitem()), (), "random"),
@@ -157,11 +132,6 @@ for name, pieces in json.loads(sys.argv[1]).items():
 """
 
 
-def rows_of(card: str) -> dict[str, str]:
-    """The two-column tables of a card, and the lists of a Trainer's draft."""
-    return dict(re.findall(r"^(?:\| |- )(.+?)(?: \| |: )(.+?)(?: \|)?$", card, flags=re.MULTILINE))
-
-
 def rising() -> Callable[[Any], dict[str, float]]:
     """A metric that is 3 at the first evaluation, then 4."""
     sizes = count(3)
@@ -178,10 +148,9 @@ def test_the_card_of_a_run_has_its_numbers_and_its_code_runs_as_printed(
 ) -> None:
     """A stock Trainer writes a draft, which `elmo-hf push` completes; the other one pushes by itself."""
     monkeypatch.chdir(tmp_path)
-    printed = {}
+    is_own, printed = trainer_class is ElmoTrainer, {}
     for number, (name, (make, task, _, labels)) in enumerate(RUNS.items()):
         options = {"learning_rate": 3e-4 + number * 1e-5, "per_device_train_batch_size": 1 + number, "max_steps": 4}
-        is_own = trainer_class is ElmoTrainer
         options |= {"eval_strategy": "steps", "eval_steps": 2, "seed": 7 + number}
         if is_own:  # the scores are those of the best model, which is the first
             options |= {"push_to_hub": True, "hub_model_id": f"org/{name}", "hub_strategy": "end"}
@@ -199,16 +168,16 @@ def test_the_card_of_a_run_has_its_numbers_and_its_code_runs_as_printed(
         else:
             trainer.save_model()
             trainer.create_model_card(**facts)
-            output = run("push", tmp_path / "out", f"org/{name}").stdout
+            output = output_of("push", tmp_path / "out", f"org/{name}")
         card = online.files(f"org/{name}")["README.md"].decode()
         assert f"# {name}" in card.splitlines()
-        assert not re.search("Not given|information needed|proofread|fine-tuned version|from scratch", card)
-        assert '"out"' not in card
+        assert not re.search('Not given|information needed|proofread|fine-tuned version|from scratch|"out"', card)
         assert re.search(r" on (the )?three ferries( dataset)?\.$", card, flags=re.MULTILINE)
-        rows, data = rows_of(card), ModelCard(card).data
-        arguments = (options["learning_rate"], options["per_device_train_batch_size"], 4, options["seed"])
-        names = ("learning_rate", "train_batch_size", "training_steps", "seed")
-        assert tuple(float(rows[each]) for each in names) == pytest.approx(arguments, rel=1e-9)
+        # The card's tables of two columns, and the lists of a draft.
+        rows = dict(re.findall(r"^(?:\| |- )(.+?)(?: \| |: )(.+?)(?: \|)?$", card, flags=re.MULTILINE))
+        assert float(rows["learning_rate"]) == pytest.approx(options["learning_rate"], rel=1e-9)
+        settings = [int(rows[each]) for each in ("train_batch_size", "training_steps", "seed")]
+        assert settings == [1 + number, 4, 7 + number]
         assert rows.get("labels") == labels
         *_, first, last = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
         shown = first if is_own else last
@@ -219,6 +188,7 @@ def test_the_card_of_a_run_has_its_numbers_and_its_code_runs_as_printed(
         for line, entry in zip(history, (first, last), strict=True):
             cells = [float(cell) for cell in line.strip("|").split("|")]
             assert cells[2:4] == pytest.approx([entry["step"], entry["eval_loss"]], abs=1e-4)
+        data = ModelCard(card).data
         assert ("".join(data.language), data.license, data.datasets) == ("en", "mit", ["org/ferries"])
         assert {"elmo", "bilm", "generated_from_trainer"} <= {*data.tags}
         if is_own:
