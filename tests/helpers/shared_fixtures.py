@@ -120,6 +120,8 @@ def hub() -> Iterator[LoopbackHub]:
 def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LoopbackHub:
     """This process, which imported `huggingface_hub` long ago, talks to the loopback Hub and waits between no tries."""
     constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_TOKEN_PATH": str(tmp_path / "none")}
+    constants["HUGGINGFACE_CO_URL_TEMPLATE"] = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    constants["HF_HUB_CACHE"] = str(tmp_path / "cache")
     values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
     values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
     for name, value in values.items():
