@@ -148,9 +148,6 @@ def test_the_forward_half_of_a_golden_case_has_allennlps_numbers(tmp_path: Path)
     assert_golden(ElmoModel.from_pretrained(tmp_path / "to"), allennlp_calls(BASE.name))
 
 
-# --- the way back -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("forget_bias", "is_half"), [(2.5, False), (0.25, True)])
 def test_a_forget_bias_that_the_format_does_not_add_goes_into_the_biases(
     forget_bias: float, is_half: bool, tiny_model: ElmoModel, tmp_path: Path

@@ -466,8 +466,6 @@ MANYLANGS_ROWS: Rows = {
     "nothing": (architecture("token_embedder.char_dim", 0, without_part(MANY, "word")), "char.dic and word.dic"),
 }
 
-# ----------------------------------------------------------------------------------------------------------------------
-
 FORMATS = {
     "options": OPTIONS_FILES,
     "hdf5": HDF5,
