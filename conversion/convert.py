@@ -4,8 +4,8 @@ any SOURCE of a known format  --convert_source-->  config.json, model.safetensor
 such a folder  --folder_to_allennlp-->  options.json + weights.hdf5, with the same bits
 
 If the checkpoint has a softmax, in a separate hdf5 file or in a TensorFlow checkpoint, the folder has an
-`ElmoForPreTraining`. Its tensors are in two shards, the biLM and the softmax, so `ElmoModel` need not read the second
-shard. On the way back the softmax becomes softmax.hdf5.
+`ElmoForPreTraining`. The model's tensors are in two shards, the biLM and the softmax, so `ElmoModel` need not read the
+second shard. On the way back the softmax becomes softmax.hdf5.
 """
 
 import json

@@ -1,13 +1,13 @@
 """The engine of conversion: tables of rules that work in both directions.
 
-A format is a list of `Rule`s. Each pairs one foreign array with one or more of our tensors and lists the operations
-between them. Every operation has an inverse, so import and export use the same table:
+A format is a list of `Rule`s. Each rule pairs one foreign array with one or more of our tensors and lists the
+operations between them. Every operation has an inverse, so import and export use the same table:
 
     ours    = op_n(... op_1([theirs]))            `import_arrays`
     [theirs] = op_1^-1(... op_n^-1(ours))         `export_arrays`
 
-Operations work on lists of NumPy arrays, because one foreign array may hold several of our tensors. They only move
-numbers and change signs, so a round trip gives the same bits.
+Operations work on lists of NumPy arrays, because one foreign array may hold several of our tensors. The operations only
+move numbers and change signs, so a round trip gives the same bits.
 """
 
 from collections.abc import Iterable, Mapping

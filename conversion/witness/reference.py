@@ -1,8 +1,8 @@
 """A biLM in NumPy that reads a checkpoint's arrays directly: slow, simple, float64.
 
-This is the witness: `elmo-hf convert --check` and the tests compare the model with it. It shares no code with the
-model, the tokenizer or the conversion tables. It reads the arrays of AllenNLP's hdf5 file in their own layout, and
-follows the equations of Peters et al. (2018, §3) and bilm-tf's `_build_ops` line by line, one word at a time.
+This biLM is the witness: `elmo-hf convert --check` and the tests compare the model with it. The witness shares no code
+with the model, the tokenizer or the conversion tables. It reads the arrays of AllenNLP's hdf5 file in their own layout,
+and follows the equations of Peters et al. (2018, §3) and bilm-tf's `_build_ops` line by line, one word at a time.
 
     ids(w)   = [258] + utf8(w)[: M - 2] + [259] + [260] ...                          and + 1
     m        = act(max_t conv(x)_t + b),  m <- g . relu(m W_t + b_t) + (1 - g) . m   with g = sigmoid(m W_c + b_c)

@@ -1,6 +1,6 @@
 """The witness for torch checkpoints: rearranges their arrays into TensorFlow's layout, for `reference.py`.
 
-It shares nothing with the conversion tables: the rearrangements are written out for each array.
+This file shares nothing with the conversion tables: the rearrangements are written out for each array.
 """
 
 from collections.abc import Mapping, Sequence

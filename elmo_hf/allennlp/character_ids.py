@@ -31,7 +31,7 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
 class ELMoCharacterMapper:
     """Maps one word to its C ids.
 
-    The attributes are AllenNLP's, one less than the ids, because id 0 is padding.
+    The attributes have AllenNLP's values, one less than the ids, because id 0 is padding.
     """
 
     max_word_length = MAX_WORD_LENGTH

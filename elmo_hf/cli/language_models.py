@@ -41,7 +41,7 @@ def vocab(
 ) -> None:
     """Make the vocabulary of a language model.
 
-    It has the most frequent words of CORPUS, one a line, after <S> </S> <UNK>: the softmax predicts these words.
+    The file has <S> </S> <UNK>, then the most frequent words of CORPUS, one a line: the words of the softmax.
     """
     check_new_file(output)
     from elmo_hf.language_model.surprisal_table import place_sentences

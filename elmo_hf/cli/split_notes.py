@@ -21,8 +21,8 @@ def say_split(
 ) -> None:
     """Prints to standard error which split was used, and the option for the other, if the split may be wrong.
 
-    It may be wrong if the text looks split already, or if more than a tenth of its words are unknown, unless the text
-    came as lists of words.
+    The split may be wrong if the text looks split already, or if more than a tenth of its words are unknown, unless the
+    text came as lists of words.
 
     Args:
         name: the text's name.

@@ -1,8 +1,8 @@
 """A new file for libraries in C that crash the process when a disk is full.
 
 When HDF5 or torch's archives close a file whose last write failed, they write once more, and crash if that fails too.
-They write to a `GuardedFile` instead: after the first failure it drops all further bytes, so the library closes
-normally; `close` then raises the failure.
+These libraries write to a `GuardedFile` instead: after the first failure it drops all further bytes, so the library
+closes normally; `close` then raises the failure.
 """
 
 import io

@@ -1,7 +1,7 @@
 """The two language models that pretrain an ELMo (Peters et al. 2018, §3.1).
 
-They share only the token encoder and the softmax. For a sentence w_1 .. w_n with the boundaries w_0 = `<S>` and
-w_{n+1} = `</S>` each predicts n+1 words:
+The two models share only the token encoder and the softmax. For a sentence w_1 .. w_n with the boundaries w_0 = `<S>`
+and w_{n+1} = `</S>` each predicts n+1 words:
 
     forward    sum_{t=1..n+1} log p(w_t | w_0 .. w_{t-1})
     backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})

@@ -1,6 +1,6 @@
 """Surprisal word by word, as a table for psycholinguists to compare with reading times.
 
-It has one row for each word and boundary of each sentence. All places count from 0:
+The table has one row for each word and boundary of each sentence. All places count from 0:
 
     sentence, position               line of the file; position in it, where 0 is `<S>`
     word, is_unknown                 the word, and whether it is scored as `<UNK>`

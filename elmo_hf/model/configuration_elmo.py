@@ -8,9 +8,9 @@ character embedding (`char_embedding_size`), F filters in total, W word embeddin
 (`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for two
 directions; a model of one direction (`bidirectional=False`) has P and H, and its first layer has the token vector once.
 
-Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; a field records whether each
-linear projection exists (`char_projection`, `cell_projection`), where bilm-tf infers it from sizes and AllenNLP always
-assumes it; the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
+Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; fields record whether a linear
+projection exists (`char_projection`, `cell_projection`); bilm-tf infers this from sizes, AllenNLP always assumes one;
+the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
 """
 
 import math

@@ -15,8 +15,9 @@ A word's ids end in repetitions of one id, the filler. A filter has the same val
 filler, so the maximum needs only one of these positions. Words of similar length are therefore computed in blocks, each
 cut to the length that its longest word needs; the result is exact.
 
-A word's vector depends only on its ids, so equal words of a batch are computed once. They are found by a hash of their
-ids, h(w) = sum_c w_c m^c mod 2^64 with m odd, and then compared id by id, so a collision cannot change the result.
+A word's vector depends only on its ids, so equal words of a batch are computed once. A hash of the ids, h(w) = sum_c
+w_c m^c mod 2^64 with m odd, finds equal words, which are then compared id by id, so a collision cannot change the
+result.
 
 Glossary: N words, U distinct words, C characters per word, E character embedding, F filters in total, W word embedding,
 P projection.

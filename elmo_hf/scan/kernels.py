@@ -1,8 +1,8 @@
 """The operations of a scan that may be computed differently on each processor.
 
 The class here needs only torch, and its code is saved with a model. The package `elmo_hf` uses a subclass by default,
-with Triton's kernels, weights in eight bits and other layouts of weights (`processor_kernels.py`). Both compute the
-same numbers up to the order of float sums, except that weights in eight bits are rounded.
+with Triton's kernels, weights in eight bits and other layouts of weights (`processor_kernels.py`). Both classes compute
+the same numbers up to the order of float sums, except that weights in eight bits are rounded.
 
 Glossary: D directions, b columns.
 """

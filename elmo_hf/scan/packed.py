@@ -1,7 +1,7 @@
 """The packed scan of one biLM layer: it skips padding, steps all directions together, and computes its own gradient.
 
-It gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums. Step t of all directions,
-each in its reading order (`reading_order.py`), is computed together for the texts that have a word there:
+This scan gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums. Step t of all
+directions, each in its reading order (`reading_order.py`), is computed together for the texts that have a word there:
 
     z_t = W_x x_t + b + W_h h_{t-1}     W_x x_t for many t at once; b includes the forget bias
     c_t = clip(a_t),  a_t = f_t c_{t-1} + i_t g_t        i, f, o = sigmoid, g = tanh of z's four parts

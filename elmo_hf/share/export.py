@@ -3,7 +3,7 @@
     OUT.onnx   an ONNX graph, for ONNX Runtime
     OUT.pt2    a program of `torch.export`, for torch alone: `torch.export.load(OUT).module()(ids, mask)`
 
-Both run any number of texts B and words T. They take tensors by name and return a dict of tensors:
+Both kinds of files run any number of texts B and words T, take tensors by name and return a dict of tensors:
 
     input_ids                (B, T, C) or (B, T)     in; int64, from `ElmoTokenizer`
     attention_mask           (B, T)                  in; int64, 1 on words and boundaries, padding on either side
@@ -115,8 +115,8 @@ def weights_file(path: Path) -> Path:
 def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrainedModel:
     """The model of a folder or Hub name, in float32.
 
-    It has its task head if it was saved with one. Otherwise, or with `has_state`, it is the biLM, because only the biLM
-    has a state.
+    A model that was saved with a task head has it. Otherwise, or with `has_state`, the model is the biLM, because only
+    the biLM has a state.
 
     Raises:
         ValueError: as in `load_complete`.

@@ -1,7 +1,7 @@
 """Maps words to ids of code points from a learned alphabet (ELMoForManyLangs' `create_one_batch`).
 
-A word is cut after C - 2 code points. It has C character ids, followed by a word id if the model also has word vectors;
-a model without characters has only the word id:
+A word is cut after C - 2 code points. A word has C character ids, followed by a word id if the model also has word
+vectors; a model without characters has only the word id:
 
     [<eow>] c_1 .. c_n [<bow>] [<pad>] ... [<pad>]   w
 

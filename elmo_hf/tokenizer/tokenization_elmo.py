@@ -54,7 +54,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             saved with the tokenizer (`code_point_codec.py`).
         add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
             biLM that was trained without boundaries (google/elmo).
-        **kwargs: those of every transformers tokenizer, such as `padding_side`.
+        **kwargs: the arguments of every transformers tokenizer, such as `padding_side`.
 
     Raises:
         ValueError: if an argument is illegal, or if the vocabulary is missing or incomplete.
