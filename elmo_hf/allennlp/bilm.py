@@ -56,7 +56,7 @@ def add_sentence_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tu
 
 
 def remove_sentence_boundaries(tensor: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Removes the boundaries: `(B, T+2, N)` to `(B, T, N)`, zero on padding, and the mask of the words `(B, T)`."""
+    """Removes the boundaries: maps `(B, T+2, N)` to `(B, T, N)`, zero on padding, and to the words' mask `(B, T)`."""
     mask = mask.bool()
     places = torch.arange(mask.shape[1], device=mask.device)
     is_last = places == (mask * places).amax(dim=1, keepdim=True)

@@ -162,7 +162,7 @@ def load_for_pretraining(
         source: a folder, a Hub name, or `"tiny"`.
         vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words.
         word_splitter: how the tokenizer splits raw text, as the corpus is split; None keeps the folder's.
-        **fields: of `ElmoConfig`, replacing the folder's.
+        **fields: fields of `ElmoConfig` that replace the folder's.
 
     Raises:
         ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a

@@ -53,7 +53,7 @@ class Facts:
 
 
 def published_facts(name: str) -> Facts:
-    """Reads `model_cards/NAME.md`; values for the template only are below `elmo_hf` in its metadata."""
+    """Reads `model_cards/NAME.md`; the key `elmo_hf` of its metadata has values for the template only."""
     card = ModelCard.load(str(TEMPLATES / f"{name}.md"))
     metadata = card.data.to_dict()
     own = metadata.pop("elmo_hf")

@@ -79,8 +79,8 @@ class WordVectors:
 
         Args:
             path: GloVe's or word2vec's text in UTF-8, gzipped or not.
-            words: the only words to keep, and their forms in lower case; None keeps all of the file.
-            trainable: whether they are trained with the task.
+            words: the words to keep, also in lower case; None keeps all words of the file.
+            trainable: whether the vectors are trained with the task.
 
         Raises:
             ValueError: if a line is not a word with the finite numbers of a vector; the message names file and line.

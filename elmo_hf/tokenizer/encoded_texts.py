@@ -7,7 +7,7 @@ is a word, a boundary or padding:
 
 `BatchEncoding` reads word ids, offsets and the maps between positions, words and characters from a `WordEncoding`, as
 it does from a Rust `tokenizers.Encoding`. The Rust class cannot be used: it needs a vocabulary of all words, splits
-given words again, drops empty ones and rejects lone surrogates.
+given words again, drops empty words and rejects lone surrogates.
 """
 
 from collections.abc import Callable, Sequence
