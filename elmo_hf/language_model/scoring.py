@@ -119,7 +119,7 @@ def score(
     carries_state: bool = False,
     num_rows: int = DEFAULT_ROWS,
 ) -> Scores:
-    """Log-probabilities, surprisals and perplexities of sentences, lists of words without boundaries, without dropout.
+    """Log-probabilities, surprisals and perplexities, without dropout, of sentences (words without boundaries).
 
     By default each sentence starts from the zero state. With `carries_state`, the state is carried from sentence to
     sentence along `num_rows` rows, as in bilm-tf's test; one row reads the text in its order.

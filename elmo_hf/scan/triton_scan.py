@@ -1,8 +1,8 @@
 """The scan on a GPU, with the results of `packed.py`: two matrix products and two kernels a step, forward and backward.
 
 In `packed.py` a step has about fifteen small operations, and a GPU waits for the launch of each. Here everything
-between two products is one kernel; `triton_kernels.py` has their order. The products with the inputs, and those for the
-gradients of the weights, are computed once for all steps, or for a block of steps.
+between two products is one kernel; `triton_kernels.py` has their order. The products with the inputs, and the products
+for the weights' gradients, are computed once for all steps, or for a block of steps.
 
 The cell is float32 between steps. Products follow torch's own switches (TF32, reduced precision). Padding is computed
 like words and thrown away; to skip padding, Python would have to wait for the GPU.

@@ -160,7 +160,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         verbose: bool = True,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """Encodes one text or a batch; arguments and result are those of every transformers tokenizer."""
+        """Encodes one text or a batch; arguments and result are as in every transformers tokenizer."""
         is_batched = is_batch(text, is_split_into_words)
         boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
         encodings, samples = [], []
@@ -216,7 +216,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return_tensors: str | TensorType | None = None,
         verbose: bool = True,
     ) -> BatchEncoding:
-        """Pads encoded texts to one length, in words; arguments are those of every transformers tokenizer.
+        """Pads encoded texts to one length, in words; arguments are as in every transformers tokenizer.
 
         Only keys of `PADDING_VALUES` are padded. Without `return_tensors`, the result is of the kind of `input_ids`.
         """
