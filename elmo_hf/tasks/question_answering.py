@@ -61,7 +61,7 @@ def extract_answers(
     contexts: Sequence[str],
     max_answer_words: int = 30,
 ) -> list[Answer]:
-    """Finds the best answer in each of B contexts; its text is empty if the context has no words.
+    """Finds the best answer in each of B contexts; an answer's text is empty if the context has no words.
 
     The logits `(B, T)` are the model's, `offset_mapping` `(B, T, 2)` the tokenizer's (`return_offsets_mapping=True`).
     """
