@@ -156,8 +156,8 @@ class ElmoConfig(PreTrainedConfig):
         eos_token_id: id of `</S>`; None: 258 for bytes, 2 for words; code points have no default.
 
     Raises:
-        StrictDataclassError: if a field has an illegal value, when a config is made or saved, or if a field is set to a
-            wrong type or range; the message has the field, the legal values and the value found.
+        StrictDataclassError: if a field is illegal when a config is made or saved, or is set to a wrong type or range;
+            the message has the field, the legal values and the value found.
     """
 
     model_type = "elmo"

@@ -79,7 +79,7 @@ class TaskEncoder(nn.Module):
         self.output_size = first_size + (config.num_output_representations - 1) * elmo_size
 
     def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary outside it."""
+        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary elsewhere."""
         first = representations[0]
         if self.lstm is not None or self.own_size > 0:  # otherwise x is the biLM's own, which ELMo contains
             first = torch.cat([token_vectors, first], dim=-1)

@@ -4,14 +4,14 @@
 
 Freezing is `requires_grad=False` only: autograd stores nothing below the first parameter that learns, and an adapter in
 a frozen layer still gets its gradient. The biLM has no dropout, so its layers are the same in training and evaluation.
-While it is frozen, they can be computed once and passed as `bilm_layers` (see `feature_cache.py`).
+A frozen biLM's layers can be computed once and passed as `bilm_layers` (see `feature_cache.py`).
 
 Glossary: B batch, T positions of a row, boundaries and padding included, C characters per word, P projection,
 L layers, N texts, W words of the longest text, D width of an encoded word.
 
 Deliberate difference from other models of transformers: the biLM reads the two texts of a pair separately, each from
-the zero state. For pipelines, collators and `datasets` they are one row `<S> a </S> <S> b </S>`, which the model splits
-at each `<S>`.
+the zero state. For pipelines, collators and `datasets` both texts are one row `<S> a </S> <S> b </S>`, which the model
+splits at each `<S>`.
 """
 
 from typing import Any, NamedTuple
