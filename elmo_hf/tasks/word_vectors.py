@@ -121,7 +121,7 @@ class WordVectors:
         return {"num_words": len(self.words), "size": self.size, "trainable": self.trainable}
 
     def put_into(self, model: ElmoTaskModel, tokenizer: ElmoTokenizer) -> None:
-        """Puts the vectors into a model made with `word_vectors=` this `config`, and the words into a tokenizer.
+        """Puts the vectors into a model that has this `config` as `word_vectors`, and the words into a tokenizer.
 
         Raises:
             ValueError: if the model has no word vectors, or vectors of another number or size.
