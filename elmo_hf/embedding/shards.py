@@ -227,7 +227,7 @@ class Shards:
 
         Raises:
             ValueError: if the folder has the shards of another job.
-            FileNotFoundError: if this process cannot find the files that the first one wrote.
+            FileNotFoundError: if this process cannot find the files that the first process wrote.
         """
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")

@@ -48,7 +48,7 @@ def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
 
 
 def any_of_word(is_found: Tensor) -> Tensor:
-    """`(B, T)`, True where `is_found`, which has the shape of the ids, is True for any id of the word."""
+    """Reduces `is_found`, of the shape of the ids, to `(B, T)`: True if it is True for any id of the word."""
     return is_found.any(dim=-1) if is_found.dim() == 3 else is_found
 
 

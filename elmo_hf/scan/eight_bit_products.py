@@ -23,7 +23,7 @@ SMALLEST = 1e-30  # a smaller magnitude counts as this one
 
 
 class EightBitProducts(BlockProducts):
-    """The weight of one direction, in place of a tensor `(m, n)` and of its products."""
+    """The weight of one direction and its products; replaces a tensor `(m, n)`."""
 
     def __init__(self, values: Tensor, scales: Tensor) -> None:
         """Takes q `(m, n)` and s, `(m, 1)` or `(1, 1)`; copies them into the layout of torch's integer products."""
