@@ -48,7 +48,8 @@ class Command(TyperCommand):
 
 def hint(args: list[str]) -> str:
     """A hint for an error, if two to eight arguments together are a file's name that needs quotes."""
-    names = (" ".join(args[start : start + count]) for start in range(len(args)) for count in range(2, 9))
+    starts = range(len(args) - 1)
+    names = (" ".join(args[start : start + count]) for start in starts for count in range(2, 9))
     return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")
 
 

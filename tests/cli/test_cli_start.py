@@ -122,7 +122,9 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     for name, value in {"HF_TOKEN": "", "HF_TOKEN_PATH": str(work / "token")}.items():
         monkeypatch.setenv(name, value)
     before = contents(work)
-    assert_fails(run(*command.split()), 2 if command in USAGE else 1, {**USAGE, **WRONG}[command])
+    result = run(*command.split())
+    assert_fails(result, 2 if command in USAGE else 1, {**USAGE, **WRONG}[command])
+    assert ("in quotes" in result.stderr) == ("my own file.txt" in command)
     assert contents(work) == before
 
 
