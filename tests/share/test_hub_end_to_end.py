@@ -5,13 +5,14 @@ Both talk to the Hub of `loopback_hub.py`, whose docstring says how far it stand
 
 import inspect
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import transformers
 from checkpoints import run_online
+from commands import assert_fails, output_of, run
 from fresh_process import without
 from loopback_hub import LoopbackHub
 from packaging.version import Version
@@ -113,30 +114,21 @@ def test_a_use_sends_few_requests(hub: LoopbackHub, tiny_folder: Path, tmp_path:
     assert all(found <= limit for found, limit in zip(requests, most, strict=True)), requests
 
 
-INFO = """
-import sys
-from pathlib import Path
-from typer.testing import CliRunner
-from elmo_hf.cli import app
-
-for name in ("org/elmo", sys.argv[1]):
-    print(CliRunner().invoke(app, ["info", name]).stdout, end="")
-for name in ("org/bert", "org/secret"):
-    print(CliRunner().invoke(app, ["info", name]).stderr.splitlines()[-1])
-print([path.name for path in Path(sys.argv[2]).glob("*/snapshots/*/*.safetensors")])
-"""
-
-
-def test_info_of_a_model_on_the_hub_downloads_no_weights(hub: LoopbackHub, tiny_folder: Path, tmp_path: Path) -> None:
+def test_info_of_a_model_on_the_hub_downloads_no_weights(
+    online: LoopbackHub, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "")
     bert = {"config.json": b'{"model_type": "bert", "hidden_size": 5}'}
-    hub.add("org/elmo", {path.name: path.read_bytes() for path in tiny_folder.iterdir()})
-    hub.add("org/bert", bert)
-    hub.add("org/secret", bert, is_private=True)
-    arguments = (INFO, hub, tmp_path, tiny_folder, tmp_path / "hub")
-    *lines, kind, private, weights = run_online(*arguments, HF_TOKEN="").splitlines()
-    assert weights == "[]", lines
-    assert re.search("^Error: .*org/bert.*'bert'", kind)
-    assert re.search("^Error: org/secret cannot be loaded as an ELMo model: 401 .* authenticated", private)
-    there, here = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    online.add("org/elmo", {path.name: path.read_bytes() for path in tiny_folder.iterdir()})
+    online.add("org/bert", bert)
+    online.add("org/secret", bert, is_private=True)
+    there, here = (output_of("info", name).splitlines() for name in ("org/elmo", tiny_folder))
     assert there[0].split() == ["model", "org/elmo"]
     assert there[1:-1] == here[1:-1]
+    cached = {path.name for path in (tmp_path / "cache").glob("*/snapshots/*/*")}
+    assert "config.json" in cached
+    assert "model.safetensors" not in cached
+    assert_fails(run("info", "org/bert"), 1, "org/bert holds a model of `model_type` 'bert'")
+    private = run("info", "org/secret")
+    assert_fails(private, 1, "org/secret cannot be loaded as an ELMo model: 401")
+    assert "authenticated" in private.stderr
