@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import run
+from commands import output_of
 from one_direction import forward_half
 from tiny_lm import WORDS, assert_close, tiny_lm, tiny_word_lm, tokenizer_of
 from torch import Tensor
@@ -106,17 +106,16 @@ def table(output: str) -> list[list[str]]:
 
 def test_the_command_prints_the_probabilities(tmp_path: Path) -> None:
     text = "The old ___ told us a story ."
-    result = run("fill", "tiny", text, "--top-k", 3)
-    assert result.exit_code == 0, result.output
+    printed = output_of("fill", "tiny", text, "--top-k", 3)
     model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
     best = predict_words(model, tokenizer, text.split(), top_k=3)
     numbers = [(each.probability, each.forward, each.backward) for each in best]
     rows = [[each.word, *(f"{number:.4f}" for number in row)] for each, row in zip(best, numbers, strict=True)]
-    assert result.stdout.splitlines()[0] == text
-    assert table(result.stdout) == [["word", "both", "forward", "backward"], *rows]
+    assert printed.splitlines()[0] == text
+    assert table(printed) == [["word", "both", "forward", "backward"], *rows]
     (tmp_path / "a.jsonl").write_text('["The", "___", "."]\n\n' + json.dumps("We saw a ___ and a ___.") + "\n")
-    result = run("fill", "tiny", tmp_path / "a.jsonl", "--candidates", "ship man", "--direction", "backward")
-    assert [line for line in result.stdout.splitlines() if line[0] != " "] == ["The ___ .", "We saw a ___ and a ___."]
-    header, *found = table(result.stdout)
+    printed = output_of("fill", "tiny", tmp_path / "a.jsonl", "--candidates", "ship man", "--direction", "backward")
+    assert [line for line in printed.splitlines() if line[0] != " "] == ["The ___ .", "We saw a ___ and a ___."]
+    header, *found = table(printed)
     assert header == ["word", "backward", "forward"]
     assert sorted(row[0] for row in found) == [*["man"] * 3, *["ship"] * 3, *["word"] * 2]

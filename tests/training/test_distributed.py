@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkpoints import bits
-from commands import run
+from commands import output_of
 from language_models import state_of, words_file
 from launching import fork_two
 from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
@@ -22,8 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words_file(folder, VOCABULARY, "words.txt")
     for name, dropout in (("exact", 0.0), ("alone", 0.0), ("random", 0.3)):
         (folder / f"{name}.json").write_text(json.dumps(FIELDS | {"lm_dropout": dropout}))
-    alone = run(*arguments(folder, "alone", f"{EXACT} --rows 4"))
-    assert alone.exit_code == 0, alone.output
+    output_of(*arguments(folder, "alone", f"{EXACT} --rows 4"))
     fork_two("two_ranks", folder)
     return folder
 
