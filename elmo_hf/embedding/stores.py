@@ -42,7 +42,7 @@ class InputFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The last part of its address, with the suffix of its format."""
+        """The last part of the file's address, with the suffix that shows the format."""
         return PurePosixPath(self.address).name
 
     def open(self, mode: str = "rb") -> io.BufferedReader:

@@ -78,7 +78,7 @@ class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
         candidates: Sequence[Candidates] | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """As in the folder's class, in less memory; in training with `softmax="sampled"`, the sampled losses."""
+        """Sums the folder class's losses in less memory, or in training with `softmax="sampled"` the sampled losses."""
         weight, bias = self.output_table
         if self.training and self.config.softmax == "sampled":
             sizes = len(bias), self.config.num_softmax_samples
