@@ -42,7 +42,7 @@ class Checkpoint:
         tokenizer: turns text into the model's inputs.
         sources: the files whose digests the model card lists, by the names that the card prints.
         make_reference: makes the witness for `--check`; None if there is none.
-        notes: the parts of the source that the folder lacks, for the user.
+        notes: messages for the user about the parts of the source that the folder lacks.
     """
 
     config: ElmoConfig
