@@ -172,12 +172,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
 
     def _upload_modified_files(self, working_dir: str, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """Uploads files; with the package installed, its full card replaces transformers' card of placeholders."""
-        card = Path(working_dir, "README.md")
-        if "[More Information Needed]" in card.read_text(encoding="utf-8"):
-            with contextlib.suppress(ImportError):
-                full = import_module("elmo_hf.share.model_info").new_card(card.parent, {}, repo_id)
-                card.write_text(full, encoding="utf-8")
+        """Uploads files; with the package installed, its full card replaces a card that transformers wrote."""
+        with contextlib.suppress(ImportError):
+            import_module("elmo_hf.share.model_info").complete_card(Path(working_dir), repo_id)
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:

@@ -18,10 +18,12 @@ from ..folder.weight_files import read_headers
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .model_card import TAGS, architecture, as_list, auto_class_of, render_card, word_limit
-from .saved_card import CARD, is_draft, read_card, training_of_draft
+from .saved_card import CARD, is_draft, read_card, training_of_draft, write_card
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text on white space"}
+# transformers' card of a pushed model has 39 of these.
+PLACEHOLDER, MANY_PLACEHOLDERS = "[More Information Needed]", 30
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 HEADS = {
     "ElmoForSequenceClassification": "classify texts",
@@ -122,6 +124,13 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("language", _listed(metadata.get("language")) or "not said"),
         ("can", "; ".join(_abilities(model, str(source), has_softmax and knows_words))),
     ]
+
+
+def complete_card(folder: Path, repository: str) -> None:
+    """Replaces a card that transformers wrote and its author did not complete by the full card for a repository."""
+    card = read_card(folder / CARD)
+    if is_draft(card) or card.text.count(PLACEHOLDER) >= MANY_PLACEHOLDERS:
+        write_card(folder / CARD, new_card(folder, {}, repository))
 
 
 def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None) -> str:
