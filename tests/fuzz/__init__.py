@@ -1,11 +1,11 @@
 """Damaged and hostile inputs for everything that the project reads: each must be refused clearly or read exactly.
 
 `python -m tests.fuzz --count 20000` runs any number of inputs, `test_fuzz.py` two hundred. An input is a valid one
-(`targets.py`), changed by what knows its format (`values.py`, `containers.py`). It is opened in a process of its own
+(`targets.py`), changed by what knows its format (`changes.py`). It is opened in a process of its own
 with limits on memory and time, so that a crash is a result, and judged (`inputs.py`):
 
     refused   one clear error of ours, and nothing left behind
-    exact     read, and the result is what a plain reader finds in the changed files (`plainly.py`)
+    exact     read, and the result is what a plain reader finds in the changed files (`expected.py`)
     defect    anything else
 
 The seed, the target's name and the input's number decide everything, so `--seed S --only TARGET:NUMBER` repeats one.
