@@ -6,17 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoints import BASE, TINY_LM, read_datasets, write_datasets
+from checkpoints import BASE, TINY_LM, bits, read_datasets, write_datasets
 from commands import output_of
 from huggingface_hub import ModelCard
-from language_models import state_of
 
-from elmo_hf import ElmoTokenizer, tiny_model
+from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion import published
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 
 
-def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path) -> None:
+def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with np.load(TINY_LM / "expected.npz") as archive:
         arrays = {"softmax/W": archive["softmax_W"], "softmax/b": archive["softmax_b"]}
     files = {"options": TINY_LM / "options.json", "weights": TINY_LM / "weights.hdf5"}
@@ -27,13 +25,16 @@ def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path) -> No
     match = re.search(r"^Largest difference from the checkpoint, all layers: (\S+) \(float32", printed, re.MULTILINE)
     assert match is not None
     assert float(match[1]) < 1e-5
-    np.testing.assert_array_equal(state_of(tmp_path / "to")["softmax.weight"], arrays["softmax/W"])
     tokenizer = ElmoTokenizer.from_pretrained(tmp_path / "to")
     assert (tokenizer.num_word_classes, tokenizer.tokenize("Don't go.")) == (28, ["Don't", "go."])
     card = ModelCard.load(tmp_path / "to" / "README.md")
     assert (card.data.license, card.data.language, card.data.base_model) == ("cc-by-4.0", ["en"], "org/elmo")
-    output_of("convert", tmp_path / "to", tmp_path / "back", "--to", "allennlp")
-    np.testing.assert_array_equal(read_datasets(tmp_path / "back" / "softmax.hdf5")["softmax/b"], arrays["softmax/b"])
+    monkeypatch.chdir(tmp_path)
+    printed = output_of("convert", "to", "back", "--to", "allennlp")
+    written = "Wrote back/options.json, back/softmax.hdf5, back/vocab.txt and back/weights.hdf5."
+    assert printed.splitlines()[-1] == written
+    assert bits(read_datasets(Path("back/softmax.hdf5"))) == bits(arrays)
+    assert bits(read_datasets(Path("back/weights.hdf5"))) == bits(read_datasets(files["weights"]))
 
 
 def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,13 +51,3 @@ def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest
     assert "converted from the published 5.5B model by" in text
     assert "5.5 billion words of English" in text
     assert "license_name: no-restrictions" in text.splitlines()
-
-
-def test_tiny_goes_back_to_allennlps_files_and_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert output_of("convert", "tiny", "x", "--to", "allennlp").splitlines()[-1] == (
-        "Wrote x/options.json, x/softmax.hdf5, x/vocab.txt and x/weights.hdf5."
-    )
-    output_of("convert", "x", "again")
-    ours, theirs = state_of(tmp_path / "again"), tiny_model(ElmoForPreTraining).state_dict()
-    assert all(np.array_equal(array, theirs[name].numpy()) for name, array in ours.items())

@@ -40,23 +40,22 @@ def embed_file(model: ElmoModel, tokenizer: ElmoTokenizer, source: Any, output: 
     return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options)
 
 
+@torch.no_grad()
 def embed_alone(
     model: ElmoModel, tokenizer: ElmoTokenizer, sentences: list[str] | list[list[str]], layers: str
 ) -> list[np.ndarray]:
-    """The vectors of sentences that the model reads one at a time."""
-    return [_embed_one(model.eval(), tokenizer, sentence, layers) for sentence in sentences]
+    """The vectors of sentences that the model reads one at a time, boundaries cut off, with each kind spelled out.
 
-
-@torch.no_grad()
-def _embed_one(model: ElmoModel, tokenizer: ElmoTokenizer, sentence: str | list[str], layers: str) -> np.ndarray:
-    """The vectors of one sentence, boundaries cut off, with each kind spelled out; weights are those of mixed_model."""
-    inputs = tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
-    output = model(**inputs, output_hidden_states=True)
-    start = tokenizer.num_special_tokens_to_add() // 2
-    every = torch.stack([layer[0, start : len(layer[0]) - start] for layer in output.hidden_states])
-    mix = 1.5 * (0.2 * every[0] + 0.5 * every[1] + 0.3 * every[2])
-    return (
-        {
+    The mix is that of `mixed_model`.
+    """
+    found = []
+    for sentence in sentences:
+        inputs = tokenizer([sentence], is_split_into_words=isinstance(sentence, list), return_tensors="pt")
+        output = model.eval()(**inputs, output_hidden_states=True)
+        start = tokenizer.num_special_tokens_to_add() // 2
+        every = torch.stack([layer[0, start : len(layer[0]) - start] for layer in output.hidden_states])
+        mix = 1.5 * (0.2 * every[0] + 0.5 * every[1] + 0.3 * every[2])
+        kinds = {
             "all": every,
             "top": every[-1],
             "mix": mix,
@@ -65,10 +64,9 @@ def _embed_one(model: ElmoModel, tokenizer: ElmoTokenizer, sentence: str | list[
             "concat": torch.cat([every[0], every[1], every[2]], dim=1),
             "pooled": mix.sum(dim=0) / max(len(mix), 1),
             "pooled_sum": every.sum(dim=(0, 1)) / max(len(mix), 1),
-        }[layers]
-        .float()
-        .numpy()
-    )
+        }
+        found.append(kinds[layers].float().numpy())
+    return found
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
