@@ -67,6 +67,7 @@ def test_pretrain_writes_a_whole_folder_and_the_perplexities_of_its_model(
     assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
     assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]
     best = min((entry for entry in log if "eval_perplexity" in entry), key=lambda entry: entry["eval_perplexity"])
+    assert best["step"] == 16  # of 20, or the last perplexities would pass for the best
     scored = output_of("score", folder, work / "held-out.txt")
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
         found = perplexities(printed, state)
