@@ -37,6 +37,7 @@ class FurtherFields(TypedDict, total=False):
     tokenizer_class: Any
     output_attentions: Any
     tie_word_embeddings: Any
+    use_cache: Any  # transformers' Trainer sets it
     dtype: Floats
     torch_dtype: Floats
     architectures: list[str] | None

@@ -201,12 +201,13 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
     else:
         width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""
         encoder = f"{width}word embedding, {config.vocab_size - 1} words"
+    layers = "1 layer" if config.num_hidden_layers == 1 else f"{config.num_hidden_layers} layers"
     skip = "with" if config.use_skip_connections else "without"
     direction = "" if config.bidirectional else ", forward only"
     return [
         ("parameters", "not counted" if num_parameters is None else f"{num_parameters:,}"),
         ("token encoder", encoder),
-        ("biLM", f"{config.num_hidden_layers} layers, {skip} skip connections{direction}"),
+        ("biLM", f"{layers}, {skip} skip connections{direction}"),
         ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
         ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
         *([] if config.num_softmax_words is None else [("softmax", f"{config.num_softmax_words:,} words")]),

@@ -16,6 +16,7 @@ from newcomer import files_of, pretrain
 from pretraining_runs import FIELDS, VOCABULARY, write_text
 
 from elmo_hf import ElmoTokenizer
+from elmo_hf.folder.saved_config import read_config
 from elmo_hf.hub_code import TABLE
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.run import new_language_model
@@ -74,6 +75,7 @@ def test_pretrain_writes_a_whole_folder_and_the_perplexities_of_its_model(
         parts = ("forward_perplexity", "backward_perplexity", "perplexity")
         assert found == pytest.approx([best[prefix + part] for part in parts], abs=0.006)
         assert perplexities(scored, state) == found
+    assert read_config(folder)[1] == {}  # no field that nothing reads
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert f"| Perplexity | {best['eval_perplexity']:.5g} |" in card.splitlines()
 
