@@ -168,11 +168,14 @@ def test_what_cannot_be_removed_beside_a_complete_file_is_a_warning(
 
 
 def test_what_the_system_writes_in_parts_is_whole(tmp_path: Path) -> None:
-    """A write that does not fit is done in part first; only the next one fails, and only closing the file says so."""
+    """A write that does not fit is done in part first; only the next one fails. What follows is dropped."""
     guarded, limits = GuardedFile(tmp_path / "out"), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5, limits[1]))
     try:
-        assert (guarded.write(b"more than 5"), guarded.write(b"again"), guarded.truncate(9)) == (11, 5, 9)
+        assert guarded.write(b"more than 5") == 11
+        with pytest.raises(OSError, match="File too large"):
+            guarded.check()
+        assert (guarded.write(b"again"), guarded.truncate(9)) == (5, 9)
         with pytest.raises(OSError, match="File too large"):
             guarded.close()
     finally:
