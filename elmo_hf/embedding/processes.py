@@ -1,6 +1,6 @@
 """The processes of one job, started by `torchrun`, `accelerate launch` or `mpirun`, or a single process.
 
-The first process prints, and does the work that must be done once; if one fails, the launcher ends all. Processes
+The first process prints and does the work that must be done once; if a process fails, the launcher ends all. Processes
 exchange files, so machines must share a file system. A single process needs neither accelerate nor a launcher.
 """
 

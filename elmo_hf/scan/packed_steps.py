@@ -40,7 +40,7 @@ def run_packed(
     """Runs all steps over inputs `(D, N, P)`, each direction in its reading order.
 
     Writes h_t after each word to outputs `(D, N, P)` and fills `trace`, if given. Takes hidden `(D, P, B)` and cell
-    `(D, H, B)` before the first step, and returns them after each text's last word, in the same shapes. Their texts are
+    `(D, H, B)` before the first step, and returns them after each text's last word, in the same shapes. The texts are
     in the order of `order.texts`; the cell may have another dtype than the rest.
     """
     last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)

@@ -5,8 +5,8 @@ The equations are those of `packed.py`. A kernel computes everything between two
     forward     r = W_h h_{t-1}  |  cell_step: z_t to c_t and m_t  |  p_t = W_p m_t       |  hidden_step: p_t to h_t
     backward    hidden_gradient_step: dh_t, dp_t  |  dm_t = W_p^T dp_t  |  cell_gradient_step: dz_t  |  r = W_h^T dz_t
 
-m_t is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset is applied after the product,
-as (W_h h) keeps instead of W_h (h keeps), which saves a second copy of h. a_t is not kept; the backward pass computes
+m_t is the memory. Kernels compute in float32, whatever the dtype of the tensors. A reset is applied after the product:
+(W_h h) * keeps instead of W_h (h * keeps), which saves a second copy of h. a_t is not kept; the backward pass computes
 it again from the gates and c_{t-1}.
 
 Arguments: a program computes `BLOCK` of the `count` elements of step `step` of `length`; `limit` is infinite without

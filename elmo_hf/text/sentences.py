@@ -85,8 +85,8 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
         parse: a function that converts a line.
 
     Raises:
-        ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, `parse` raises it, or Python has no
-            such encoding; the message names file and line.
+        ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, `parse` raises one, or Python has
+            no such encoding; the message names file and line.
         OSError: if the file cannot be opened.
     """
     number = 0

@@ -84,7 +84,7 @@ class PretrainingArguments(TrainingArguments):
 
     @property
     def device(self) -> torch.device:
-        """The device of this process. Accelerate gives a CPU an index, which torch cannot load to."""
+        """The device of this process, without the index that accelerate gives a CPU and torch cannot load to."""
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
