@@ -9,7 +9,6 @@ second shard. On the way back the softmax becomes softmax.hdf5.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -87,16 +86,13 @@ def convert_source(
         for note in checkpoint.notes:
             tell(f"Note: {note}")
         with new_folder(destination) as folder:
-            whole = folder if dtype == "float32" else folder / "float32"
-            save_model(checkpoint, whole)
-            checkpoint.tokenizer.save_pretrained(whole)
-            difference, published = check_folder(whole, checkpoint) if check else (None, [])
+            save_model(checkpoint, folder)
+            checkpoint.tokenizer.save_pretrained(folder)
+            difference, published = check_folder(folder, checkpoint) if check else (None, [])
             for name in published:
                 tell(f"Note: the vectors are those that were published for {name}.")
-            if whole != folder:
-                save_rounded(checkpoint, whole, folder, dtype)
-                shutil.rmtree(whole)
-                checkpoint.tokenizer.save_pretrained(folder)
+            if dtype != "float32":
+                save_rounded(checkpoint, folder, dtype)
             digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
             card = render_card(
                 destination.resolve().name,

@@ -31,10 +31,10 @@ def save_model(checkpoint: Checkpoint, folder: Path) -> None:
     model.save_pretrained(folder, state_dict=tensors)
 
 
-def save_rounded(checkpoint: Checkpoint, source: Path, folder: Path, dtype: str) -> None:
-    """Loads the folder `source` of `save_model` in another dtype, and saves it."""
+def save_rounded(checkpoint: Checkpoint, folder: Path, dtype: str) -> None:
+    """Saves the weights that `save_model` wrote to `folder` again, as another dtype."""
     model_class = ElmoModel if checkpoint.config.num_softmax_words is None else ElmoForPreTraining
-    model = load_complete(source, model_class, dtype=dtype)
+    model = load_complete(folder, model_class, dtype=dtype)
     model.save_pretrained(folder, state_dict=_carried(model, checkpoint))
 
 

@@ -22,11 +22,11 @@ ROWS = 8  # the layout is made for this count of rows, and serves any count
 
 
 class PackedProducts(BlockProducts):
-    """A weight W `(1, m, n)` in the layout."""
+    """A weight W `(m, n)` in the layout."""
 
     def __init__(self, weight: Tensor) -> None:
         """Copies the weight into the layout."""
-        super().__init__(weight.detach(), weight.nbytes, few_columns=1 << 30)  # every column as a row
+        super().__init__(weight.detach()[None], weight.nbytes, few_columns=1 << 30)  # every column as a row
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight[0], ROWS)
 
     def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:

@@ -113,7 +113,7 @@ class ProcessorKernels(Kernels):
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""
         if self._can_pack(weight):
-            self._kept(weight, _packed_products)
+            self._kept(weight, PackedProducts)
 
     def _can_pack(self, weight: Any) -> bool:
         return can_take_onednn(weight, (torch.float32, torch.bfloat16)[: 1 + self.multiplies_bfloat16])
@@ -125,9 +125,9 @@ class ProcessorKernels(Kernels):
         (within, steps), is_large = self.repays.get(weight.dtype, (range(0), 1)), weight.nbytes >= self.large_bytes
         # Autocast makes temporary tensors, which are not parameters.
         is_lasting = isinstance(weight, nn.Parameter) and weight.dtype == torch.bfloat16 and not keeps_trace
-        kept = self._kept(weight, _packed_products if is_large and is_lasting else None)
+        kept = self._kept(weight, PackedProducts if is_large and is_lasting else None)
         if kept is None and is_large and sum(count in within for count in columns) >= steps:
-            kept = PackedProducts(weight[None])
+            kept = PackedProducts(weight)
         return kept
 
     def _kept(self, weight: Tensor, make: Callable[[Tensor], Any] | None) -> Any:
@@ -141,10 +141,6 @@ class ProcessorKernels(Kernels):
             packed = make and make(weight)
             self.kept[weight] = packed, state if make else None
         return packed
-
-
-def _packed_products(weight: Tensor) -> PackedProducts:
-    return PackedProducts(weight[None])
 
 
 def _are_floats(weights: list[Weights]) -> bool:

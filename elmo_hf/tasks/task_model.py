@@ -118,14 +118,12 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         if inputs_embeds is None:
             ids, mask = checked_words(input_ids, attention_mask, self.config)
             texts, is_word = self._texts(ids, mask), ~self.elmo.boundaries(ids)
-            embeddings = self.elmo.embed_ids(ids, mask) if bilm_layers is None else None
         else:
-            require(
-                self.num_texts == 1, "inputs_embeds", "None for pairs of texts, which only ids tell apart", "a tensor"
-            )
-            embeddings, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
+            require(self.num_texts == 1, "inputs_embeds", "None for pairs, which only ids tell apart", "a tensor")
+            inputs_embeds, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
             texts, is_word = [mask], mask
         if bilm_layers is None:
+            embeddings = self.elmo.embed_ids(ids, mask) if inputs_embeds is None else inputs_embeds
             layers = self._run_bilm(embeddings, mask, texts)
         else:
             shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
