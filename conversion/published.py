@@ -1,7 +1,7 @@
 """The published checkpoints and their download.
 
-The table `published.tsv` has their addresses and the facts that public pages or code state. `model_cards/NAME.md` has
-more facts about checkpoints of two files. A row has one of these:
+The table `published.tsv` has their addresses and the facts that public pages or code state. For rows with `options`,
+`model_cards/NAME.md` has more facts (without the `-lm` of a name). A row has one of these groups of addresses:
 
     options, weights                 AllenNLP's two files; some with the softmax and its vocabulary
     options, weights, vocabulary     a TensorFlow checkpoint of bilm-tf: `weights` is its `.index`

@@ -122,7 +122,7 @@ class Elmo(nn.Module):
 
         Args:
             inputs: `(B, ..., T, C)` character ids of `batch_to_ids`; all axes before T count sentences. If all words
-                are cached, this may be `word_inputs` `(B, T)` again.
+                are cached, the ids are not read, and you may pass `word_inputs` `(B, T)` here too.
             word_inputs: `(B, ..., T)` indices of the words in `vocab_to_cache`.
 
         Returns:

@@ -47,7 +47,10 @@ class Command(TyperCommand):
 
 
 def hint(args: list[str]) -> str:
-    """A hint for an error, if two to eight arguments together are a file's name that needs quotes."""
+    """A hint to use quotes, if the shell split the name of an existing file at its blanks; "" otherwise.
+
+    That is so if two to eight neighbouring arguments, joined by blanks, are the name.
+    """
     starts = range(len(args) - 1)
     names = (" ".join(args[start : start + count]) for start in starts for count in range(2, 9))
     return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")

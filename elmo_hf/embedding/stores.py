@@ -21,7 +21,7 @@ from ..disk.whole_files import leftover, publish
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is a file or a folder in a store."""
+    """Whether a name is an address with `://`, as in `s3://bucket/folder`, and not a plain path."""
     return "://" in name
 
 

@@ -93,7 +93,7 @@ def refuse_large(content: dict[str, Any]) -> None:
 
 
 def refuse_misspelt(others: Collection[str], missing: Collection[str]) -> None:
-    """Raises ValueError if an unknown name is nearly the name of a missing field, so that it is probably damaged."""
+    """Raises ValueError if an unknown name differs little from a missing field's name, and is probably misspelt."""
     for name in others:
         for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
             raise ValueError(f"`{name}` is probably meant to be `{nearest}`")

@@ -160,7 +160,7 @@ class BiLM(nn.Module):
 
         Args:
             token_vectors: `(B, T, P)`, zero where the mask is False; or `(B, T, DP)` if each direction reads its own
-                text, all in text order.
+                text. The words are in text order for the backward direction too.
             mask: `(B, T)`, True on words.
             state: from the previous batch, or None for zeros.
             resets: for each direction `(B, T)`, True on words before which its state is set to zero; None means never.
@@ -168,7 +168,8 @@ class BiLM(nn.Module):
                 input, as in bilm-tf.
 
         Returns:
-            L+1 tensors `(B, T, DP)` (the first is the token vector D times), and the state after this batch, detached.
+            L+1 tensors `(B, T, DP)`, and the state after this batch, detached. The first tensor is `token_vectors`, one
+            copy per direction if they are `(B, T, P)`.
 
         Raises:
             ValueError: if the state has the wrong shape for this batch.

@@ -243,7 +243,8 @@ class ElmoModel(ElmoPreTrainedModel):
         Args:
             input_ids: character ids `(B, T, C)`, or `(B, T, C + 1)` with the word's id last if the model has word
                 vectors too; word ids `(B, T)` for a word-embedding model; any integer type.
-            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding, on either side; None: any id above 0.
+            attention_mask: `(B, T)`, 1 on words and boundaries, 0 on padding, which may be on either side. None means 1
+                where any id of the word is above 0; with `inputs_embeds`, 1 everywhere.
             state: from the previous batch, or None to start from zeros.
             inputs_embeds: in place of `input_ids`, word vectors `(B, T, P)`, or character embeddings `(B, T, C, E)`
                 if the model reads only characters.

@@ -23,7 +23,7 @@ from .products import FEW_COLUMNS, BlockProducts, WeightProducts
 
 @dataclass(eq=False)
 class Kernels:
-    """The operations by torch alone. The sizes below affect speed, and results only by rounding."""
+    """The operations by torch alone. Other sizes than those below change the speed, and the rounding of results."""
 
     default: ClassVar["Kernels"]
 
