@@ -148,6 +148,7 @@ def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
     with_nulls = pa.compute.ScalarAggregateOptions(skip_nulls=False)
     sums = [("word", "list"), ("word", "count"), ("is_unknown", "max"), *((name, "sum", with_nulls) for name in bits)]
     found = table.filter(pa.compute.is_valid(table["region"])).group_by(keys, use_threads=False).aggregate(sums)
+    found = found.sort_by([("sentence", "ascending"), ("region", "ascending")])  # groups come in any order
     # A word splitter does not change letters, and a region contains no blank.
     words = pa.array(["".join(words) for words in found["word_list"].to_pylist()], pa.string())
     columns = {name: found[name] for name in keys} | {"word": words, "num_words": found["word_count"]}

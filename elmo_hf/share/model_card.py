@@ -85,7 +85,7 @@ def render_card(
     facts: Facts | None = None,
     conversion: Conversion | None = None,
     run: TrainingSummary | None = None,
-    word_splitter: str = "ptb",
+    word_splitter: str | None = "ptb",
     **labels: Any,
 ) -> str:
     """Renders a card.
@@ -101,7 +101,7 @@ def render_card(
         facts: the facts that the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained, with its numbers as text.
-        word_splitter: how the folder's tokenizer splits raw text; `facts.words` replaces it.
+        word_splitter: how the tokenizer splits raw text; None if that is not known; `facts.words` replaces it.
         **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
     known = {} if facts is None else facts.metadata

@@ -153,7 +153,7 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
         repository=repository,
         num_parameters=model.num_parameters,
         auto_class=model.auto_class,
-        word_splitter="ptb" if model.tokenizer is None else model.tokenizer.word_splitter,
+        word_splitter=None if model.tokenizer is None else model.tokenizer.word_splitter,
         **(drafted if model.card.text else {}) | labels,
     )
     return card + training_of_draft(model.card) if is_draft(model.card) else card

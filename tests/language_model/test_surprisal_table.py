@@ -99,6 +99,15 @@ def test_a_table_by_region_adds_up_its_words(tmp_path: Path) -> None:
         np.testing.assert_allclose(np.array(table[f"{name}_nats"], dtype=np.float64), expected, rtol=1e-5)
 
 
+def test_many_regions_are_in_the_order_of_the_text(tmp_path: Path) -> None:
+    placed = list(place_sentences(["a, b"] * 99, "ptb"))
+    scores = tiny_lm().score([each.words for each in placed], tokenizer_with())
+    write_table(tmp_path / "t.tsv", placed, scores, tokenizer_with(), by_region=True)
+    table = rows(tmp_path / "t.tsv")
+    places = list(zip(table["sentence"], table["region"], table["word"], strict=True))
+    assert places == [(sentence, *region) for sentence in range(99) for region in ((0, "a,"), (1, "b"))]
+
+
 def test_the_command_carries_the_state_through_documents(tmp_path: Path) -> None:
     model = tiny_lm()
     for part in (model, tokenizer_with()):

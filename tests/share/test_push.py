@@ -170,9 +170,12 @@ def test_the_card_of_a_run_has_its_numbers_and_its_code_runs_as_printed(
             trainer.create_model_card(**facts)
             output = output_of("push", tmp_path / "out", f"org/{name}")
             # Over the draft that the Trainer's own push leaves.
+            pushed = online.files(f"org/{name}")["README.md"].decode()
             draft = {"path_or_fileobj": tmp_path / "out" / "README.md", "path_in_repo": "README.md"}
             HfApi().upload_file(**draft, repo_id=f"org/{name}")
             trainer.model.push_to_hub(f"org/{name}")
+            card = online.files(f"org/{name}")["README.md"].decode()  # the model does not know its tokenizer
+            assert card == re.sub(r"- \*\*Words\.\*\* Raw text .*\n.*\n", "", pushed)
         card = online.files(f"org/{name}")["README.md"].decode()
         assert f"# {name}" in card.splitlines()
         assert not re.search('Not given|information needed|proofread|fine-tuned version|from scratch|"out"', card)
