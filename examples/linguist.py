@@ -29,6 +29,8 @@ import typer
 from word_layers import word_layers
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.cli.errors import Command
+from elmo_hf.disk.whole_files import check_new_file, new_file
 from elmo_hf.embedding.batches import outputs_in_batches
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 from elmo_hf.text.sentences import read_sentences
@@ -53,12 +55,15 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def read_words(path: Path, tokenizer: ElmoTokenizer, is_split: bool) -> list[list[str]]:
     """The words of each sentence of a file."""
     split = str.split if is_split else tokenizer.tokenize
-    return [split(each) if isinstance(each, str) else each for each in read_sentences(path)]
+    texts = [split(each) if isinstance(each, str) else each for each in read_sentences(path)]
+    if not any(texts):
+        raise ValueError(f"{path} has no sentences.")
+    return texts
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Writes a table with commas, and prints how many rows it has."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with new_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         number = sum(1 for row in rows if writer.writerow(row))
@@ -72,24 +77,28 @@ def find_uses(
     is_use = [[each.casefold() == word.casefold() for each in words] for words in texts]
     places = [(row, column + 1) for row, uses in enumerate(is_use) for column, use in enumerate(uses) if use]
     if not places:
-        raise typer.BadParameter(f"expected {word!r} in {name}, found {len(texts):,} sentences without it.")
+        raise ValueError(f"{word!r} is not a word of {name}, in upper or lower case, as the tokenizer splits it.")
     places = [places[len(places) * number // most] for number in range(most)] if len(places) > most else places
     rows = sorted({row for row, _ in places})
     layers = dict(word_layers(model, tokenizer, [texts[row] for row in rows], name))
     return places, np.stack([layers[rows.index(row)][1:, position - 1] for row, position in places])
 
 
-@app.command()
+@app.command(cls=Command)
 def sentences(text: Path, output: Path) -> None:
     """Cut an English text into sentences, one a line. Paragraphs end at blank lines, or without any at each line."""
+    check_new_file(output)
     content = text.read_text(encoding="utf-8")
     paragraphs = re.split(r"\n\s*\n", content) if re.search(r"\S\s*\n\s*\n\s*\S", content) else content.splitlines()
     lines = [line for each in paragraphs if each.strip() for line in split_sentences(" ".join(each.split())) if line]
-    output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    if not lines:
+        raise ValueError(f"{text} has no sentences.")
+    with new_file(output) as partial:
+        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     print(f"Wrote {len(lines):,} sentences to {output}.")
 
 
-@app.command()
+@app.command(cls=Command)
 def uses(
     model_name: Model,
     word: Annotated[str, typer.Argument(help="The word, in any case.")],
@@ -101,13 +110,16 @@ def uses(
     """Measure how far apart the uses of a word are, in one file or in two."""
     if len(files) > 2:
         raise typer.BadParameter(f"expected one file or two, found {len(files)}.")
+    check_new_file(output)
     model, tokenizer = load_complete(model_name), load_tokenizer(model_name)
     found = [
-        find_uses(model, tokenizer, read_words(path, tokenizer, is_split), word, most, path.name) for path in files
+        find_uses(model, tokenizer, read_words(path, tokenizer, is_split), word, most, str(path)) for path in files
     ]
+    if sum(len(own) for own, _ in found) == 1:
+        raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
     vectors = unit(np.concatenate([layers for _, layers in found]))
     distances = 1 - np.einsum("uld,vld->luv", vectors, vectors)
-    places = [(path.name, *place) for path, (own, _) in zip(files, found, strict=True) for place in own]
+    places = [(str(path), *place) for path, (own, _) in zip(files, found, strict=True) for place in own]
     header = [f"{name}_{number}" for number in (1, 2) for name in ("file", "sentence", "position")]
     write_table(
         output,
@@ -118,9 +130,7 @@ def uses(
         ),
     )
     first = len(found[0][0])  # uses in the first file
-    parts = [
-        (f"within {path.name}", part) for path, part in zip(files, (slice(first), slice(first, None)), strict=False)
-    ]
+    parts = [(f"within {path}", part) for path, part in zip(files, (slice(first), slice(first, None)), strict=False)]
     means = [(f"{name}, {len(places[part])} uses", _mean_of_pairs(distances[:, part, part])) for name, part in parts]
     if len(files) == 2:
         before, after = (unit(layers.mean(axis=0)) for _, layers in found)
@@ -136,9 +146,10 @@ def _mean_of_pairs(distances: np.ndarray) -> np.ndarray:
     return distances[:, *upper].mean(axis=-1) if len(upper[0]) else np.full(len(distances), np.nan)
 
 
-@app.command()
+@app.command(cls=Command)
 def pairs(model_name: Model, file: Path, output: Output, is_split: Split = False) -> None:
     """Measure how similar each two sentences of a file are. ELMo is a poor measure: compare the shared words."""
+    check_new_file(output)
     model, tokenizer = load_complete(model_name), load_tokenizer(model_name)
     texts = read_words(file, tokenizer, is_split)
     pooled = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)

@@ -185,11 +185,12 @@ def test_distances_between_uses_of_a_word_are_those_of_the_layers(
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     linguist.uses(str(tiny_folder), "bank", [tmp_path / name for name in texts], tmp_path / "bank.csv")
-    places = [("old.txt", 1, 2), ("old.txt", 1, 5), ("old.txt", 2, 3), ("new.txt", 0, 4)]
+    old, new = (str(tmp_path / name) for name in texts)
+    places = [(old, 1, 2), (old, 1, 5), (old, 2, 3), (new, 0, 4)]
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     vectors = []
     for name, row, position in places:
-        output = model(**tokenizer(texts[name][row], return_tensors="pt"), output_hidden_states=True)
+        output = model(**tokenizer(texts[Path(name).name][row], return_tensors="pt"), output_hidden_states=True)
         vectors.append(torch.stack([layer[0, position] for layer in output.hidden_states[1:]]).detach())
     uses = torch.stack(vectors)  # (uses, layers, features)
     distances = 1 - torch.cosine_similarity(uses[:, None], uses, dim=-1)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.sentences import beginning_of, read_sentences
+from ..text.sentences import KEYS, beginning_of, read_sentences
 from .arguments import Encoding, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
 from .split_notes import note_cut, say_split
@@ -184,11 +184,14 @@ def pretrain(
 
 def score(
     model: Model,
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Text, .jsonl, .conllu or .fasta, plain or .gz.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Text, .csv, .tsv, .jsonl, .conllu or .fasta, or .gz.")
+    ],
     words: Annotated[
         Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,
     encoding: Encoding = "utf-8",
+    column: Annotated[str | None, typer.Option(metavar="NAME", help="Read this column of a .csv or .tsv.")] = None,
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
         Path | None,
@@ -228,7 +231,7 @@ def score(
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
-    texts, read = beginning_of(read_sentences(source, encoding=encoding))
+    texts, read = beginning_of(read_sentences(source, encoding=encoding, keys=KEYS if column is None else (column,)))
     sentences = list(place_sentences(read, splitter))
     corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:

@@ -129,7 +129,7 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
         if names and keys and not {*keys} & {*names}:
             raise ValueError(
                 f"{path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
-                f"{', '.join(names)[:80]}; rename one, or give its name (embed --column NAME)."
+                f"{', '.join(names)[:80]}; rename one, or give its name (--column NAME of embed and score)."
             )
         for cells in filter(None, reader):
             if len(cells) != len(names):

@@ -113,6 +113,9 @@ def test_the_command_carries_the_state_through_documents(tmp_path: Path) -> None
     for part in (model, tokenizer_with()):
         part.save_pretrained(tmp_path / "lm")
     (tmp_path / "text").write_text("the ferry left.\nten late\n\nYes, at ten.\n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text('item,said\n7,"ten, late"\n8,the ferry\n', encoding="utf-8")
+    printed = output_of("score", tmp_path / "lm", tmp_path / "t.csv", "--column", "said", "--words", "ptb")
+    assert printed.startswith("2 sentences, 5 words")
     options = ("--documents", "--unit", "nats", "--skip-unknown", "--words", "ptb")
     for name, more in (("t.tsv", ()), ("r.tsv", ("--regions",))):
         printed = output_of("score", tmp_path / "lm", tmp_path / "text", "--per-word", tmp_path / name, *options, *more)
