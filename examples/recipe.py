@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from own_files import DataError
 from transformers import (
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
@@ -28,6 +27,7 @@ from elmo_hf.tasks.task_model import ElmoTaskModel
 try:
     import matplotlib.pyplot as plt
     from datasets import DatasetDict
+    from own_files import DataError
     from seqeval.metrics import f1_score as entity_f1_score
     from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
 except ModuleNotFoundError as missing:

@@ -1,9 +1,11 @@
 """The page: a visitor clicks a word, sees which words are near in each layer, moves the mix, and reads surprisals.
 
 `python app.py` starts it. The environment variable `ELMO_MODEL` has the models that a visitor may choose, Hub names or
-folders with commas between them; the default is `tiny`, which needs no network.
+folders with commas between them; the default is `tiny`, which needs no network. `GRADIO_SERVER_PORT` has the port.
+Ctrl-C stops the page.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -151,5 +153,6 @@ def warm_up() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     warm_up()
     demo.launch(**LAUNCH)
