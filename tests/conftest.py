@@ -19,9 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Imports the fixtures, and torch with them, but not where `-n 2` leaves all tests to two other processes."""
+    from torch.backends.cpu import get_cpu_capability
+
     from elmo_hf.scan.products import IS_AMD
 
-    if IS_AMD:  # otherwise Intel's library adds in an order that depends on where a tensor lies in memory
-        os.environ.setdefault("MKL_CBWR", "AVX2")
+    # Otherwise, without AVX-512, Intel's library adds in an order that depends on where a tensor lies in memory.
+    if IS_AMD or get_cpu_capability() != "AVX512":
+        os.environ.setdefault("MKL_CBWR", "AVX2" if IS_AMD else "AVX2,STRICT")
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.import_plugin("shared_fixtures")
