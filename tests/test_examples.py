@@ -308,10 +308,12 @@ def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
     def sense(document: int, lemma: str, number: int) -> sense_data.Sense:
         return sense_data.Sense(document, 0, 0, 1, lemma, number)
 
+    def layer(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+        return np.concatenate([here[[0, 1, 1, 0]], there[[0, 1, 1, 0]]])
+
     # Of two documents, one is held out; both say the same.
     senses = [sense(d, *word) for d in (0, 1) for word in (("bank", 2), ("bank", 3), ("bank", 3), (f"only {d}", 1))]
     right, wrong = np.eye(2), np.eye(2)[::-1]
-    layer = lambda here, there: np.concatenate([here[[0, 1, 1, 0]], there[[0, 1, 1, 0]]])  # noqa: E731
     held_out = probe_layers.draw_documents(senses, 0)
     assert held_out in ([0], [1])
     scores = probe_layers.score_senses(np.stack([layer(right, right), layer(right, wrong)]), senses, held_out)
@@ -334,7 +336,9 @@ def test_probes_end_in_tables_and_plots(tiny_folder: Path, capsys: pytest.Captur
 
 
 def test_rows_are_drawn_by_seed_and_rare_words_become_unknown() -> None:
-    row = lambda *ids: {"word_vector_ids": list(ids)}  # noqa: E731
+    def row(*ids: int) -> dict[str, list[int]]:
+        return {"word_vector_ids": list(ids)}
+
     rows = {"train": [row(5, 6), row(5, 7)], "validation": [row(6, 5), row(8)], "test": [row(7, 5)]}
     drawn = sample_efficiency.sample(rows, 2, 0, unknown=3, choice=1)
     assert sorted(r["word_vector_ids"] for r in drawn["train"]) == [[5, 3], [5, 3]]

@@ -186,7 +186,7 @@ def test_what_the_format_cannot_hold_is_named_and_nothing_is_written(
     with torch.no_grad():
         model.get_input_embeddings().weight[0, 2] = 1e-20
     model.save_pretrained(tmp_path / "source")
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the name is compared
         folder_to_allennlp(tmp_path / "source", tmp_path / "DEST")
     assert name in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]

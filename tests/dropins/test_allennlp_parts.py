@@ -92,7 +92,7 @@ def test_the_lstm_may_be_replaced_by_a_module_around_it() -> None:
     lstm = bilm._elmo_lstm
     assert isinstance(lstm, ElmoLstm)
     assert (lstm.num_layers, lstm.input_size, lstm.cell_size) == (2, 8, 32)
-    bilm._elmo_lstm = Doubled(lstm)  # type: ignore[assignment]
+    bilm._elmo_lstm = Doubled(lstm)
     expected = EXPECTED["layers_with_boundaries"] * np.array([1, 2, 2])[:, None, None, None]
     assert_close(torch.stack(bilm(IDS)["activations"]), expected)
 

@@ -17,7 +17,7 @@ FOUR_LAYERS = {name.removeprefix(PREFIX): array for name, array in golden_state(
 
 
 def embed_file(*lines: str) -> None:
-    ElmoEmbedder(*FILES).embed_file(iter(lines), "/nowhere/out.hdf5", use_sentence_keys=True)  # type: ignore[arg-type]
+    ElmoEmbedder(*FILES).embed_file(iter(lines), "/nowhere/out.hdf5", use_sentence_keys=True)
 
 
 def embed_tokens(tokens: object, lengths: object) -> None:
@@ -33,7 +33,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "no weights": (lambda: Elmo(FILES[0], "nowhere.hdf5", 1), "nowhere.hdf5", ConversionError),
     "files and a module": (lambda: Elmo(*FILES, 1, module=nn.Identity()), "`module`", ValueError),
     "too few mix parameters": (lambda: Elmo(*FILES, 1, scalar_mix_parameters=[1]), "3 numbers", ValueError),
-    "strings for lists": (lambda: batch_to_ids(["abc"]), "abc", ValueError),  # type: ignore[list-item]
+    "strings for lists": (lambda: batch_to_ids(["abc"]), "abc", ValueError),
     "ids of 24 characters": (lambda: Elmo(*FILES, 1)(batch_to_ids([["a"]])[..., :24]), "50", ValueError),
     "blank keys": (lambda: embed_file("Yes", ""), "use_sentence_keys", ValueError),
     "equal keys": (lambda: embed_file("Yes", "Yes"), "use_sentence_keys", ValueError),

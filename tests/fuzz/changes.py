@@ -359,7 +359,7 @@ def change_tar(content: bytes, dice: Dice, compression: Any) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(compression.decompress(content))) as archive:
         files = [member for member in archive if member.isreg()]
-        members = [(member.name, archive.extractfile(member).read()) for member in files]  # type: ignore[union-attr]
+        members = [(member.name, archive.extractfile(member).read()) for member in files]
     with tarfile.open(None, "w", packed, format=dice.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])) as archive:
         for name, data in change_members(members, dice):
             member = tarfile.TarInfo(name)
@@ -393,7 +393,7 @@ CHANGES: dict[str, Callable[[bytes, Dice], bytes]] = {
     ".zip": change_zip,
     ".tar.gz": lambda content, dice: change_tar(content, dice, gzip),
     ".tar.bz2": lambda content, dice: change_tar(content, dice, bz2),
-    **{f"{end}.gz": lambda content, dice, end=end: change_gzip(content, dice, end) for end in (".txt", ".jsonl")},  # type: ignore[misc]
+    **{f"{end}.gz": lambda content, dice, end=end: change_gzip(content, dice, end) for end in (".txt", ".jsonl")},
     ".jsonl": change_json_lines,
     ".json": change_json,
     **dict.fromkeys((".hdf5", ".dump"), change_hdf5),

@@ -109,7 +109,7 @@ def run_apart(target: Target, name: str, index: int, seed: str, root: Path) -> O
     process.join()
     shutil.rmtree(folder, ignore_errors=True)
     if process.exitcode == 0:
-        return pickle.loads(folder.with_suffix(".outcome").read_bytes())
+        return pickle.loads(folder.with_suffix(".outcome").read_bytes())  # `run_limited` made this pickle
     return Outcome(name, index, DEFECT, f"ended with {process.exitcode}")
 
 

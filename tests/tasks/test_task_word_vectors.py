@@ -135,20 +135,20 @@ def read(folder: Path, content: bytes, words: list[str] | None = None, name: str
 def test_each_format_gives_the_same_table(name: str, content: bytes, tmp_path: Path) -> None:
     vectors = read(tmp_path, content + b"the 7 8 9\n", name=name)  # of equal words the first counts
     assert vectors.words == [*SPECIAL, *ROWS]
-    assert vectors.table[3:].tolist() == [[1.0, 0.75, 2.0], *ROWS.values()]  # type: ignore[index]
+    assert vectors.table[3:].tolist() == [[1.0, 0.75, 2.0], *ROWS.values()]
 
 
 def test_only_wanted_words_are_kept_and_their_forms_in_lower_case(tmp_path: Path) -> None:
     vectors = read(tmp_path, GLOVE, ["The", "Oslo", "harbour", "OSLO", "\ud800"])
     assert vectors.words == [*SPECIAL, "the", "Oslo"]
-    assert vectors.table[3].tolist() == [0.75, 1.0, 5.0]  # type: ignore[index]
+    assert vectors.table[3].tolist() == [0.75, 1.0, 5.0]
 
 
 def test_the_files_own_vector_of_unknown_words_is_used(tmp_path: Path) -> None:
     for words in (None, ["the"]):
         vectors = read(tmp_path, GLOVE + b"<unk> 7 8 9\n", words)
         assert "<unk>" not in vectors.words
-        assert vectors.table[3].tolist() == [7, 8, 9]  # type: ignore[index]
+        assert vectors.table[3].tolist() == [7, 8, 9]
 
 
 def test_words_that_no_line_of_a_vocabulary_can_hold_are_left_out(tmp_path: Path) -> None:
