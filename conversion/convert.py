@@ -10,6 +10,7 @@ second shard. On the way back the softmax becomes softmax.hdf5.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.share.model_card import Conversion, Facts, render_card
+from elmo_hf.share.model_card import Conversion, Facts, as_list, render_card
 
 from .check import check_folder
 from .contract import Given
@@ -65,7 +66,8 @@ def convert_source(
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
         dtype: the type of the written weights: float32 or bfloat16.
         facts: published facts about the weights, for the card.
-        labels: the user's labels of the weights, for the card (`card_labels`).
+        labels: the user's labels of the weights, for the card (`card_labels`). If neither they nor `facts` have English
+            among known languages, and `given` has no word splitter, raw text is split at blanks.
         tell: a function for messages: the format, parts of the source that the folder lacks, and published vectors.
 
     Returns:
@@ -82,6 +84,13 @@ def convert_source(
         names = [name for name, value in vars(given).items() if value is not None and name not in found.takes]
         options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
         require(not names, path, "", f"converted without {options}", found.name)
+        languages = as_list({**(facts.metadata if facts else {}), **(labels or {})}.get("language"))
+        if given.word_splitter is None and languages and not any(each.split("-")[0] == "en" for each in languages):
+            given = replace(given, word_splitter="whitespace")
+            tell(
+                f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words and "
+                "punctuation apart, as in the training text, or choose English rules with `--word-splitter ptb`."
+            )
         checkpoint = found.read(source, given)
         for note in checkpoint.notes:
             tell(f"Note: {note}")

@@ -40,7 +40,7 @@ def convert(
     ] = "hf",
     word_splitter: Annotated[
         Splitter | None,
-        typer.Option(help="How the tokenizer splits raw text: ptb, as the Treebank, or at blanks; default: by format."),
+        typer.Option(help="How raw text is split: ptb, English rules, or at blanks; default: by format and language."),
     ] = None,
     check: Annotated[
         bool,

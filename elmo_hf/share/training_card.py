@@ -1,8 +1,8 @@
 """A `Trainer` that writes a full model card: hyper-parameters, scores and limits are filled in automatically.
 
 transformers' Trainer writes a draft card at every push. `transformers.modelcard.TrainingSummary` collects the numbers
-for both; here they go into `model_cards/template.md`, which adds how to load the model and its limits. In all else
-`ElmoTrainer` equals `Trainer`.
+for both; here they go into `model_cards/template.md`, which adds how to load the model and its limits. The logs of a
+training have the mixes of layers. In all else `ElmoTrainer` equals `Trainer`.
 """
 
 from dataclasses import fields
@@ -14,13 +14,26 @@ from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import HUB_NAME, TINY
+from ..tasks.task_model import ElmoTaskModel
 from ..text.escapes import printable
 from .model_card import FEATURE_EXTRACTION, TASKS, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card
 
 
 class ElmoTrainer(Trainer):
-    """transformers' `Trainer` with the full model card."""
+    """transformers' `Trainer` with the full model card, and with the mixes of layers in its logs."""
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Adds a task model's scalar mixes that learn to each log of a training loss: true weights, and the scale.
+
+        The keys are `mix_0/layer_0` to `mix_0/layer_L` and `mix_0/scale`; a second mix has `mix_1`.
+        """
+        mixes = self.model.scalar_mixes_of_all() if "loss" in logs and isinstance(self.model, ElmoTaskModel) else []
+        for number, mix in enumerate(mixes):
+            if mix.logits.requires_grad:
+                logs |= {f"mix_{number}/layer_{k}": weight for k, weight in enumerate(mix.weights.tolist())}
+                logs[f"mix_{number}/scale"] = mix.scale.item()
+        super().log(logs, *args, **kwargs)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
         """Pushes as `Trainer.push_to_hub` does, and prints a line that loads the model."""

@@ -51,3 +51,29 @@ def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest
     assert "converted from the published 5.5B model by" in text
     assert "5.5 billion words of English" in text
     assert "license_name: no-restrictions" in text.splitlines()
+
+
+SPLIT = {"whitespace": ["Don't", "go."], "ptb": ["Do", "n't", "go", "."]}
+
+
+@pytest.mark.parametrize(
+    ("options", "splitter"),
+    [
+        (["--language", "pt"], "whitespace"),
+        (["--language", "pt", "--language", "en-GB"], "ptb"),
+        (["--language", "pt", "--word-splitter", "ptb"], "ptb"),
+        (["--model", "pt"], "whitespace"),
+    ],
+    ids=str,
+)
+def test_a_model_of_another_language_does_not_split_by_english_rules(
+    options: list[str], splitter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = BASE / "weights.hdf5", {"options": BASE / "options.json"}
+    monkeypatch.setattr(published, "download", lambda name: files)
+    source = [] if "--model" in options else [BASE]
+    printed = output_of("convert", *source, tmp_path / "to", *options)
+    assert ElmoTokenizer.from_pretrained(tmp_path / "to").tokenize("Don't go.") == SPLIT[splitter]
+    notes = [line for line in printed.splitlines() if "--word-splitter ptb" in line]
+    assert len(notes) == (splitter == "whitespace")
+    assert f'word_splitter="{splitter}"' in (tmp_path / "to" / "README.md").read_text(encoding="utf-8")

@@ -10,6 +10,10 @@ from task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
 from task_training import each_task, make_trainer, train_on_two_texts
 from tiny_inputs import assert_outputs_close
 
+from elmo_hf.share.training_card import ElmoTrainer
+
+NAMES = ["layer_0", "layer_1", "layer_2", "scale"]
+
 
 @pytest.mark.parametrize(("task", "options"), [*((task, {}) for task in TASKS), ("crf", {"bf16": True})], ids=str)
 def test_the_stock_trainer_fits_every_task(task: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -21,6 +25,22 @@ def test_the_stock_trainer_fits_every_task(task: str, options: dict[str, Any], t
     assert trainer.evaluate()["eval_loss"] < 0.5 * before
     assert all(torch.equal(parameter, frozen[name]) for name, parameter in model.named_parameters() if name in frozen)
     assert model.elmo.scalar_mixes[0].weights.tolist() != pytest.approx([1 / 3] * 3)
+
+
+def test_elmo_trainer_logs_the_weights_of_each_mix_that_learns(tmp_path: Path) -> None:
+    model = make_task_model("labelling", **LSTM)
+    mixes = model.elmo.scalar_mixes
+    mixes[0].requires_grad_(False)
+    with torch.no_grad():
+        mixes[1].scale.fill_(1.5)
+    trainer = make_trainer(model, "labelling", tmp_path, ElmoTrainer, max_steps=2, eval_strategy="epoch")
+    trainer.train()
+    first, second, evaluation, _ = trainer.state.log_history
+    assert {name for name in second if name.startswith("mix")} == {f"mix_1/{name}" for name in NAMES}
+    assert not any(name.startswith("mix") for name in evaluation)
+    expected = [*(mixes[1].logits.exp() / mixes[1].logits.exp().sum()).tolist(), mixes[1].scale.item()]
+    assert [second[f"mix_1/{name}"] for name in NAMES] == pytest.approx(expected, rel=1e-6)
+    assert first["mix_1/layer_0"] != second["mix_1/layer_0"]
 
 
 @pytest.mark.parametrize("task", ["classification", "labelling", "crf", "questions"])
