@@ -10,9 +10,9 @@ Operations work on lists of NumPy arrays, because one foreign array may hold sev
 move numbers and change signs, so a round trip gives the same bits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,88 +21,48 @@ from .refusals import ConversionError, listed, shortened
 Arrays = list[np.ndarray]
 
 
-class ArrayOp(Protocol):
-    """A reversible rearrangement."""
+class ArrayOp(NamedTuple):
+    """A reversible rearrangement: `apply` maps arrays of the foreign file to ours, `invert` ours to the file's."""
 
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Maps arrays of the foreign file to ours."""
-
-    def invert(self, arrays: Arrays) -> Arrays:
-        """Maps our arrays to those of the foreign file."""
+    apply: Callable[[Arrays], Arrays]
+    invert: Callable[[Arrays], Arrays]
 
 
-@dataclass(frozen=True)
-class Transpose:
-    """Reverses the axes: TensorFlow's kernel `(in, out)` or `(width, in, out)` becomes torch's weight."""
-
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Reverses the axes of each array."""
-        return [array.transpose() for array in arrays]
-
-    invert = apply
+def _transpose(arrays: Arrays) -> Arrays:
+    return [array.transpose() for array in arrays]
 
 
-@dataclass(frozen=True)
-class DropLeadingAxis:
-    """Removes a first axis of length 1: a TensorFlow convolution's height, or the axis of a single number."""
-
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Maps `(1, ...)` to `(...)`."""
-        return [array.reshape(array.shape[1:]) for array in arrays]
-
-    def invert(self, arrays: Arrays) -> Arrays:
-        """Maps `(...)` to `(1, ...)`."""
-        return [array[np.newaxis] for array in arrays]
+def _swap_middle_gates(arrays: Arrays) -> Arrays:
+    return [np.concatenate([np.split(array, 4, axis=-1)[gate] for gate in (0, 2, 1, 3)], -1) for array in arrays]
 
 
-@dataclass(frozen=True)
-class SwapMiddleGates:
-    """Swaps the middle quarters of the last axis: TensorFlow's gates i, j, f, o become torch's i, f, g, o."""
-
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Reorders the last axis of each array."""
-        return [np.concatenate([np.split(array, 4, axis=-1)[gate] for gate in (0, 2, 1, 3)], -1) for array in arrays]
-
-    invert = apply
+def _negate_second(arrays: Arrays) -> Arrays:
+    return [arrays[0], -arrays[1]]
 
 
-@dataclass(frozen=True)
-class SplitRows:
-    """Cuts `(2n, ...)` into two arrays `(n, ...)`: the input half and the recurrent half of an LSTM kernel."""
-
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Splits one array into its halves."""
-        return np.split(arrays[0], 2)
-
-    def invert(self, arrays: Arrays) -> Arrays:
-        """Joins the halves."""
-        return [np.concatenate(arrays)]
+def _drop_zero_row(arrays: Arrays) -> Arrays:
+    if any(array[0].any() for array in arrays):
+        raise ConversionError("row 0 of the embedding must be zero: the format has no place for a padding vector.")
+    return [array[1:] for array in arrays]
 
 
-@dataclass(frozen=True)
-class NegateSecond:
-    """Negates the second of two arrays: a highway gate on the old value becomes a gate on the new value."""
-
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Keeps the first array and negates the second."""
-        return [arrays[0], -arrays[1]]
-
-    invert = apply
-
-
-@dataclass(frozen=True)
-class PrependZeroRow:
-    """Puts the padding id's zero vector in front of a table; files lack this vector, and bilm-tf adds it on reading."""
-
-    def apply(self, arrays: Arrays) -> Arrays:
-        """Maps `(n, d)` to `(n + 1, d)`."""
-        return [np.concatenate([np.zeros_like(array[:1]), array]) for array in arrays]
-
-    def invert(self, arrays: Arrays) -> Arrays:
-        """Maps `(n + 1, d)` to `(n, d)`."""
-        if any(array[0].any() for array in arrays):
-            raise ConversionError("row 0 of the embedding must be zero: the format has no place for a padding vector.")
-        return [array[1:] for array in arrays]
+# Reverses the axes: TensorFlow's kernel `(in, out)` or `(width, in, out)` becomes torch's weight.
+TRANSPOSE = ArrayOp(_transpose, _transpose)
+# Removes a first axis of length 1: a TensorFlow convolution's height, or the axis of a single number.
+DROP_LEADING_AXIS = ArrayOp(
+    lambda arrays: [array.reshape(array.shape[1:]) for array in arrays],
+    lambda arrays: [array[np.newaxis] for array in arrays],
+)
+# Swaps the middle quarters of the last axis: TensorFlow's gates i, j, f, o become torch's i, f, g, o.
+SWAP_MIDDLE_GATES = ArrayOp(_swap_middle_gates, _swap_middle_gates)
+# Cuts `(2n, ...)` into two arrays `(n, ...)`: the input half and the recurrent half of an LSTM kernel.
+SPLIT_ROWS = ArrayOp(lambda arrays: np.split(arrays[0], 2), lambda arrays: [np.concatenate(arrays)])
+# Negates the second of two arrays: a highway gate on the old value becomes a gate on the new value.
+NEGATE_SECOND = ArrayOp(_negate_second, _negate_second)
+# Puts the padding id's zero vector in front of a table; files lack this vector, and bilm-tf adds it on reading.
+PREPEND_ZERO_ROW = ArrayOp(
+    lambda arrays: [np.concatenate([np.zeros_like(array[:1]), array]) for array in arrays], _drop_zero_row
+)
 
 
 @dataclass(frozen=True)

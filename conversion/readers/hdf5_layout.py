@@ -24,7 +24,7 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from ..options import Option, clip_to_config, make_config
 from ..refusals import ConversionError, listed, require
-from ..rules import DropLeadingAxis, PrependZeroRow, Rule, SplitRows, SwapMiddleGates, Transpose
+from ..rules import DROP_LEADING_AXIS, PREPEND_ZERO_ROW, SPLIT_ROWS, SWAP_MIDDLE_GATES, TRANSPOSE, Rule
 
 NUM_CHARACTERS = 261
 FORGET_BIAS = 1.0
@@ -174,14 +174,14 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
             theirs = f"{direction}/LSTMCell" if is_alone else f"{direction}/MultiRNNCell/Cell{layer}/LSTMCell"
             lstm = f"bilm.layers.{layer}.{ours}"
             kernels = (f"{lstm}.input_linear.weight", f"{lstm}.recurrent_linear.weight")
-            split = (SwapMiddleGates(), SplitRows(), Transpose())
+            split = (SWAP_MIDDLE_GATES, SPLIT_ROWS, TRANSPOSE)
             rules += [
                 Rule(f"{theirs}/{cells.kernel}", (2 * size, 4 * cell), kernels, split),
-                Rule(f"{theirs}/{cells.bias}", (4 * cell,), (f"{lstm}.input_linear.bias",), (SwapMiddleGates(),)),
+                Rule(f"{theirs}/{cells.bias}", (4 * cell,), (f"{lstm}.input_linear.bias",), (SWAP_MIDDLE_GATES,)),
             ]
             if config.cell_projection:
                 ours_projection = (f"{lstm}.projection.weight",)
-                rules.append(Rule(f"{theirs}/{cells.projection}", (cell, size), ours_projection, (Transpose(),)))
+                rules.append(Rule(f"{theirs}/{cells.projection}", (cell, size), ours_projection, (TRANSPOSE,)))
     return rules
 
 
@@ -222,20 +222,20 @@ def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
     for index, (width, count) in enumerate(config.char_filters):
         ours = f"token_encoder.convolutions.{index}"
         rules += [
-            Rule(f"CNN/W_cnn_{index}", (1, width, d, count), (f"{ours}.weight",), (DropLeadingAxis(), Transpose())),
+            Rule(f"CNN/W_cnn_{index}", (1, width, d, count), (f"{ours}.weight",), (DROP_LEADING_AXIS, TRANSPOSE)),
             Rule(f"CNN/b_cnn_{index}", (count,), (f"{ours}.bias",)),
         ]
     for index in range(config.num_highway_layers):
         for theirs, name in (("carry", "gate"), ("transform", "transform")):
             ours = f"token_encoder.highways.{index}.{name}"
             rules += [
-                Rule(f"CNN_high_{index}/W_{theirs}", (n, n), (f"{ours}.weight",), (Transpose(),)),
+                Rule(f"CNN_high_{index}/W_{theirs}", (n, n), (f"{ours}.weight",), (TRANSPOSE,)),
                 Rule(f"CNN_high_{index}/b_{theirs}", (n,), (f"{ours}.bias",)),
             ]
     if config.char_projection:
         size, ours = config.projection_size, "token_encoder.projection"
         rules += [
-            Rule("CNN_proj/W_proj", (n, size), (f"{ours}.weight",), (Transpose(),)),
+            Rule("CNN_proj/W_proj", (n, size), (f"{ours}.weight",), (TRANSPOSE,)),
             Rule("CNN_proj/b_proj", (size,), (f"{ours}.bias",)),
         ]
     return rules
@@ -244,7 +244,7 @@ def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
 def _table(name: str, config: ElmoConfig) -> Rule:
     """The rule of the character or word table, which has no vector for padding in the file."""
     width = config.char_embedding_size if name == "char_embed" else config.projection_size
-    return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PrependZeroRow(),))
+    return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PREPEND_ZERO_ROW,))
 
 
 def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option], where: object) -> None:

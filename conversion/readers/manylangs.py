@@ -26,7 +26,7 @@ from elmo_hf.tokenizer.word_codec import PADDING
 from ..contract import Checkpoint, Given
 from ..options import Option, clip_to_config, make_config, read_options
 from ..refusals import listed, reading, require
-from ..rules import PrependZeroRow, Rule, import_arrays
+from ..rules import PREPEND_ZERO_ROW, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import ReferenceManyLangs
 from .torch_files import read_state_dict
@@ -139,13 +139,13 @@ def manylangs_rules(config: ElmoConfig) -> list[Rule]:
         num_features += config.num_filters
         table = "token_encoder.embedding.weight"
         shape = (config.num_characters, config.char_embedding_size)
-        rules.append(Rule(f"token_embedder.{CHARACTERS}", shape, (table,), (PrependZeroRow(),)))
+        rules.append(Rule(f"token_embedder.{CHARACTERS}", shape, (table,), (PREPEND_ZERO_ROW,)))
         rules += cnn_rules(config, "token_embedder.convolutions.", "token_embedder.highways._layers.")
     if config.word_embedding_size is not None:
         table = f"token_encoder.{'word_embedding' if has_characters else 'embedding'}.weight"
         num_words = config.num_input_words if has_characters else config.vocab_size - 1
         shape = (num_words, config.word_embedding_size)
-        rules.append(Rule(f"token_embedder.{WORDS}", shape, (table,), (PrependZeroRow(),)))
+        rules.append(Rule(f"token_embedder.{WORDS}", shape, (table,), (PREPEND_ZERO_ROW,)))
     rules += projection_rules("token_embedder.projection", num_features, config.projection_size)
     return rules + lstm_rules(config, "encoder.")
 

@@ -35,7 +35,7 @@ from ..contract import Checkpoint, Given
 from ..hdf5 import is_hdf5
 from ..options import read_options
 from ..refusals import listed, reading, require
-from ..rules import DropLeadingAxis, Rule, import_arrays
+from ..rules import DROP_LEADING_AXIS, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import CELL_ARRAYS
@@ -99,7 +99,7 @@ def read_tf_hub(source: Source, given: Given) -> Checkpoint:
     state = ("none", "shared", "signature")[min(len({name.partition("/")[0] for name in states}), 2)]
     config.task_specific_params = {"tfhub": {"state": state, "scaled_mean": is_googles}}
     weights_of_mix, scale = mixes[0]
-    shape, ops = ((), ()) if is_googles else ((1,), (DropLeadingAxis(),))
+    shape, ops = ((), ()) if is_googles else ((1,), (DROP_LEADING_AXIS,))
     rules = [
         *allennlp_rules(config),
         Rule(weights_of_mix, (config.num_hidden_layers + 1,), ("scalar_mixes.0.logits",)),

@@ -9,7 +9,7 @@ Glossary: F filters in total, E character embedding, P projection, H cell.
 
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
-from ..rules import NegateSecond, Rule, SplitRows
+from ..rules import NEGATE_SECOND, SPLIT_ROWS, Rule
 
 
 def cnn_rules(config: ElmoConfig, convolution: str, highways: str) -> list[Rule]:
@@ -23,7 +23,7 @@ def cnn_rules(config: ElmoConfig, convolution: str, highways: str) -> list[Rule]
         ]
     for index in range(config.num_highway_layers):
         theirs, ours = f"{highways}{index}", f"token_encoder.highways.{index}"
-        ops = (SplitRows(), NegateSecond())
+        ops = (SPLIT_ROWS, NEGATE_SECOND)
         rules += [
             Rule(f"{theirs}.weight", (2 * size, size), (f"{ours}.transform.weight", f"{ours}.gate.weight"), ops),
             Rule(f"{theirs}.bias", (2 * size,), (f"{ours}.transform.bias", f"{ours}.gate.bias"), ops),

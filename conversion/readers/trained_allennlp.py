@@ -24,7 +24,7 @@ from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 from ..contract import Checkpoint, Given
 from ..options import Option, make_config, read_options
 from ..refusals import listed, require
-from ..rules import DropLeadingAxis, Rule, import_arrays
+from ..rules import DROP_LEADING_AXIS, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference_torch import allennlp_reference
 from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
@@ -116,7 +116,7 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
         theirs, ours = f"scalar_mix_{mix}", f"scalar_mixes.{mix}"
         rules += [
             Rule(f"{theirs}.scalar_parameters", (config.num_hidden_layers + 1,), (f"{ours}.logits",)),
-            Rule(f"{theirs}.gamma", (1,), (f"{ours}.scale",), (DropLeadingAxis(),)),
+            Rule(f"{theirs}.gamma", (1,), (f"{ours}.scale",), (DROP_LEADING_AXIS,)),
         ]
     return rules
 

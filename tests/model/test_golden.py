@@ -58,7 +58,7 @@ def test_gradients_in_the_files_own_layout_are_allennlps(case: str, layer_norm: 
     bilm = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None and "mixes" not in name}
     actual = {"loss": loss.detach(), "scalar_parameters": mix.logits.grad, "gamma": mix.scale.grad[None]}
     actual |= export_arrays(allennlp_rules(model.config), bilm)
-    expected.pop("_padding_row")  # the inverse of PrependZeroRow refuses anything but zeros there
+    expected.pop("_padding_row")  # the inverse of PREPEND_ZERO_ROW refuses anything but zeros there
     assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
         np.testing.assert_allclose(actual[name], gradient, rtol=1e-7, atol=GRADIENT_TOLERANCE, err_msg=name)
