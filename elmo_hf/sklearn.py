@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from .embedding.batches import outputs_in_batches
+from .embedding.window_vectors import Selection, embed_window
 from .folder.loading import load_shared
 
 
@@ -51,7 +51,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
             `(n, 2P)` float32; a data frame after `set_output(transform="pandas")`.
 
         Raises:
-            ValueError: if `X` is one string, or has several columns.
+            ValueError: if `X` is one string or has several columns, a value is not a text, or a vector is NaN.
         """
         if isinstance(X, str | bytes):
             raise ValueError(f"`X` must be a list of texts, found one text, {X!r:.50}; put it into a list.")
@@ -59,8 +59,8 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
         model, tokenizer = load_shared(self.model, self.device)
         vectors = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)
         words = [tokenizer.tokenize(text) for text in texts]
-        for rows, outputs in outputs_in_batches(model, tokenizer, words, self.batch_words):
-            vectors[rows] = outputs.pooler_output.float().cpu().numpy()
+        for row, arrays in embed_window(model, tokenizer, words, Selection("pooled"), self.batch_words):
+            vectors[row] = arrays["vectors"]
         return vectors
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
-from .embedding.batches import outputs_in_batches
+from .embedding.window_vectors import Selection, embed_window
 from .folder.loading import load_complete, load_tokenizer
 from .model.modeling_elmo import ElmoModel
 from .tokenizer.tokenization_elmo import ElmoTokenizer
@@ -65,12 +65,10 @@ class ElmoPipe:
             model, tokenizer = self._load()
             are_words = [np.array([not token.is_space for token in doc], dtype=bool) for doc in docs]
             texts = [[token.text for token in doc if not token.is_space] for doc in docs]
-            first = tokenizer.num_special_tokens_to_add() // 2
-            for rows, outputs in outputs_in_batches(model, tokenizer, texts, self.batch_words):
-                for row, vectors in zip(rows, outputs.last_hidden_state.float().cpu().numpy(), strict=True):
-                    tensor = np.zeros((len(docs[row]), vectors.shape[-1]), dtype=np.float32)
-                    tensor[are_words[row]] = vectors[first : first + len(texts[row])]
-                    docs[row].tensor = tensor
+            for row, arrays in embed_window(model, tokenizer, texts, Selection("mix"), self.batch_words):
+                tensor = np.zeros((len(docs[row]), model.config.hidden_size), dtype=np.float32)
+                tensor[are_words[row]] = arrays["vectors"]
+                docs[row].tensor = tensor
             for doc in docs:
                 set_hooks(doc, model.config.pooling)
                 yield doc

@@ -31,7 +31,7 @@ from word_layers import word_layers
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.errors import Command
 from elmo_hf.disk.whole_files import check_new_file, new_file
-from elmo_hf.embedding.batches import outputs_in_batches
+from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 from elmo_hf.text.sentences import read_sentences
 
@@ -153,8 +153,8 @@ def pairs(model_name: Model, file: Path, output: Output, is_split: Split = False
     model, tokenizer = load_complete(model_name), load_tokenizer(model_name)
     texts = read_words(file, tokenizer, is_split)
     pooled = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)
-    for batch, outputs in outputs_in_batches(model, tokenizer, texts, BATCH_WORDS):
-        pooled[batch] = outputs.pooler_output.numpy()
+    for row, arrays in embed_window(model, tokenizer, texts, Selection("pooled"), BATCH_WORDS):
+        pooled[row] = arrays["vectors"]
     full = [row for row, words in enumerate(texts) if words]
     pooled[full] = unit(pooled[full])
     sets = [{word.casefold() for word in words} for words in texts]

@@ -35,10 +35,10 @@ from tqdm import tqdm
 from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
 from ..model.modeling_elmo import ElmoModel
+from ..text.batches import batches_by_length
 from ..text.sentences import Sentence
 from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from .batches import batches_by_length
 from .chosen_words import ChosenWords
 
 Arrays = dict[str, np.ndarray]

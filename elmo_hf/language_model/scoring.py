@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.inputs import IGNORED
+from ..text.batches import batches_by_length
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
 from .sentence_model import DIRECTIONS, ElmoForPreTraining
 from .streams import Stream, window_arguments
@@ -143,7 +144,8 @@ def score_from_zero(model: ElmoForPreTraining, corpus: Corpus, progress: Progres
     After each batch, calls `progress` with the batch's number of forward predictions.
     """
     scores = Scores.none_of(corpus)
-    for sentences in _batches(corpus):
+    for batch in batches_by_length((np.diff(corpus.starts) + 2).tolist(), BATCH_WORDS):
+        sentences = np.array(batch)
         lengths = corpus.starts[sentences + 1] - corpus.starts[sentences]
         words = np.full((len(sentences), lengths.max() + 2), END_INDEX, dtype=np.int64)
         words[:, 0] = BEGIN_INDEX
@@ -196,18 +198,6 @@ def score_carried(
                 scores.keep(name, window.places, output[f"{name}_log_probs"])
             progress(windows[0].places.size)
     return scores
-
-
-def _batches(corpus: Corpus) -> Iterator[np.ndarray]:
-    """Indices of sentences of similar length, at most `BATCH_WORDS` positions per batch (but at least one sentence)."""
-    lengths = np.diff(corpus.starts) + 2
-    order = np.argsort(lengths, kind="stable")
-    while len(order):
-        # Lengths rise, so the last sentence of a batch determines its width.
-        rising = lengths[order[:BATCH_WORDS]]
-        size = max(int((rising * np.arange(1, len(rising) + 1) <= BATCH_WORDS).sum()), 1)
-        yield order[:size]
-        order = order[size:]
 
 
 def _perplexity(*directions: np.ndarray) -> float:

@@ -64,7 +64,7 @@ def test_batches_are_bounded_and_change_nothing() -> None:
     shapes: list[tuple[int, ...]] = []
     model.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape[:2])))
     scores = score_from_zero(model, Corpus.from_sentences(SENTENCES * 200, tokenizer))
-    assert len(shapes) == 3
+    assert len(shapes) == 6
     assert all(rows * length <= BATCH_WORDS for rows, length in shapes)
     assert_scores(scores, np.tile(expected.forward, 200), np.tile(expected.backward, 200))
 
