@@ -130,6 +130,7 @@ SHARD_COLUMNS = {
     "vectors": "list<element: fixed_size_list<element: int8>[16]>",
     "scales": "list<element: float>",
     "positions": "list<element: int32>",
+    "chosen_words": "list<element: string>",
 }
 SHARD_ARRAYS = "0 0.positions 0.scales 1 1.positions 1.scales"
 INDEX_LINE = {"shard": "part-00000.parquet", "row": 0, "rows": 2, "document": "a.txt", "index": 0, "number": 0}

@@ -18,8 +18,8 @@ class ChosenWords:
         found: whether any sentence so far had a chosen word; None before the first sentence.
     """
 
-    def __init__(self, source: str) -> None:
-        """Reads a file with a word on each line, or takes a regular expression.
+    def __init__(self, source: str | re.Pattern[str]) -> None:
+        """Reads a file with a word on each line, or takes a regular expression, compiled or not.
 
         Raises:
             FileNotFoundError: if `source` looks like the name of a file that does not exist.
@@ -29,13 +29,16 @@ class ChosenWords:
         self._known: dict[str, bool] = {}
         self.found: bool | None = None
         # Unlike `Path.is_file`, this takes a string that is too long for a name.
-        if os.path.isfile(source) or "/" in source or source.endswith((".txt", ".tsv", ".csv")):
+        if isinstance(source, str) and (
+            os.path.isfile(source) or "/" in source or source.endswith((".txt", ".tsv", ".csv"))
+        ):
             words = (line.strip() for line in read_lines(Path(source)))
             self._known = dict.fromkeys((word for word in words if word), True)
             content = "\n".join(sorted(self._known))
         else:
             try:
-                self._pattern, content = re.compile(source), f"/{source}/"
+                self._pattern = re.compile(source)
+                content = f"/{self._pattern.pattern}/"
             except re.error as error:
                 raise ValueError(f"{source!r} is neither a file of words nor a regular expression: {error}.") from error
         self.digest = hashlib.sha256(content.encode()).hexdigest()

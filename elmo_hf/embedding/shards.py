@@ -318,7 +318,9 @@ class Shards:
     def _records(self, disk: Path) -> Iterator[Record]:
         """All sentences."""
         for number, _ in enumerate(self._checksums()):
-            yield from read_chunk(disk / self._shard(number), self._windows[number][1])
+            _, first, spans = self._windows[number]
+            lines = ((document, index + row) for document, index, rows in spans for row in range(rows))
+            yield from read_chunk(disk / self._shard(number), first, lines)
 
     def _index(self) -> Iterator[str]:
         """A line for each document, or part of a document, in each shard."""

@@ -2,11 +2,12 @@
 
 The suffix of the file selects the writer, which gets the records in the order of the sentences. In parquet each array
 of a sentence is a column; in other formats `17` is the name of the vectors of sentence 17, `17.scales` of its scales.
+Only parquet holds `chosen_words`, because arrays of safetensors and hdf5 as AllenNLP wrote it are numbers.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -38,18 +39,18 @@ class Record:
         number: the sentence's number in the whole input, from 0.
         text: the sentence as one string that a file can hold.
         arrays: its arrays by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
-        line: the document and the index in it; None for the numbered sentences of a single file.
+        line: the document and the index in it.
     """
 
     number: int
     text: str
     arrays: dict[str, np.ndarray]
-    line: tuple[str, int] | None = None
+    line: tuple[str, int]
 
     @property
     def named(self) -> dict[str, np.ndarray]:
-        """The arrays by their names in a file of all sentences."""
-        return {f"{self.number}{SUFFIXES[name]}": array for name, array in self.arrays.items()}
+        """The arrays of numbers by their names in a file of all sentences."""
+        return {f"{self.number}{end}": self.arrays[name] for name, end in SUFFIXES.items() if name in self.arrays}
 
 
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:
@@ -91,14 +92,12 @@ def write_npz(path: Path, records: Iterator[Record]) -> None:
 
 
 def write_parquet(path: Path, records: Iterator[Record]) -> None:
-    """Writes one row a sentence: `document` if there is one, `index`, `sentence`, and each array as nested lists."""
+    """Writes one row a sentence: `document`, `index` in it, `sentence`, and each array as nested lists."""
     with ExitStack() as stack:
         writer = None
         while group := list(islice(records, ROWS_PER_GROUP)):
-            lines = [record.line or ("", record.number) for record in group]
-            columns = {"document": pa.array([storable(document) for document, _ in lines], pa.string())}
-            columns = {} if group[0].line is None else columns
-            columns["index"] = pa.array([index for _, index in lines], pa.int64())
+            columns = {"document": pa.array([storable(record.line[0]) for record in group], pa.string())}
+            columns["index"] = pa.array([record.line[1] for record in group], pa.int64())
             columns["sentence"] = pa.array([record.text for record in group], pa.string())
             for name in group[0].arrays:
                 columns[name] = _nested([record.arrays[name] for record in group], is_fixed=name == "vectors")
@@ -113,19 +112,23 @@ def write_chunk(path: Path, records: Iterator[Record]) -> None:
     """Writes consecutive sentences and their arrays for `read_chunk`."""
     kept = [*records]
     arrays = {name: array for record in kept for name, array in record.named.items()}
-    texts = json.dumps([record.text for record in kept]).encode()
+    words = (record.arrays.get("chosen_words", np.array([])).tolist() for record in kept)
+    texts = json.dumps([(record.text, own) for record, own in zip(kept, words, strict=True)]).encode()
     save_arrays(arrays | {"texts": np.frombuffer(texts, dtype=np.uint8)}, path)
 
 
-def read_chunk(path: Path, first: int) -> Iterator[Record]:
-    """The sentences of a chunk, numbered from `first`.
+def read_chunk(path: Path, first: int, lines: Iterable[tuple[str, int]]) -> Iterator[Record]:
+    """The sentences of a chunk, numbered from `first`, with their documents and indices.
 
     Their arrays are read through the page cache on use, so memory does not grow with the joined file.
     """
     arrays = {name: tensor.numpy() for name, tensor in load_file(path).items()}
-    for number, text in enumerate(json.loads(arrays["texts"].tobytes()), first):
+    texts = json.loads(arrays["texts"].tobytes())
+    for number, ((text, words), line) in enumerate(zip(texts, lines, strict=True), first):
         own = {name: f"{number}{suffix}" for name, suffix in SUFFIXES.items()}
-        yield Record(number, text, {name: arrays[each] for name, each in own.items() if each in arrays})
+        found = {name: arrays[each] for name, each in own.items() if each in arrays}
+        found |= {"chosen_words": np.array(words, dtype=str)} if "positions" in found else {}
+        yield Record(number, text, found, line)
 
 
 WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {

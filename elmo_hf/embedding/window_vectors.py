@@ -16,7 +16,7 @@ Layers to choose from, without the sentence's boundaries (L layers, n words, P p
 
 The result for a sentence is a dict of arrays: `vectors`; with int8 also `scales`, of the same shape without the last
 axis (a vector is its int8 numbers times its scale); with chosen words also `positions` (n,), their places in the
-sentence.
+sentence, and `chosen_words` (n,), these words as strings that a file can hold.
 
 Glossary: B sentences of a batch, T positions of the longest sentence, with boundaries; V distinct words of a window.
 """
@@ -36,7 +36,7 @@ from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
 from ..model.modeling_elmo import ElmoModel
 from ..text.batches import batches_by_length
-from ..text.sentences import Sentence
+from ..text.sentences import Sentence, storable
 from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .chosen_words import ChosenWords
@@ -149,8 +149,8 @@ def embed_window(
     known = _Known()
     read = (to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences)
     texts = [[known[word] for word in text] for text in read]
-    chosen = None if selection.words is None else [selection.words.positions(text) for text in texts]
-    rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row])]
+    chosen = None if selection.words is None else [_chosen(selection.words, text) for text in texts]
+    rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row]["positions"])]
     words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])
     for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
         batch = [rows[place] for place in batch]
@@ -162,8 +162,8 @@ def embed_window(
             places = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
             yield from zip(batch, selection.of(vectors, places), strict=True)
         else:
-            found = selection.of(vectors, [chosen[row] + words.num_begins for row in batch])
-            yield from ((row, kept | {"positions": chosen[row]}) for row, kept in zip(batch, found, strict=True))
+            found = selection.of(vectors, [chosen[row]["positions"] + words.num_begins for row in batch])
+            yield from ((row, kept | chosen[row]) for row, kept in zip(batch, found, strict=True))
         bar.update(len(batch))
     if chosen is not None and len(rows) < len(texts):
         num_layers = model.config.num_hidden_layers + 1
@@ -171,7 +171,13 @@ def embed_window(
         nothing = torch.cat([*nothing.unsqueeze(1)], dim=-1) if selection.layers == "concat" else nothing
         (kept,) = selection.of(nothing, [slice(0)])
         bar.update(len(texts) - len(rows))
-        yield from ((row, kept | {"positions": chosen[row]}) for row in range(len(texts)) if not len(chosen[row]))
+        yield from ((row, kept | chosen[row]) for row in sorted({*range(len(texts))} - {*rows}))
+
+
+def _chosen(words: ChosenWords, text: list[str]) -> Arrays:
+    """The places of the chosen words of a sentence, and these words."""
+    positions = words.positions(text)
+    return {"positions": positions, "chosen_words": np.array([storable(text[place]) for place in positions], dtype=str)}
 
 
 class _Known(dict[str, str]):

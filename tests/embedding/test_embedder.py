@@ -44,8 +44,9 @@ def test_a_batch_of_arrays_or_a_frame_of_pandas_gets_a_column_of_vectors(
 
 def test_int8_and_chosen_words_have_columns_of_their_own_without_rows_too(folder: str) -> None:
     found = Embedder(folder, dtype="int8", words="ferry|harbour")({"text": SENTENCES})
-    assert [*found] == ["text", "vectors", "scales", "positions"]
+    assert [*found] == ["text", "vectors", "scales", "positions", "chosen_words"]
     assert [each.tolist() for each in found["positions"]] == [[1, 4], [], [], [], [], [1, 4]]
+    assert [each.tolist() for each in found["chosen_words"]] == [["ferry", "harbour"], *[[]] * 4, ["ferry", "harbour"]]
     assert [each.shape for each in found["scales"]] == [(2,), (0,), (0,), (0,), (0,), (2,)]
     found = Embedder(folder, layers="pooled", dtype="int8")({"text": []})
     assert {name: len(column) for name, column in found.items()} == {"text": 0, "vectors": 0, "scales": 0}

@@ -25,7 +25,7 @@ each_output = pytest.mark.parametrize("output", ["out/", "out.npz"])
 
 def many_arrays() -> None:
     one = np.zeros(1, dtype=np.int8)
-    record = Record(0, "", {"vectors": one, "scales": one})
+    record = Record(0, "", {"vectors": one, "scales": one}, ("", 0))
     vector_files.write_safetensors(Path("v"), iter([record] * 3), most=1)
 
 

@@ -53,6 +53,8 @@ def test_every_format_holds_vectors_scales_and_positions(
         if dtype != "int8":
             rounded = torch.from_numpy(singles[number]["vectors"]).to(getattr(torch, dtype))
             arrays["vectors"] = (rounded.float() if dtype == "bfloat16" else rounded).numpy()  # as they are read
+        chosen = arrays.pop("chosen_words").tolist()
+        assert suffix != ".parquet" or found.pop(f"{number}.chosen_words").tolist() == chosen
         for name, array in arrays.items():
             there = found.pop(f"{number}{'' if name == 'vectors' else f'.{name}'}")
             assert there.dtype == array.dtype

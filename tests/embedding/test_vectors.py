@@ -106,7 +106,7 @@ def test_parquet_file_opens_as_a_dataset(
     datasets = pytest.importorskip("datasets")
     embed("v.parquet", layers=layers)
     dataset = datasets.load_dataset("parquet", data_files="v.parquet", split="train", cache_dir="cache")
-    assert dataset.column_names == ["index", "sentence", "vectors"]
+    assert dataset.column_names == ["document", "index", "sentence", "vectors"]
     assert (dataset["index"][:], dataset["sentence"][:]) == ([0, 1, 2, 3, 4, 5], SENTENCES)
     expected = embed_alone(mixed_model, tiny_tokenizer, SENTENCES, layers)
     assert_all_close([np.array(vectors) for vectors in dataset["vectors"]], expected)

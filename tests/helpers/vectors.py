@@ -81,12 +81,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             return dict(file)
     table, arrays = pq.read_table(path), {}
-    for name, suffix in {"vectors": "", "scales": ".scales", "positions": ".positions"}.items():
+    for name in ("vectors", "scales", "positions", "chosen_words"):
         if name in table.column_names:
             number = table.schema.field(name).type
             while hasattr(number, "value_type"):
                 number = number.value_type
             rows = zip(table["index"].to_pylist(), table[name].to_pylist(), strict=True)
+            suffix = "" if name == "vectors" else f".{name}"
             arrays |= {f"{index}{suffix}": np.array(row, dtype=number.to_pandas_dtype()) for index, row in rows}
     return arrays
 
