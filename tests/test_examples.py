@@ -45,7 +45,7 @@ STRING = Value("string")
 TEXT = {"text": STRING, "label": ClassLabel(names=["no", "yes", "maybe"])}
 # The columns of each task.
 COLUMNS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("trec", "sst2", "ag_news"), TEXT),
+    **dict.fromkeys(("trec", "sst2", "sst5", "ag_news"), TEXT),
     "sick": TEXT | {"text_pair": STRING},
     "ewt": {"words": List(STRING), "labels": List(ClassLabel(names=["NOUN", "X"]))},
     "wnut17": {"words": List(STRING), "labels": List(ClassLabel(names=["O", "B-name", "I-name"]))},
@@ -131,9 +131,10 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
         compare_features.main(model, seeds=1, epochs=1)
         lines.append(Path("comparison/results.jsonl").read_text().splitlines())
     assert lines[0] == lines[1]
-    assert len(lines[0]) == 20
+    assert len(lines[0]) == 30
     text = capsys.readouterr().out
-    for task, score in (("trec", "accuracy"), ("sst2", "accuracy"), ("wnut17", "entity_f1"), ("ewt", "accuracy")):
+    for task in compare_features.TASKS:
+        score = "entity_f1" if task == "wnut17" else "accuracy"
         cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
         # ELMo by itself and beside words, and all of it twice, the second time from the results.
         assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", text, re.MULTILINE)) == 4

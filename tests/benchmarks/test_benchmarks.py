@@ -18,6 +18,7 @@ RUNS = {
     "similarity": ("tiny pairs.txt pairs.txt --seeds 1", 25),
     "kneser_ney": ("tiny text.txt text.txt", 1),
     "cloze": ("text.conllu.gz --sentences 2", 4),
+    "cold_start": ("long.txt tiny --count 2", 12),
     "word_splitting": ("text.conllu.gz", 1),
     "tokenizer": ("text.txt --rounds 1", 3),
     "parity": (str(BASE), 1),
@@ -30,6 +31,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     texts = [[f"word{(number * place) % 17}" for place in range(1, 2 + number % 5)] for number in range(450)]
     (folder / "sentences.jsonl").write_text("".join(f"{json.dumps(words)}\n" for words in texts))
     (folder / "text.txt").write_text("The ferry left at noon .\nShe sat on the left .\n" * 3)
+    (folder / "long.txt").write_text("The ferry left at noon and came back late .\n" * 16 + "The ferry left " * 20)
     pairs = "A dog runs\tThe dog runs fast\t4.5\nTwo men eat\tA storm came\t1.2\nA man sings\tA man sang\t4.1\n"
     (folder / "pairs.txt").write_text(f"sentence_A\tsentence_B\trelatedness_score\n{pairs}")
     words = "The ferry left the old harbour at noon and came back late .".split()
