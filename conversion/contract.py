@@ -18,13 +18,15 @@ class Given:
 
     Attributes:
         options: the options file.
+        weights: the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint.
         vocabulary: the words of word input and of the softmax, one a line.
-        softmax: the hdf5 file with the softmax of the language models.
-        token_embeddings: bilm-tf's dump of the vocabulary's token vectors.
+        softmax: the hdf5 file with the softmax of the language models; `weights` may hold it instead.
+        token_embeddings: bilm-tf's dump of the vocabulary's token vectors, which replaces the character CNN.
         word_splitter: how the tokenizer splits raw text.
     """
 
     options: Path | None = None
+    weights: Path | None = None
     vocabulary: Path | None = None
     softmax: Path | None = None
     token_embeddings: Path | None = None

@@ -12,7 +12,7 @@ dropped, because its vocabulary differs.
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -40,25 +40,6 @@ from .hdf5_layout import (
 from .tensor_bundle import find_index, shards_of
 
 
-@dataclass(frozen=True)
-class AllenNlpFiles:
-    """The files of one checkpoint.
-
-    Attributes:
-        options: the options file.
-        weights: the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint.
-        vocabulary: the words of word input and of the softmax, one a line, or None.
-        softmax: the softmax's hdf5 file; None if there is none, or `weights` holds it.
-        token_embeddings: bilm-tf's dump of the vocabulary's token vectors, which replaces the character CNN, or None.
-    """
-
-    options: Path
-    weights: Path
-    vocabulary: Path | None = None
-    softmax: Path | None = None
-    token_embeddings: Path | None = None
-
-
 def checkpoint_files(source: Source) -> dict[str, Path]:
     """The files at the top; if they have no weights, also the files of the one folder with a TensorFlow checkpoint.
 
@@ -79,22 +60,20 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
     """
     files = checkpoint_files(source)
     beside = _beside(source.path) if source.is_file and given.options is None else {}
-    checkpoint = read_allennlp(_find(files | beside, source.path, given), given.word_splitter or "ptb")
+    checkpoint = read_allennlp(_find(files | beside, source.path, given))
     notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name.endswith(".json"))
     sources = source.to_digest(*checkpoint.sources.values())
     return replace(checkpoint, sources=sources, notes=notes + checkpoint.notes)
 
 
-def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoint:
-    """Reads a checkpoint, and its language models if it has a softmax.
-
-    Args:
-        files: the files.
-        word_splitter: how the tokenizer splits raw text.
+def read_allennlp(files: Given) -> Checkpoint:
+    """Reads the checkpoint of some files, with options and weights, and its language models if it has a softmax.
 
     Raises:
         ConversionError: if the checkpoint cannot be converted.
     """
+    assert files.options is not None
+    assert files.weights is not None
     options = read_options(files.options)
     paths = [files.options, files.weights]
     if files.weights.suffix == ".index":
@@ -115,7 +94,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
         notes.append(f"the character CNN is left out: words have the vectors of {files.token_embeddings.name}.")
     config = config_from_options(options, {name: array.shape for name, array in arrays.items()}, files.options)
     rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
-    tokenizer = _tokenizer(config, files, word_splitter)
+    tokenizer = _tokenizer(config, files)
     if has_softmax(arrays) and tokenizer.num_word_classes is not None:
         config.task_specific_params = deepcopy(BILM_TF_SCORING)
     elif has_softmax(arrays):
@@ -136,7 +115,7 @@ def read_allennlp(files: AllenNlpFiles, word_splitter: str = "ptb") -> Checkpoin
     )
 
 
-def _find(files: Mapping[str, Path], where: Path, given: Given) -> AllenNlpFiles:
+def _find(files: Mapping[str, Path], where: Path, given: Given) -> Given:
     """Finds the files that were not given: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
 
     `.h5` counts as `.hdf5`.
@@ -155,16 +134,16 @@ def _find(files: Mapping[str, Path], where: Path, given: Given) -> AllenNlpFiles
         "softmax."
     )
     require(is_one, where, "", expected, listed(sorted(files)), advice)
-    return AllenNlpFiles(
-        options[0],
-        weights[0],
-        given.vocabulary or (vocabulary[0] if len(vocabulary) == 1 else None),
-        given.softmax or (softmax[0] if softmax else None),
-        given.token_embeddings,
+    return replace(
+        given,
+        options=options[0],
+        weights=weights[0],
+        vocabulary=given.vocabulary or (vocabulary[0] if len(vocabulary) == 1 else None),
+        softmax=given.softmax or (softmax[0] if softmax else None),
     )
 
 
-def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> ElmoTokenizer:
+def _tokenizer(config: ElmoConfig, files: Given) -> ElmoTokenizer:
     reads_words = config.token_encoder == "word_embedding"
     advice = "Put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
     has_words = files.vocabulary is not None or not reads_words
@@ -175,7 +154,7 @@ def _tokenizer(config: ElmoConfig, files: AllenNlpFiles, word_splitter: str) -> 
         tokenizer = ElmoTokenizer(
             config.token_encoder,
             max_word_length=config.max_word_length,
-            word_splitter=word_splitter,
+            word_splitter=files.word_splitter or "ptb",
             vocab_file=path if reads_words else None,
             words_file=None if reads_words else path,
         )

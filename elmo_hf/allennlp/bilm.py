@@ -16,10 +16,11 @@ from huggingface_hub import constants
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
+from elmo_hf.conversion.readers.allennlp import read_allennlp
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
@@ -31,7 +32,7 @@ DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].options
 DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].weights
 
 
-def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> AllenNlpFiles:
+def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> Given:
     """The two files on this machine; addresses are downloaded, once, to `$HF_HOME`."""
     files = []
     for file in (str(options_file), str(weight_file)):
@@ -40,7 +41,7 @@ def find_files(options_file: str | Path | None, weight_file: str | Path | None) 
             folder.mkdir(parents=True, exist_ok=True)
             file = fetch(file, folder)
         files.append(Path(file))
-    return AllenNlpFiles(*files)
+    return Given(*files)
 
 
 def add_sentence_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,7 @@ def test_words_of_a_dump_have_the_vectors_of_their_characters_and_return(
         del options["char_cnn"]
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
     path = write_datasets(tmp_path / "dump.hdf5", dump)
-    given = Given(tmp_path / "options.json", words_file(tmp_path, WORDS), token_embeddings=path)
+    given = Given(tmp_path / "options.json", vocabulary=words_file(tmp_path, WORDS), token_embeddings=path)
     told: list[str] = []
     convert_source(BASE, tmp_path / "to", given, tell=told.append)
     assert told[1:] == ["Note: the character CNN is left out: words have the vectors of dump.hdf5."]

@@ -15,7 +15,6 @@ from transformers import AutoModelForPreTraining
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 
 
 def test_losses_are_those_that_bilm_tf_computed(tiny_lm_folder: Path) -> None:
@@ -62,7 +61,7 @@ def test_the_softmax_is_the_checkpoints_own_in_a_shard_of_its_own(tiny_lm_folder
 
 
 def test_bilm_of_a_language_model_is_that_of_its_export(tiny_lm_folder: Path, tmp_path: Path) -> None:
-    allennlp_to_folder(AllenNlpFiles(TINY_LM / "options.json", TINY_LM / "weights.hdf5"), tmp_path / "bilm")
+    allennlp_to_folder(Given(TINY_LM / "options.json", TINY_LM / "weights.hdf5"), tmp_path / "bilm")
     whole = state_of(tiny_lm_folder)
     elmo = {name.removeprefix("elmo."): tensor for name, tensor in whole.items() if name.startswith("elmo.")}
     assert bits(elmo) == bits(load_file(tmp_path / "bilm" / "model.safetensors"))

@@ -16,7 +16,7 @@ from elmo_hf.conversion.contract import Checkpoint, Given
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.formats import recognise
 from elmo_hf.conversion.published import Published, download
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles, read_allennlp
+from elmo_hf.conversion.readers.allennlp import read_allennlp
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import open_source
 from elmo_hf.conversion.witness.reference import ReferenceElmo
@@ -35,7 +35,7 @@ def layers() -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    return read_allennlp(AllenNlpFiles(BASE / "options.json", BASE / "weights.hdf5"))
+    return read_allennlp(Given(BASE / "options.json", BASE / "weights.hdf5"))
 
 
 def stream_of(layers: list[np.ndarray], factor: float = 1) -> Stream:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.options import make_config
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
 from elmo_hf.conversion.readers.bilm_tf import read_variables
 from elmo_hf.conversion.readers.hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS, allennlp_rules
 
@@ -84,18 +84,17 @@ def write_datasets(path: Path, arrays: Arrays) -> Path:
     return path
 
 
-def write_checkpoint(folder: Path, options: Options, arrays: Arrays) -> AllenNlpFiles:
+def write_checkpoint(folder: Path, options: Options, arrays: Arrays) -> Given:
     folder.mkdir()
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    return AllenNlpFiles(folder / "options.json", write_datasets(folder / "weights.hdf5", arrays))
+    return Given(folder / "options.json", write_datasets(folder / "weights.hdf5", arrays))
 
 
-def allennlp_to_folder(files: AllenNlpFiles | Path, destination: Path, **writing: Any) -> float | None:
+def allennlp_to_folder(files: Given | Path, destination: Path, **writing: Any) -> float | None:
     """Converts a folder, or files by name."""
     if isinstance(files, Path):
         return convert_source(files, destination, Given(), **writing)
-    given = Given(files.options, files.vocabulary, files.softmax, files.token_embeddings)
-    return convert_source(files.weights, destination, given, **writing)
+    return convert_source(files.weights, destination, replace(files, weights=None), **writing)
 
 
 def base_checkpoint() -> tuple[Options, Arrays]:
@@ -106,7 +105,7 @@ def bits(arrays: Arrays) -> dict[str, tuple[np.dtype, tuple[int, ...], bytes]]:
     return {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
 
 
-def arrays_of(files: AllenNlpFiles | Path) -> Arrays:
+def arrays_of(files: Given | Path) -> Arrays:
     """All arrays of a folder's hdf5 files, or of files by name."""
     paths = sorted(files.glob("*.hdf5")) if isinstance(files, Path) else [files.weights, files.softmax]
     arrays: Arrays = {}
@@ -139,7 +138,7 @@ def options_of(folder: Path) -> Options:
     return json.loads((folder / "options.json").read_text(encoding="utf-8"))
 
 
-def assert_returns(files: AllenNlpFiles | Path, work: Path) -> list[str]:
+def assert_returns(files: Given | Path, work: Path) -> list[str]:
     """Converts there, back and there again; returns the notes of the way back.
 
     The model is the witness's if it reads characters; dtypes, shapes and bytes of all arrays are those of the source;

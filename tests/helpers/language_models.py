@@ -20,7 +20,7 @@ from checkpoints import (
 )
 from safetensors.numpy import load_file
 
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
+from elmo_hf.conversion.contract import Given
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "a", "ferry", "the ", "naïve", "日本", "x", "y"]
 LANGUAGE_MODEL_OPTIONS = {
@@ -32,8 +32,8 @@ LANGUAGE_MODEL_OPTIONS = {
 }
 
 
-def tiny_files() -> AllenNlpFiles:
-    return AllenNlpFiles(TINY_LM / "options.json", TINY_LM / "model.ckpt-1.index", TINY_LM / "vocab.txt")
+def tiny_files() -> Given:
+    return Given(TINY_LM / "options.json", TINY_LM / "model.ckpt-1.index", TINY_LM / "vocab.txt")
 
 
 def words_file(folder: Path, words: list[str], name: str = "vocab.txt") -> Path:
@@ -41,7 +41,7 @@ def words_file(folder: Path, words: list[str], name: str = "vocab.txt") -> Path:
     return folder / name
 
 
-def random_language_model(seed: int, folder: Path, **changes: Any) -> tuple[AllenNlpFiles, Options, Arrays]:
+def random_language_model(seed: int, folder: Path, **changes: Any) -> tuple[Given, Options, Arrays]:
     """An odd character model with a softmax of its own file over `WORDS`, in files."""
     options, projections = random_options(seed)
     options |= LANGUAGE_MODEL_OPTIONS | changes
@@ -63,13 +63,13 @@ def state_of(folder: Path) -> Arrays:
     return state
 
 
-def save_directory(name: str, work: Path) -> AllenNlpFiles:
+def save_directory(name: str, work: Path) -> Given:
     """One of `bilm_tf_edges` as a save directory, with a vocabulary of 32 words."""
     folder = SAVES / name if (SAVES / name).is_dir() else shared("fixtures", "bilm_tf_edges", name)
-    return AllenNlpFiles(folder / "options.json", folder / "model.ckpt-6.index", words_file(work, VOCABULARY))
+    return Given(folder / "options.json", folder / "model.ckpt-6.index", words_file(work, VOCABULARY))
 
 
-def word_files(work: Path) -> AllenNlpFiles:
+def word_files(work: Path) -> Given:
     """`bi_word_2` with a vocabulary of its 32 words."""
     folder = EDGES / "bi_word_2"
-    return AllenNlpFiles(folder / "options.json", folder / "w.hdf5", words_file(work, VOCABULARY))
+    return Given(folder / "options.json", folder / "w.hdf5", words_file(work, VOCABULARY))

@@ -12,7 +12,7 @@ from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, shared
 from golden import Call, allennlp_calls, assert_golden
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.readers.allennlp import AllenNlpFiles
+from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules
 from elmo_hf.conversion.rules import export_arrays
 
@@ -67,7 +67,7 @@ def test_gradients_in_the_files_own_layout_are_allennlps(case: str, layer_norm: 
 def tensorflows_model(name: str, folder: Path, options: str = "options.json") -> tuple[Path, ElmoModel]:
     """The files of a model that TensorFlow ran, and the same model, converted."""
     source = shared("fixtures", name)
-    allennlp_to_folder(AllenNlpFiles(source / options, source / "lm_weights.hdf5"), folder / "elmo", source_name=name)
+    allennlp_to_folder(Given(source / options, source / "lm_weights.hdf5"), folder / "elmo", source_name=name)
     return source, ElmoModel.from_pretrained(folder / "elmo")
 
 
