@@ -26,6 +26,7 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, as_list, render_card
 
+from .alignment import align
 from .check import check_folder
 from .contract import Given
 from .formats import recognise
@@ -52,6 +53,7 @@ def convert_source(
     source_name: str | None = None,
     check: bool = False,
     dtype: str = "float32",
+    align_files: Mapping[int, Path] | None = None,
     facts: Facts | None = None,
     labels: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda message: None,
@@ -65,6 +67,7 @@ def convert_source(
         source_name: the model card's name for the source; None: the name of its file or folder.
         check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
         dtype: the type of the written weights: float32 or bfloat16.
+        align_files: for each layer to align, the file of its matrix (`alignment.py`).
         facts: published facts about the weights, for the card.
         labels: the user's labels of the weights, for the card (`card_labels`). If neither they nor `facts` have English
             among known languages, and `given` has no word splitter, raw text is split at blanks.
@@ -92,6 +95,8 @@ def convert_source(
                 "punctuation apart, as in the training text, or choose English rules with `--word-splitter ptb`."
             )
         checkpoint = found.read(source, given)
+        if align_files:
+            checkpoint = align(checkpoint, align_files)
         for note in checkpoint.notes:
             tell(f"Note: {note}")
         with new_folder(destination) as folder:
@@ -175,6 +180,7 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_word
             config.forget_bias != FORGET_BIAS
         ),
         "the mix of layers is left out: the format has only the biLM.": not is_equal,
+        "the matrices of aligned layers are left out: AllenNLP reads them from other files.": config.aligned_layers,
         "this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.": (
             isinstance(module, dict) and module.get("scaled_mean")
         ),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 from task_models import LSTM, make_task_model
-from tiny_inputs import random_inputs, word_config
+from tiny_inputs import TINY, random_inputs, word_config
 from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
@@ -42,9 +42,10 @@ CONFIG = dict(
     max_word_length=50, char_embedding_size=16, char_activation="relu", num_highway_layers=2, char_projection=True,
     char_filters=[[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
     projection_size=512, cell_size=4096, num_hidden_layers=2, bidirectional=True, cell_projection=True, cell_clip=3.0,
-    projection_clip=3.0, use_skip_connections=True, forget_bias=1.0, hidden_size=1024, num_output_representations=1,
-    representation_dropout=0.5, scalar_mix_weights=None, scalar_mix_trainable=True, scalar_mix_layer_norm="none",
-    scalar_mix_l2=0.0, layer_mix="scalar", freeze_bilm=True, task_encoder="none", task_hidden_size=256,
+    projection_clip=3.0, use_skip_connections=True, forget_bias=1.0, aligned_layers=None, hidden_size=1024,
+    num_output_representations=1, representation_dropout=0.5, scalar_mix_weights=None, scalar_mix_trainable=True,
+    scalar_mix_layer_norm="none", scalar_mix_l2=0.0, layer_mix="scalar", freeze_bilm=True, task_encoder="none",
+    task_hidden_size=256,
     word_vectors=None, classifier_dropout=0.0, pooling="mean", text_pairs=False, use_crf=False,
     num_softmax_words=None, softmax="full", num_softmax_samples=8192, share_embedding_softmax=False, lm_dropout=0.1,
     pad_token_id=0, bos_token_id=257, eos_token_id=258,
@@ -179,6 +180,11 @@ def test_weights_of_words_have_their_names() -> None:
         "projection.weight": (7, 8),
         "projection.bias": (7,),
     }
+
+
+def test_matrices_of_aligned_layers_have_their_name() -> None:
+    added = ElmoModel(ElmoConfig(**TINY, aligned_layers=[2, 0])).state_dict().keys() - STATE_DICT_KEYS.keys()
+    assert added == {"bilm.alignment"}
 
 
 def test_weights_of_heads_have_their_names() -> None:

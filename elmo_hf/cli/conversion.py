@@ -35,6 +35,12 @@ def convert(
             help="Download a published model: small, original, original-lm, pt... (`elmo-hf models` lists all)"
         ),
     ] = None,
+    align: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER=FILE", help="Multiply layer 0, 1... by the matrix in a .pth file; may be repeated."
+        ),
+    ] = None,
     to: Annotated[
         Literal["hf", "allennlp"], typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")
     ] = "hf",
@@ -73,7 +79,10 @@ def convert(
         len(paths) < 3 and sum(origins) == 1 and (source is not None or (weights is None) == (options is None)),
         "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.",
     )
-    others = [check, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
+    aligned = {layer: Path(file) for layer, _, file in (each.partition("=") for each in align or [])}
+    is_right = len(aligned) == len(align or []) and all(map(str.isdecimal, aligned)) and all(align or [])
+    check_usage(is_right, "--align takes LAYER=FILE, such as 1=en_best_mapping.pth, once for each layer.")
+    others = [check, align, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
     check_usage(
         to == "hf" or (source is not None and not any(others)),
         "--to allennlp takes SOURCE and DEST and no other option.",
@@ -94,6 +103,7 @@ def convert(
         return
     given = Given(**files, word_splitter=word_splitter)
     writing: dict[str, Any] = {"check": check, "dtype": dtype, "tell": say}
+    writing["align_files"] = {int(layer): path for layer, path in aligned.items()}
     found = source or weights
     if model is not None:
         found, own = published.download(model)

@@ -3,6 +3,10 @@
     y_t = h_t + x_t    in layers 2 to L, with skip connections; h_t is the LSTMP's output (`lstmp.py`), x_t its input
     y_t = h_t          otherwise
 
+The output of an aligned layer k (`aligned_layers` in the config) is A_k y_t, where y_t is of both directions and the
+matrix A_k maps it into the space of another language's model (Schuster et al. 2019). The layer above reads y_t itself,
+and no matrix learns.
+
 The two directions never mix, and each passes its state from word to word. So a long text of T words can be read in
 pieces of S words. The forward direction starts at the front of the text, the backward one at its end, and each piece
 starts from the state after the piece before:
@@ -13,7 +17,8 @@ starts from the state after the piece before:
 
 After T / S steps each direction of each layer has been computed once. Memory holds the layers that are kept, and two
 pieces. The results are the same as for reading the whole text at once, up to the order of float sums and, in bfloat16,
-one rounding of the cell state between two pieces.
+one rounding of the cell state between two pieces. A model with aligned layers reads every text at once, because their
+matrices mix the two directions.
 
 Glossary: D directions (2, or 1 without `bidirectional`; along the last axis the forward one comes first), B batch, T
 words, S words of a piece, P projection, H cell, L layers.
@@ -27,6 +32,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import _register_namedtuple
+from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..scan.kernels import is_hooked, kernels
@@ -137,9 +143,13 @@ class BiLM(nn.Module):
     """
 
     piece_words = 2048  # S
+    alignment: Tensor
 
     def __init__(self, config: ElmoConfig) -> None:
-        """Makes `num_hidden_layers` layers; skip connections, if any, start at the second layer."""
+        """Makes `num_hidden_layers` layers; skip connections, if any, start at the second layer.
+
+        The buffer `alignment` `(K, DP, DP)` has the matrices of the K `aligned_layers`.
+        """
         super().__init__()
         self.projection_size, self.cell_size = config.projection_size, config.cell_size
         self.num_directions = config.num_directions
@@ -147,6 +157,15 @@ class BiLM(nn.Module):
             BiLMLayer(config, has_skip_connection=config.use_skip_connections and index > 0)
             for index in range(config.num_hidden_layers)
         )
+        self.aligned_layers = [*(config.aligned_layers or ())]
+        if self.aligned_layers:
+            width = self.num_directions * self.projection_size
+            self.register_buffer("alignment", torch.empty(len(self.aligned_layers), width, width))
+
+    def init_parameters(self) -> None:
+        """Starts with identities as matrices of aligned layers."""
+        if self.aligned_layers:
+            init.copy_(self.alignment, torch.eye(self.alignment.shape[-1]).expand_as(self.alignment))
 
     def forward(
         self,
@@ -169,7 +188,7 @@ class BiLM(nn.Module):
 
         Returns:
             L+1 tensors `(B, T, DP)`, and the state after this batch, detached. The first tensor is `token_vectors`, one
-            copy per direction if they are `(B, T, P)`.
+            copy per direction if they are `(B, T, P)`. Aligned layers are multiplied by their matrices.
 
         Raises:
             ValueError: if the state has the wrong shape for this batch.
@@ -184,6 +203,8 @@ class BiLM(nn.Module):
             output, *last_state = layer(inputs, layout, *layer_state)
             outputs.append(output)
             last_states.append(last_state)
+        for index, number in enumerate(self.aligned_layers):
+            outputs[number] = outputs[number] @ self.alignment[index].T
         return outputs, BiLMState(*(torch.stack(parts).detach() for parts in zip(*last_states, strict=True)))
 
     def read_in_pieces(
@@ -206,8 +227,9 @@ class BiLM(nn.Module):
             the kept tensors, `(K, B, T, DP)`, and the state after these texts.
         """
         whole: Tensor | None = None
-        for start in range(0, length, self.piece_words):
-            stop = min(start + self.piece_words, length)
+        piece_words = length if self.aligned_layers else self.piece_words
+        for start in range(0, length, piece_words):
+            stop = min(start + piece_words, length)
             parts = (slice(start, stop), slice(length - stop, length - start))[: self.num_directions]
             vectors = torch.cat([token_vectors(part) for part in parts], dim=-1)
             layers, state = self(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)

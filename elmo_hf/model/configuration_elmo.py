@@ -126,6 +126,8 @@ class ElmoConfig(PreTrainedConfig):
         projection_clip: limit of the projected output's absolute values; None means unlimited.
         use_skip_connections: from the second layer on, add a layer's input to its output.
         forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 if the bias includes it.
+        aligned_layers: layers (0: token vectors) that a matrix of the checkpoint maps into the space of another
+            language's model (see `bilm.py`); None: none. Not for language models.
         hidden_size: 2P, the width of every output; another value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
@@ -183,6 +185,7 @@ class ElmoConfig(PreTrainedConfig):
     projection_clip: int | float | None = field(3.0, *CLIP)
     use_skip_connections: bool = True
     forget_bias: int | float = field(1.0, "finite", lambda value: abs(value) < math.inf)
+    aligned_layers: Sequence[int] | None = None
     hidden_size: int | None = None
     num_output_representations: int = at_least(1, 1)
     representation_dropout: int | float = field(0.5, *RATE)
@@ -248,6 +251,12 @@ class ElmoConfig(PreTrainedConfig):
         for name, size in inputs.items():
             legal = f"True, from an input {size} wide to `projection_size` = {self.projection_size}"
             require(getattr(self, name) is True or size == self.projection_size, name, legal, False)
+        aligned, legal = self.aligned_layers or (), f"different layers from 0 to {self.num_hidden_layers}"
+        require(
+            len({*aligned} & {*range(self.num_hidden_layers + 1)}) == len(aligned), "aligned_layers", legal, aligned
+        )
+        is_legal = not aligned or self.num_softmax_words is None
+        require(is_legal, "aligned_layers", "None with `num_softmax_words`: a softmax reads layers as trained", aligned)
 
     def validate_token_encoder(self) -> None:
         """Checks words as input beside characters, and ids of boundaries."""

@@ -210,6 +210,7 @@ def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[s
         ("biLM", f"{layers}, {skip} skip connections{direction}"),
         ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
         ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
+        *([("aligned layers", ", ".join(map(str, config.aligned_layers)))] if config.aligned_layers else []),
         *([] if config.num_softmax_words is None else [("softmax", f"{config.num_softmax_words:,} words")]),
     ]
 

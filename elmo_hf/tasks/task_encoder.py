@@ -10,7 +10,7 @@ N texts, W words of the longest text, P projection, S cell of each direction of 
 Texts are rows of `text_rows.py`: words first, then padding, no boundaries.
 
 Deliberate difference from the paper's models: without `word_vectors` in the config, x is the biLM's own context-free
-vector; with `word_vectors`, x is a row of the task's own table, as in the paper.
+vector, the first P numbers of layer 0; with `word_vectors`, x is a row of the task's own table, as in the paper.
 """
 
 from collections.abc import Sequence

@@ -37,6 +37,8 @@ FIELDS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("cell_clip", [0, NAN, INFINITE, True, "3"], {}),
     ("projection_clip", [-3], {}),
     ("forget_bias", [None, INFINITE, NAN, True], {}),
+    ("aligned_layers", [[3], [-1], [1, 1], 1, ["1"]], {}),
+    ("aligned_layers", [[1]], {"num_softmax_words": 9}),
     ("hidden_size", [512], {}),
     ("hidden_size", [1024], {"bidirectional": False}),
     ("representation_dropout", [1.0, -0.1, "x"], {}),
