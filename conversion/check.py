@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 from .contract import Checkpoint
-from .published import PUBLISHED, Published
+from .published import PUBLISHED, Published, name_of
 from .refusals import ConversionError, require
 from .witness.reference import ReferenceElmo
 from .witness.reference_outputs import STREAMS, TOLERANCE, Layers, Stream
@@ -52,7 +52,7 @@ def check_folder(
     for stream in streams:
         # No checksums were published, so a published model is recognised by its file's name and its sizes.
         about = published[stream.model]
-        is_same = about.weights.rpartition("/")[2] in names and about.size == size
+        is_same = name_of(about.addresses["weights"][0]) in names and about.size == size
         if is_same and not checkpoint.config.aligned_layers:
             numbers = stream.measure(embed_stream(model, tokenizer, stream.sentences))
             largest = float(np.max(np.abs(np.array(stream.expected) - numbers)))

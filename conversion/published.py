@@ -8,15 +8,17 @@ The table `published.tsv` has their addresses and the facts that public pages or
     weights                          an archive
     none                             files to fetch by hand from the `source`
 
-Most checkpoints were published without checksums, so the first download records its checksums in `SHA256SUMS` beside
-the files (check with `sha256sum -c`) and in the model card.
+A cell may have several addresses of one file, separated by blanks, which are tried in turn. Few checkpoints were
+published with checksums (MD5). So the first download also records its SHA-256 in `SHA256SUMS` beside the files (check
+with `sha256sum -c`) and in the model card; later downloads and files of the user must have the same.
 """
 
 import csv
+import hashlib
 import shutil
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -28,10 +30,11 @@ from urllib.request import Request
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
-from elmo_hf.disk.checksums import SUMS, sums_agree, write_sums
+from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, sums_agree, write_sums
 from elmo_hf.disk.whole_files import new_file
 
 from .refusals import ConversionError, listed, require
+from .sources import files_in
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
 TABLE = Path(__file__).with_name("published.tsv")
@@ -44,12 +47,13 @@ class Published:
     """One published checkpoint; fields that are unknown or missing are empty.
 
     Attributes:
-        options, weights, softmax, vocabulary: addresses of its files, below `BASE_URL` or elsewhere.
+        options, weights, softmax, vocabulary: addresses of its files, below `BASE_URL` or elsewhere, each with mirrors.
         language: its ISO 639 code.
         size: LSTM cells and projection of each direction.
         licence: its name on the Hub, or `no-restrictions` or `unknown`.
         text: the training text.
         source: the page with the addresses.
+        md5: the published MD5 of each file, in the order of the addresses.
     """
 
     options: str
@@ -61,14 +65,37 @@ class Published:
     licence: str = ""
     text: str = ""
     source: str = ""
+    md5: str = ""
+
+    @property
+    def addresses(self) -> dict[str, list[str]]:
+        """The addresses of each file, by its field."""
+        fields = {name: getattr(self, name).split() for name in ("options", "weights", "softmax", "vocabulary")}
+        return {name: urls for name, urls in fields.items() if urls}
+
+    def below(self, url: str) -> dict[str, list[str]]:
+        """The same with the files elsewhere: `url` is the address of the only file, or that in front of their names."""
+        if len(self.addresses) < 2:
+            return {"weights": [url]}
+        return {name: [f"{url.rstrip('/')}/{name_of(urls[0])}"] for name, urls in self.addresses.items()}
 
 
-_ROWS = csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+def name_of(url: str) -> str:
+    """The file's name in its address."""
+    return Path(urlsplit(url).path).name
+
+
+_LINES = TABLE.read_text(encoding="utf-8").splitlines()
+_ROWS = csv.DictReader(_LINES, restval="", delimiter="\t", quoting=csv.QUOTE_NONE)
 PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 
 
 def download(
-    name: str, base_url: str = BASE_URL, folder: Path | None = None, published: Mapping[str, Published] = PUBLISHED
+    name: str,
+    base_url: str = BASE_URL,
+    folder: Path | None = None,
+    published: Mapping[str, Published] = PUBLISHED,
+    origin: str | None = None,
 ) -> tuple[Path, dict[str, Path]]:
     """Downloads a published checkpoint, with a progress bar, unless it was downloaded before, and prints its checksums.
 
@@ -77,30 +104,60 @@ def download(
         base_url: address in front of the file names.
         folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
         published: the table.
+        origin: another source of the files: an address, as in `Published.below`, or the user's own folder, archive or
+            file, which is used in place.
 
     Returns:
-        the file of weights, or the archive with all files; and the other files by the names of their fields.
+        the file of weights, or the archive or folder with all files; and the other files by the names of their fields.
 
     Raises:
-        ConversionError: if the name is unknown, if a download fails, or if a file differs from its recorded checksum.
+        ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
     """
     advice = "`elmo-hf models` lists all names."
     require(name in published, "--model", "", f"one of {listed(published)}", name, advice)
     row = published[name]
-    advice = f"Fetch it from {row.source}, then run `elmo-hf convert FILE DEST`."
-    require(bool(row.weights), "--model", "", "a model whose address is known", name, advice)
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    addresses = {role: getattr(row, role) for role in ("options", "weights", "softmax", "vocabulary")}
-    paths = {role: fetch(urljoin(base_url, address), folder) for role, address in addresses.items() if address}
-    if row.weights.endswith(INDEX):
-        fetch(urljoin(base_url, row.weights.removesuffix(INDEX) + DATA), folder)
+    if origin is not None and not origin.startswith(("http://", "https://")):
+        return _own_files(Path(origin), row, folder)
+    command = f"`elmo-hf convert --model {name} DEST --from FILE_OR_URL`"
+    advice = f"If you find the files elsewhere, perhaps by {row.source}, run {command}."
+    addresses = row.addresses if origin is None else row.below(origin)
+    require(bool(addresses), "--model", "", "a model whose address is known", name, advice)
+    paths = {}
+    for field, urls in addresses.items():
+        urls = [urljoin(base_url, url) for url in urls]
+        paths[field] = fetch(urls, folder / name_of(row.addresses.get(field, urls)[0]), advice)
+        if urls[0].endswith(INDEX):
+            data = [url.removesuffix(INDEX) + DATA for url in urls]
+            fetch(data, folder / name_of(data[0]), advice)
     if not (folder / SUMS).exists():
+        _check_published(row, paths)
         write_sums(folder)
         tqdm.write((folder / SUMS).read_text(encoding="utf-8"), sys.stderr, end="")
     advice = f"Delete {folder} to download again."
     require(sums_agree(folder), folder, "", f"as its {SUMS} says", "changed files", advice)
     return paths.pop("weights"), paths
+
+
+def _own_files(path: Path, row: Published, folder: Path) -> tuple[Path, dict[str, Path]]:
+    """The user's files as `download` returns them, with the checksums recorded in `folder` and beside them."""
+    for record in (folder, path if path.is_dir() else path.parent):
+        sums = recorded_sums(record)
+        for file in files_in(path, "*").values() if path.is_dir() else [path]:
+            is_same = file.name not in sums or sha256_of_file(file) == sums[file.name]
+            require(is_same, file, "", f"as {record / SUMS} says", "another file")
+    paths = {field: path / name_of(urls[0]) for field, urls in row.addresses.items()}
+    if not paths or not all(each.is_file() for each in paths.values()):
+        return path, {}
+    _check_published(row, paths)
+    return paths.pop("weights"), paths
+
+
+def _check_published(row: Published, paths: Mapping[str, Path]) -> None:
+    for path, digest in zip(paths.values(), row.md5.split(), strict=False):
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "md5").hexdigest()
+        require(found == digest, path, "", f"the published file, whose MD5 is {digest}", found, f"Delete {path}.")
 
 
 class SecureRedirects(urllib.request.HTTPRedirectHandler):
@@ -113,20 +170,22 @@ class SecureRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(request, *rest)
 
 
-def fetch(url: str, folder: Path, seconds: float = MOST_SILENCE) -> Path:
-    """Downloads one file into a folder, with a progress bar, unless it was downloaded before.
+def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MOST_SILENCE) -> Path:
+    """Downloads one file, with a progress bar, unless it was downloaded before.
 
     Args:
-        url: its address.
-        folder: the folder.
-        seconds: how long the server may be silent.
+        urls: its addresses, which are tried in turn.
+        path: the file.
+        advice: a sentence that tells the user what to do if all fail.
+        seconds: how long a server may be silent.
 
     Raises:
         ConversionError: if the download fails or breaks off; nothing is kept then.
     """
-    path = folder / Path(urlsplit(url).path).name
     if path.exists():
         return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    url, *mirrors = urls
     bar = {"desc": path.name, "unit": "B", "unit_scale": True, "unit_divisor": 1024}
     try:
         with (
@@ -140,8 +199,8 @@ def fetch(url: str, folder: Path, seconds: float = MOST_SILENCE) -> Path:
             if size and file.tell() != size:
                 raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
     except (OSError, HTTPException) as error:
-        raise ConversionError(
-            f"cannot download {url}: {error}. Without a network, fetch the files elsewhere and run "
-            "`elmo-hf convert SOURCE DEST`."
-        ) from error
+        if not mirrors:
+            raise ConversionError(f"cannot download {url}: {error}. {advice}".rstrip()) from error
+        tqdm.write(f"Cannot download {url}: {error}. Trying {mirrors[0]}.", sys.stderr)
+        return fetch(mirrors, path, f"Before: {url}: {error}. {advice}", seconds)
     return path

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.options import read_options
-from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch
+from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch, name_of
 from elmo_hf.conversion.readers.allennlp import read_allennlp
 
 from ..model.bilm import BiLM, BiLMState
@@ -28,8 +28,8 @@ from ..model.inputs import checked_words
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .state_dicts import rename_bilm
 
-DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].options
-DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].weights
+DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].addresses["options"][0]
+DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].addresses["weights"][0]
 
 
 def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> Given:
@@ -38,8 +38,7 @@ def find_files(options_file: str | Path | None, weight_file: str | Path | None) 
     for file in (str(options_file), str(weight_file)):
         if "://" in file:
             folder = Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16]
-            folder.mkdir(parents=True, exist_ok=True)
-            file = fetch(file, folder)
+            file = str(fetch([file], folder / name_of(file)))
         files.append(Path(file))
     return Given(*files)
 

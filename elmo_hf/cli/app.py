@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .conversion import convert, models
+from .conversion import convert, models, publish
 from .embedding import embed
 from .errors import Command, say
 from .gaps import fill
@@ -73,6 +73,7 @@ for command, *examples in (
     ),
     (export, "elmo-hf export tiny elmo.pt2"),
     (push, *CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private"),
+    (publish, "elmo-hf publish my-org small original --private"),
     (vocab, TEXT, "elmo-hf vocab text.txt -o words.txt --size 50000"),
     (
         pretrain,

@@ -1,4 +1,4 @@
-"""The commands `elmo-hf convert` and `elmo-hf models`."""
+"""The commands `elmo-hf convert`, `elmo-hf models` and `elmo-hf publish`."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from .arguments import Language, Licence, SourceOfWeights, Splitter
-from .errors import check_usage, say
+from .errors import check_usage, refuse_alone, say, say_table
 
 
 def convert(
@@ -30,10 +30,11 @@ def convert(
         Path | None, typer.Option(help="bilm-tf's dump of that vocabulary's vectors, in place of the character CNN.")
     ] = None,
     model: Annotated[
+        str | None, typer.Option(help="Download a published model, such as small (`elmo-hf models` lists all).")
+    ] = None,
+    origin: Annotated[
         str | None,
-        typer.Option(
-            help="Download a published model: small, original, original-lm, pt... (`elmo-hf models` lists all)"
-        ),
+        typer.Option("--from", metavar="FILE_OR_URL", help="With --model: its files, or another address of them."),
     ] = None,
     align: Annotated[
         list[str] | None,
@@ -55,10 +56,7 @@ def convert(
             help="Embed sentences before and after, print the largest difference; compare with published vectors.",
         ),
     ] = False,
-    dtype: Annotated[
-        Literal["float32", "bfloat16"],
-        typer.Option(help="Of the weights that are written."),
-    ] = "float32",
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Of the written weights.")] = "float32",
     licence: Licence = None,
     language: Language = None,
     source_of_weights: SourceOfWeights = None,
@@ -76,9 +74,10 @@ def convert(
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
     origins = [source is not None, weights is not None, model is not None]
     check_usage(
-        len(paths) < 3 and sum(origins) == 1 and (source is not None or (weights is None) == (options is None)),
+        len(paths) < 3 and sum(origins) == 1 and (source is not None or weights is None or options is not None),
         "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.",
     )
+    refuse_alone("--model NAME", model is not None, **{"from": origin})
     aligned = {layer: Path(file) for layer, _, file in (each.partition("=") for each in align or [])}
     is_right = len(aligned) == len(align or []) and all(map(str.isdecimal, aligned)) and all(align or [])
     check_usage(is_right, "--align takes LAYER=FILE, such as 1=en_best_mapping.pth, once for each layer.")
@@ -88,9 +87,8 @@ def convert(
         "--to allennlp takes SOURCE and DEST and no other option.",
     )
     from elmo_hf.conversion import convert as conversion
-    from elmo_hf.conversion import published
     from elmo_hf.conversion.contract import Given
-    from elmo_hf.share.model_card import published_facts
+    from elmo_hf.conversion.publish import convert_published
     from elmo_hf.share.saved_card import card_labels
 
     labels = card_labels(licence, language or [], source_of_weights)
@@ -102,21 +100,14 @@ def convert(
         say(f"Wrote {', '.join(map(str, written))} and {last}.")
         return
     given = Given(**files, word_splitter=word_splitter)
-    writing: dict[str, Any] = {"check": check, "dtype": dtype, "tell": say}
+    writing: dict[str, Any] = {"check": check, "dtype": dtype, "tell": say, "labels": labels}
     writing["align_files"] = {int(layer): path for layer, path in aligned.items()}
-    found = source or weights
     if model is not None:
-        found, own = published.download(model)
-        given = Given(**own | {name: path for name, path in vars(given).items() if path is not None})
-        writing["source_name"] = f"the published {model} model"
-        if "options" in own:
-            writing["facts"] = published_facts(model.removesuffix("-lm"))
-        else:
-            row = published.PUBLISHED[model]
-            known = None if row.licence in ("no-restrictions", "unknown") else row.licence
-            labels = card_labels(known, [row.language], row.source) | labels
-    assert found is not None
-    difference = conversion.convert_source(found, destination, given, labels=labels, **writing)
+        difference = convert_published(model, destination, given, source={"origin": origin}, **writing)
+    else:
+        found = source or weights
+        assert found is not None
+        difference = conversion.convert_source(found, destination, given, **writing)
     if difference is not None:
         say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
@@ -135,6 +126,29 @@ def models() -> None:
     for name, each in PUBLISHED.items():
         source = each.source if each.weights else f"{each.source} (by hand)"
         rows.append((name, each.language, each.size or "-", each.licence, each.text, source))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    say_table(rows)
+
+
+def publish(
+    organisation: Annotated[str, typer.Argument(metavar="ORGANISATION", help="Your organisation or name on the Hub.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Published models; default: all with an address and a licence."),
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
+) -> None:
+    """Convert published models and share them on the Hub.
+
+    One after the other is downloaded, converted to the folder elmo-NAME with `--check`, and pushed to
+    ORGANISATION/elmo-NAME as by `elmo-hf push`. A model that fails does not stop the others; a table at the end lists
+    what was done. The same command goes on: what was converted or pushed before is left as it is.
+    """
+    from elmo_hf.conversion import publish
+    from elmo_hf.conversion.published import PUBLISHED
+
+    licensed = [name for name, each in PUBLISHED.items() if each.weights and each.licence != "unknown"]
+    outcomes = [publish.publish(name, organisation, Path(), private, tell=say) for name in names or licensed]
+    say_table([publish.COLUMNS, *(tuple(each.values()) for each in outcomes)])
+    failed = [each["name"] for each in outcomes if each["pushed"] == "-"]
+    if failed:
+        raise ValueError(f"not published: {', '.join(failed)}. The same command tries them again.")

@@ -1,6 +1,7 @@
 """Prints the messages of commands, and turns errors and Ctrl-C into one line and an exit code."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -82,6 +83,13 @@ def refuse_alone(needed: str, is_given: bool, **options: object) -> None:
 def say(message: str, *, is_error: bool = False) -> None:
     """Prints a message; characters that a terminal cannot show or would interpret are escaped."""
     typer.echo("\n".join(map(printable, message.split("\n"))), err=is_error)
+
+
+def say_table(rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows of cells in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
-from .errors import counted, say
+from .errors import counted, say, say_table
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
 
@@ -20,7 +20,7 @@ def info(model: Model) -> None:
     """
     from elmo_hf.share.model_info import describe
 
-    _say_rows(describe(model))
+    say_table(describe(model))
 
 
 def check(
@@ -49,7 +49,7 @@ def env() -> None:
     """
     from elmo_hf.share.environment import describe
 
-    _say_rows(describe())
+    say_table(describe())
 
 
 def card(
@@ -124,9 +124,3 @@ def push(
         say(f"Left out, unless --include names it: {', '.join(map(printable, left_out))}.")
     say("This line loads it and runs it:")
     say(line)
-
-
-def _say_rows(rows: list[tuple[str, str]]) -> None:
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        say(f"{name:<{width}}  {value}")

@@ -37,14 +37,17 @@ def sums_agree(folder: Path) -> bool:
 
 
 def changed_files(folder: Path) -> tuple[int, list[str]]:
-    """How many files the list of a folder names, and which of them are missing or changed.
+    """How many files the list of a folder names, and which of them are missing or changed."""
+    listed, found = recorded_sums(folder), _sums(folder).splitlines()
+    return len(listed), [name for name, digest in listed.items() if f"{digest}  {name}" not in found]
 
-    Raises:
-        FileNotFoundError: if there is no list.
-    """
-    listed = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
-    found = _sums(folder).splitlines()
-    return len(listed), [line.partition("  ")[2] for line in listed if line not in found]
+
+def recorded_sums(folder: Path) -> dict[str, str]:
+    """The checksum of each file in the list of a folder, by the file's name; empty without a list."""
+    if not (folder / SUMS).is_file():
+        return {}
+    lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def _sums(folder: Path, pattern: str = "*") -> str:

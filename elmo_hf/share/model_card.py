@@ -52,9 +52,16 @@ class Facts:
     example: Sequence[str] = ENGLISH_EXAMPLE
 
 
-def published_facts(name: str) -> Facts:
-    """Reads `model_cards/NAME.md`; the key `elmo_hf` of its metadata has values for the template only."""
-    card = ModelCard.load(str(TEMPLATES / f"{name}.md"))
+def published_facts(name: str) -> Facts | None:
+    """Reads `model_cards/NAME.md`, without the `-lm` of a name; None if there is none.
+
+    The names `KIND-...` may share `KIND.md`. The key `elmo_hf` of its metadata has values for the template only.
+    """
+    names = (name.removesuffix("-lm"), name.partition("-")[0])
+    paths = [path for each in names if (path := TEMPLATES / f"{each}.md").is_file()]
+    if not paths:
+        return None
+    card = ModelCard.load(str(paths[0]))
     metadata = card.data.to_dict()
     own = metadata.pop("elmo_hf")
     return Facts(metadata=metadata, sections=card.text.strip(), **own)

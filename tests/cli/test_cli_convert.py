@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkpoints import BASE, TINY_LM, bits, read_datasets, write_datasets
-from commands import output_of
+from commands import assert_fails, output_of, run
 from huggingface_hub import ModelCard
+from loopback_hub import LoopbackHub
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.conversion import published
+from elmo_hf.conversion.published import PUBLISHED
 
 
 def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,20 +38,17 @@ def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path, monke
     assert bits(read_datasets(Path("back/weights.hdf5"))) == bits(read_datasets(files["weights"]))
 
 
-def test_convert_downloads_a_published_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def download(name: str) -> tuple[Path, dict[str, Path]]:
-        asked.append(name)
-        return BASE / "weights.hdf5", {"options": BASE / "options.json"}
-
-    monkeypatch.setattr(published, "download", download)
-    output_of("convert", "--model", "5.5B", tmp_path / "to")
-    assert asked == ["5.5B"]
-    text = (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
-    assert "converted from the published 5.5B model by" in text
-    assert "5.5 billion words of English" in text
-    assert "license_name: no-restrictions" in text.splitlines()
+def test_files_of_the_user_keep_the_facts_of_the_published_model(tmp_path: Path) -> None:
+    facts = {"5.5B": "5.5 billion words of English", "crosslingual-it": "Wikipedia in", "nlpl-218": "wiki.nlpl.eu"}
+    for name, fact in facts.items():
+        own = [BASE / "weights.hdf5", "--options", BASE / "options.json"] if name == "nlpl-218" else [BASE]
+        output_of("convert", "--model", name, tmp_path / name, "--from", *own)
+        text = (tmp_path / name / "README.md").read_text(encoding="utf-8")
+        assert f"converted from the published {name} model by" in text
+        assert fact in text
+    data = [ModelCard.load(tmp_path / name / "README.md").data for name in facts]
+    assert [each.language for each in data] == [["en"], ["it"], ["no"]]
+    assert [each.license for each in data] == ["other", "mit", "cc-by-4.0"]
 
 
 SPLIT = {"whitespace": ["Don't", "go."], "ptb": ["Do", "n't", "go", "."]}
@@ -62,18 +60,32 @@ SPLIT = {"whitespace": ["Don't", "go."], "ptb": ["Do", "n't", "go", "."]}
         (["--language", "pt"], "whitespace"),
         (["--language", "pt", "--language", "en-GB"], "ptb"),
         (["--language", "pt", "--word-splitter", "ptb"], "ptb"),
-        (["--model", "pt"], "whitespace"),
+        (["--model", "pt", "--from", str(BASE)], "whitespace"),
     ],
     ids=str,
 )
 def test_a_model_of_another_language_does_not_split_by_english_rules(
-    options: list[str], splitter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: list[str], splitter: str, tmp_path: Path
 ) -> None:
-    files = BASE / "weights.hdf5", {"options": BASE / "options.json"}
-    monkeypatch.setattr(published, "download", lambda name: files)
     source = [] if "--model" in options else [BASE]
     printed = output_of("convert", *source, tmp_path / "to", *options)
     assert ElmoTokenizer.from_pretrained(tmp_path / "to").tokenize("Don't go.") == SPLIT[splitter]
     notes = [line for line in printed.splitlines() if "--word-splitter ptb" in line]
     assert len(notes) == (splitter == "whitespace")
     assert f'word_splitter="{splitter}"' in (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
+
+
+def test_publish_takes_what_has_a_licence_and_ends_with_a_table(
+    online: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    licensed = [name for name, each in PUBLISHED.items() if each.weights and each.licence != "unknown"]
+    for name in licensed:
+        online.add(f"org/elmo-{name}", {"SHA256SUMS": b""})
+    header, *rows = [line.split() for line in output_of("publish", "org").splitlines()]
+    assert header == ["name", "converted", "difference", "pushed", "error"]
+    assert rows == [[name, "-", "-", "before", "-"] for name in licensed]
+    result = run("publish", "org", "embeddia-hr", "small", "bioelmo")
+    assert_fails(result, 1, "not published: embeddia-hr, bioelmo.")
+    row = result.stdout.splitlines()[1].split()
+    assert row[:6] == ["embeddia-hr", "-", "-", "-", "--model", "must"]

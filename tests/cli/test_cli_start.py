@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
 
-VERBS = "convert models embed vectors export push vocab pretrain score fill info check env card".split()
+VERBS = "convert models embed vectors export push publish vocab pretrain score fill info check env card".split()
 LONG = "x" * 300  # characters, more than a file's name may have
 OF_TINY_LM = " ".join(f"--{name} {TINY_LM}/{name}.{end}" for name, end in (("options", "json"), ("weights", "hdf5")))
 FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."
@@ -27,6 +27,7 @@ USAGE = {
     "convert folder": FORMS,
     "convert new --options files/o.json": FORMS,
     "convert folder new --to allennlp --license mit": BACK,
+    "convert folder new --from files": "--from needs --model NAME.",
     "convert folder new --to onnx": "'--to'",
     "embed tiny file.txt": "'--output' / '-o'",
     "embed tiny file.txt -o v.npz --layers second": "'--layers'",
@@ -48,6 +49,7 @@ USAGE = {
 WRONG = {
     "convert nowhere new": "nowhere",
     "convert --options file.txt --weights none new": "none must be a folder or a file",
+    "convert --model small new --from nowhere": "nowhere must be a folder or a file",
     "convert files/weights.hdf5 new": "`--options FILE --weights FILE`",
     f"convert {TINY_LM} new": "exactly one `.hdf5` file or TensorFlow checkpoint, found",
     f"convert {EDGES}/bi_word_2 new --vocabulary none.txt": "none.txt",
@@ -147,11 +149,11 @@ print([name for name in heavy if name in sys.modules])
     assert heavy == "[]"
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "push"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if not verb.startswith(("push", "publish"))])
 def test_the_examples_of_every_help_run_in_an_empty_folder(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of push need a Hub."""
+    """Those of push and publish need a Hub."""
     monkeypatch.chdir(tmp_path)
     for line in run(verb, "--help").stdout.split("Example:\n")[1].splitlines():
         program, *arguments = shlex.split(line)

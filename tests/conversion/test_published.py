@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -15,13 +16,16 @@ import pytest
 from checkpoints import BASE, TINY_LM, bits
 from commands import run
 from language_models import state_of
+from loopback_hub import LoopbackHub
 
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.published import PUBLISHED, Published, SecureRedirects, download, fetch
+from elmo_hf.conversion.publish import COLUMNS, publish
+from elmo_hf.conversion.published import PUBLISHED, Published, SecureRedirects, download, fetch, name_of
 from elmo_hf.conversion.refusals import ConversionError
 
 SMALL = "2x1024_128_2048cnn_1xhighway"
+LICENCES = ("mit", "apache-2.0", "bsd-2-clause", "lgpl-3.0", "cc-by-4.0")
 OPTIONS, WEIGHTS = f"elmo_{SMALL}_options.json", f"elmo_{SMALL}_weights.hdf5"
 
 
@@ -91,8 +95,9 @@ def test_files_and_a_record_of_their_checksums_are_kept(
 
 def test_a_call_after_an_interrupted_one_fetches_what_is_missing(server: Server, tmp_path: Path) -> None:
     weights = server.contents.pop(f"/elmo/{SMALL}/{WEIGHTS}")
-    with pytest.raises(ConversionError, match="404"):
+    with pytest.raises(ConversionError) as refusal:
         download("small", server.url, tmp_path)
+    assert all(text in str(refusal.value) for text in ("404", PUBLISHED["small"].source, "--model small DEST --from"))
     assert [path.name for path in tmp_path.iterdir()] == [OPTIONS]
     server.contents[f"/elmo/{SMALL}/{WEIGHTS}"] = weights
     server.asked.clear()
@@ -107,7 +112,7 @@ def test_a_download_that_fails_is_named_and_not_kept(fault: str, server: Server,
         server.shutdown()
         server.server_close()
     with pytest.raises(ConversionError, match=re.escape(f"{server.url}{SMALL}/{OPTIONS}")):
-        fetch(f"{server.url}{SMALL}/{OPTIONS}", tmp_path, seconds=0.5)
+        fetch([f"{server.url}{SMALL}/{OPTIONS}"], tmp_path / OPTIONS, seconds=0.5)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,14 +134,63 @@ def test_a_name_without_an_address_is_refused_before_anything_is_fetched(name: s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_come_from_their_mirrors_or_from_another_address(server: Server, tmp_path: Path) -> None:
+    row = Published("none.json mirror/options.json", "none/w.hdf5 mirror/weights.hdf5 none.hdf5")
+    server.contents = {f"/elmo/mirror/{name}": (BASE / name).read_bytes() for name in ("options.json", "weights.hdf5")}
+    weights, given = download("a", server.url, tmp_path / "mirror", {"a": row})
+    assert (weights.name, given["options"].name) == ("w.hdf5", "none.json")
+    assert weights.read_bytes() == (BASE / "weights.hdf5").read_bytes()
+    assert len(server.asked) == 4
+    row = Published("far/options.json", "far/weights.hdf5 far/other.hdf5")
+    weights, _ = download("a", "http://127.0.0.1:1/", tmp_path / "moved", {"a": row}, f"{server.url}mirror")
+    assert weights.read_bytes() == (BASE / "weights.hdf5").read_bytes()
+    server.contents = {"/elmo/copy.zip": b"archive"}
+    for number, archive in enumerate(("far/a.zip", "")):
+        address, folder = f"{server.url}copy.zip?download=1", tmp_path / str(number)
+        weights, _ = download("a", folder=folder, published={"a": Published("", archive)}, origin=address)
+        assert (weights.name, weights.read_bytes()) == ("copy.zip" if not archive else "a.zip", b"archive")
+
+
+@pytest.mark.parametrize("place", ["a server", "a folder"])
+def test_files_with_another_md5_than_the_published_one_are_refused(place: str, server: Server, tmp_path: Path) -> None:
+    server.contents = {"/elmo/a.json": b"a", "/elmo/b.hdf5": b"b"}
+    for name, content in server.contents.items():
+        (tmp_path / Path(name).name).write_bytes(content)
+    right, wrong = (hashlib.md5(content).hexdigest() for content in (b"a", b"c"))
+    table = {"a": Published("a.json", "b.hdf5", md5=f"{right} {wrong}")}
+    for _ in range(2):
+        with pytest.raises(ConversionError, match=f"b.hdf5 .*{wrong}"):
+            download("a", server.url, tmp_path / "files", table, str(tmp_path) if place == "a folder" else None)
+
+
+@pytest.mark.parametrize("record", ["downloads", "own"])
+def test_the_users_files_must_have_the_recorded_checksums(record: str, server: Server, tmp_path: Path) -> None:
+    downloads, own = tmp_path / "downloads", tmp_path / "own"
+    download("small", server.url, downloads)
+    shutil.copytree(downloads, own)
+    (own / "SHA256SUMS").unlink()
+    if record == "own":
+        (downloads / "SHA256SUMS").rename(own / "SHA256SUMS")
+    assert download("small", folder=downloads, origin=str(own)) == (own / WEIGHTS, {"options": own / OPTIONS})
+    (own / OPTIONS).rename(own / "options.json")
+    assert download("small", folder=downloads, origin=str(own)) == (own, {})
+    assert download("small", folder=downloads, origin=str(own / WEIGHTS)) == (own / WEIGHTS, {})
+    (own / WEIGHTS).write_bytes(b"something else")
+    for origin in (own, own / WEIGHTS):
+        with pytest.raises(ConversionError, match=f"{WEIGHTS} .*SHA256SUMS"):
+            download("small", folder=downloads, origin=str(origin))
+
+
 def test_rows_of_the_table_are_whole_and_the_command_lists_them() -> None:
     for name, each in PUBLISHED.items():
         assert re.fullmatch(r"[a-z]{2,3} (\d+/\d+)?", f"{each.language} {each.size}"), name
-        assert each.licence in ("no-restrictions", "unknown", "mit", "apache-2.0", "bsd-2-clause"), name
+        assert each.licence in ("no-restrictions", "unknown", *LICENCES), name
         assert each.text, name
         assert re.fullmatch(r"https?://\S+", each.source), name
-        assert each.options == "" or each.weights.endswith((".hdf5", ".index")), name
-        assert each.options != "" or each.weights.endswith((".zip", ".tar.gz", "")), name
+        endings = (".hdf5", ".index") if each.options else (".zip", ".tar.gz")
+        assert all(name_of(url).endswith(endings) for url in each.addresses.get("weights", [])), name
+        assert re.fullmatch(r"([0-9a-f]{32} ?)*", each.md5), name
+        assert len(each.md5.split()) in (0, len(each.addresses)), name
         assert bool(each.vocabulary) == name.endswith("-lm") == (";" in each.text and "softmax" in each.text), name
     languages = {name: each.language for name, each in PUBLISHED.items() if name.startswith("manylangs-")}
     assert all(name == f"manylangs-{language}" for name, language in languages.items())
@@ -144,7 +198,9 @@ def test_rows_of_the_table_are_whole_and_the_command_lists_them() -> None:
     assert numbers == list(range(136, 180))
     assert (languages["manylangs-en"], PUBLISHED["manylangs-en"].weights[-7:]) == ("en", "144.zip")
     by_hand = [name for name, each in PUBLISHED.items() if not each.weights]
-    assert by_hand == [f"embeddia-{language}" for language in ("hr", "et", "fi", "lv", "lt", "sv")]
+    norwegian = ["nlpl-210", "nlpl-211", "nlpl-217", "nlpl-218"]
+    embeddia = [f"embeddia-{language}" for language in ("hr", "et", "fi", "lv", "lt", "sv")]
+    assert by_hand == ["bioelmo", *norwegian, *embeddia]
     lines = {line.split()[0]: line for line in run("models").stdout.splitlines()[1:]}
     assert [*lines] == [*PUBLISHED]
     assert [name for name in lines if lines[name].endswith(" (by hand)")] == by_hand
@@ -166,3 +222,38 @@ def test_a_model_with_its_softmax_is_fetched_from_elsewhere(
     assert len(server.asked) == len(names) + (source == TINY_LM)
     convert_source(found, tmp_path / "lm", Given(**given))
     assert bits(state_of(tmp_path / "lm")) == bits(state_of(tiny_lm_folder))
+
+
+def test_published_models_go_to_the_hub_and_another_run_goes_on(
+    server: Server, online: LoopbackHub, tmp_path: Path
+) -> None:
+    names = ("small", "medium", "large")
+
+    def outcomes() -> list[list[str]]:
+        server.asked.clear()
+        sources = ({"base_url": server.url, "folder": tmp_path / "files" / name} for name in names)
+        pairs = zip(names, sources, strict=True)
+        found = [publish(name, "org", tmp_path, source=source) for name, source in pairs]
+        assert [list(each) for each in found] == [[*COLUMNS]] * 3
+        return [[*each.values()] for each in found]
+
+    small, medium, large = outcomes()
+    commit, files = online.repositories["org/elmo-small"].at()
+    assert [*small[:2], *small[3:]] == ["small", "now", commit, "-"]
+    assert float(small[2]) < 1e-5
+    card = files["README.md"].decode()
+    assert all(text in card for text in ("the small English model", '"org/elmo-small", trust', "license: other"))
+    assert files["model.safetensors"] == (tmp_path / "elmo-small" / "model.safetensors").read_bytes()
+    assert medium[:4] == ["medium", "-", "-", "-"]
+    assert "404" in medium[4]
+    assert large[:4] == ["large", "-", "-", "-"]
+    assert "--model" in large[4]
+    for path, content in [*server.contents.items()]:
+        server.contents[path.replace("2x1024_128", "2x2048_256")] = content
+    small, medium, _ = outcomes()
+    assert small == ["small", "-", "-", "before", "-"]
+    assert medium[1::2] == ["now", online.repositories["org/elmo-medium"].at()[0]]
+    assert len(server.asked) == 2
+    del online.repositories["org/elmo-medium"]  # as if the push had broken off
+    assert outcomes()[1] == ["medium", "before", "-", online.repositories["org/elmo-medium"].at()[0], "-"]
+    assert server.asked == []
