@@ -102,13 +102,15 @@ def test_a_file_is_read_in_the_encoding_given(encoding: str, tmp_path: Path) -> 
 
 
 ZIPPED = gzip.compress(b"One sentence .\n" * 50)
+NO_COLUMN = "PATH: the first line must name a column 'words' or 'tokens' or 'text' or 'sentence',"
 REFUSED: list[tuple[str, bytes, str, str]] = [
     ("bad.jsonl", b'"fine"\n{"text": \n', "utf-8", "PATH, line 2: Expecting value"),
     ("number.jsonl", b'"fine"\n["fine"]\n17\n', "utf-8", "PATH, line 3: must be a string, a list of words"),
     ("mixed.jsonl", b'["word", 3]\n', "utf-8", "PATH, line 1: must be a string"),
     ("deep.jsonl", b'"a"\n' + b"[" * 100_000 + b"\n", "utf-8", "PATH, line 2: maximum recursion depth"),
     ("cells.csv", b"id,text\n1,It left, then\n", "utf-8", "PATH, line 2: expected 2 columns, found 3"),
-    ("columns.csv", b"id,body\n1,a\n", "utf-8", "PATH: the first line must name a column 'words' or"),
+    ("columns.csv", b"id,body\n1,a\n", "utf-8", f"{NO_COLUMN} found id, body, separated by ','"),
+    ("semicolons.csv", b"id;text\n1;a\n", "utf-8", f"{NO_COLUMN} found id;text, separated by ','"),
     ("quote.tsv", b'text\n"a\nb\n', "utf-8", "PATH, line 3: unexpected end of data"),
     ("short.conllu", b"# text\n1\tOne\t_\t_\n", "utf-8", "PATH, line 2: CoNLL-U has 10 columns"),
     ("word.conllu", f"1\t\t{BLANKS[:-1]}\n".encode(), "utf-8", "PATH, line 1: CoNLL-U has 10 columns"),

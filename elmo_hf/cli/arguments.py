@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 Splitter = Literal["whitespace", "ptb"]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.")]
+Column = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Read this column of a table or dataset, or key of JSON objects.")
+]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")]
 Licence = Annotated[
     str | None, typer.Option("--license", metavar="NAME", help="Licence of the weights for the card, such as mit.")

@@ -2,10 +2,12 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from ..disk.whole_files import refuse_existing
 from .arguments import Device, Encoding, Model, usable_device
 from .errors import counted, refuse_alone, say
 from .split_notes import note_cut, say_split
@@ -83,6 +85,8 @@ def embed(
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
+    if not is_folder(output):
+        refuse_existing(Path(output), is_folder=False)  # before the model is loaded
     stream = sys.stdin.buffer if sources == ["-"] else None
     reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
     documents = Documents.find(sources, output, split=split or "train", stream=stream, **reading)

@@ -1,7 +1,7 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,8 +11,8 @@ from tqdm import tqdm
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.sentences import KEYS, beginning_of, read_sentences
-from .arguments import Encoding, Model, Splitter, load_on_gpu
+from ..text.sentences import Sentence, beginning_of, read_sentences
+from .arguments import Column, Encoding, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
 from .split_notes import note_cut, say_split
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Corpora = Annotated[
     list[str],
     typer.Argument(
-        metavar="CORPUS...", help="Text, .jsonl, .conllu, .fasta, .gz too: files, patterns, or Hub datasets."
+        metavar="CORPUS...", help="Text, .jsonl, .csv, .tsv, .conllu, .fasta, .gz too: files, patterns, Hub datasets."
     ),
 ]
 # For each optimiser, its name in the Trainer and its default learning rate.
@@ -38,6 +38,7 @@ def vocab(
     min_count: Annotated[int, typer.Option(help="Least occurrences of a word.", min=1)] = 1,
     words: Annotated[Splitter, typer.Option(help="How sentences are split into words.")] = "whitespace",
     encoding: Encoding = "utf-8",
+    column: Column = None,
 ) -> None:
     """Make the vocabulary of a language model.
 
@@ -48,7 +49,7 @@ def vocab(
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import make_vocabulary, read_sources
 
-    texts, read = beginning_of(read_sources(corpora, encoding=encoding))
+    texts, read = beginning_of(read_sources(corpora, encoding, column))
     sentences = place_sentences(read, words)
     counts = Counter(chain.from_iterable(each.words for each in tqdm(sentences, unit=" sentences")))
     vocabulary = make_vocabulary(counts, size, min_count)
@@ -79,6 +80,7 @@ def pretrain(
         typer.Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
     ] = None,
     encoding: Encoding = "utf-8",
+    column: Column = None,
     softmax: Annotated[Literal["full", "sampled"] | None, typer.Option(help="Replaces the config's softmax.")] = None,
     samples: Annotated[
         int | None, typer.Option(help="Words drawn for a sampled softmax; chooses this softmax too.", min=1)
@@ -127,6 +129,7 @@ def pretrain(
 
     from elmo_hf.folder.loading import load_for_pretraining
     from elmo_hf.folder.saved_json import read_json
+    from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.run import new_language_model
     from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
@@ -170,8 +173,9 @@ def pretrain(
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
     has_bar = args.process_index == 0
     # The shorter text comes first, because its errors are found sooner.
-    scored = _read_corpus("held-out text", held_out, encoding, tokenizer, has_bar) if held_out else None
-    train = _read_corpus("training text", corpora, encoding, tokenizer, has_bar)
+    held_out_text, text = (read_sources(sources or [], encoding, column) for sources in (held_out, corpora))
+    scored = _read_corpus("held-out text", held_out_text, tokenizer, has_bar) if held_out else None
+    train = _read_corpus("training text", text, tokenizer, has_bar)
     trainer = run(lm, tokenizer, train, scored, args, started_from=model)
     if trainer.is_world_process_zero():
         scores = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
@@ -191,7 +195,7 @@ def score(
         Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,
     encoding: Encoding = "utf-8",
-    column: Annotated[str | None, typer.Option(metavar="NAME", help="Read this column of a .csv or .tsv.")] = None,
+    column: Column = None,
     rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
         Path | None,
@@ -223,6 +227,8 @@ def score(
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
+    is_table = per_word is None or per_word.suffix in (".parquet", ".csv", ".tsv")
+    check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
     from elmo_hf.language_model.surprisal_table import place_sentences, write_table
@@ -231,7 +237,7 @@ def score(
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
-    texts, read = beginning_of(read_sentences(source, encoding=encoding, keys=KEYS if column is None else (column,)))
+    texts, read = beginning_of(read_sentences(source, encoding, column))
     sentences = list(place_sentences(read, splitter))
     corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
@@ -251,11 +257,10 @@ def score(
         say(f"Wrote {per_word}.")
 
 
-def _read_corpus(name: str, sources: list[str], encoding: str, tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
+def _read_corpus(name: str, read: Iterator[Sentence], tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
     from elmo_hf.language_model.surprisal_table import place_sentences
-    from elmo_hf.training.corpora import read_sources
 
-    texts, read = beginning_of(read_sources(sources, encoding=encoding))
+    texts, read = beginning_of(read)
     sentences = place_sentences(read, tokenizer.word_splitter)
     bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
     corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..text.sentences import KEYS, Sentence, read_dataset, read_sentences
+from ..text.sentences import Sentence, read_dataset, read_sentences
 from .stores import InputFile, find_files, is_file, place_of
 
 # The place of a sentence: its document, and its number in that document, from 0.
@@ -104,13 +104,12 @@ class Documents(NamedTuple):
                 yield (PASSWORD.sub("", name), index), sentence
 
     def _sentences(self, name: str) -> Iterator[Sentence]:
-        keys = KEYS if self.column is None else (self.column,)
         if self.column is not None and self.stream is None and not is_file(name):
-            yield from read_dataset(name, self.split, keys)
+            yield from read_dataset(name, self.split, self.column)
             return
         file: Any = InputFile(name, self.stream)
         version = file.version()
-        yield from read_sentences(file, encoding=self.encoding, keys=keys)
+        yield from read_sentences(file, encoding=self.encoding, column=self.column)
         if file.version() != version:
             raise ValueError(
                 f"{name} changed while it was being read. Restore it, or delete the files already written; then "

@@ -103,7 +103,7 @@ def write_table(
     """Writes the table; the file exists only once it is complete.
 
     Args:
-        path: `*.parquet`, `*.csv` with commas, or any other name, with tabs.
+        path: `*.parquet`, `*.csv` with commas, or `*.tsv`, with tabs.
         sentences: the sentences in the order of the scores.
         scores: the scores of these sentences.
         tokenizer: the one that made the corpus.

@@ -58,14 +58,15 @@ class Protein(list[str]):
     name = ""
 
 
-def read_sentences(path: Path, encoding: str = "utf-8", keys: Sequence[str] = KEYS) -> Iterator[Sentence]:
+def read_sentences(path: Path, encoding: str = "utf-8", column: str | None = None) -> Iterator[Sentence]:
     """Reads a file sentence by sentence; errors are those of `read_lines`.
 
     Args:
         path: the file; its suffix decides how it is read.
         encoding: the file's encoding, by its name in Python.
-        keys: the columns of a table, or keys of objects, as in `sentence_of`.
+        column: the column of a table, or the key of objects; None: the first of `KEYS`.
     """
+    keys = KEYS if column is None else (column,)
     if suffix_of(path) == CONLLU_SUFFIX:
         return _joined(path, read_lines(path, encoding, _conllu_words), [])
     if suffix_of(path) in FASTA_SUFFIXES:
@@ -129,7 +130,8 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
         if names and keys and not {*keys} & {*names}:
             raise ValueError(
                 f"{path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
-                f"{', '.join(names)[:80]}; rename one, or give its name (--column NAME of embed and score)."
+                f"{', '.join(names)[:80]}, separated by {SEPARATORS[suffix_of(path)]!r}; rename one, or give its name "
+                "(--column NAME)."
             )
         for cells in filter(None, reader):
             if len(cells) != len(names):
@@ -141,13 +143,13 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
         csv.field_size_limit(limit)
 
 
-def read_dataset(name: str, split: str, keys: Sequence[str] = KEYS) -> Iterator[Sentence]:
+def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[Sentence]:
     """Streams the sentences of a dataset; needs the `datasets` library.
 
     Args:
         name: a folder, or a name on the Hub.
         split: the split to read.
-        keys: the columns, as in `sentence_of`.
+        column: the column; None: the first of `KEYS`.
 
     Raises:
         ValueError: if the dataset cannot be read; the message names dataset and row.
@@ -159,7 +161,7 @@ def read_dataset(name: str, split: str, keys: Sequence[str] = KEYS) -> Iterator[
     try:
         for row in load_dataset(name, split=split, streaming=True):
             number += 1
-            yield sentence_of(row, keys)
+            yield sentence_of(row, KEYS if column is None else (column,))
     except (DatasetsError, *UNREADABLE) as error:
         reason = str(error) or "a file of it is empty."
         place = f"row {number}: " if number >= 0 else ""

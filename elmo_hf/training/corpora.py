@@ -27,7 +27,7 @@ from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Sentence]:
+def read_sources(sources: Sequence[str], encoding: str = "utf-8", column: str | None = None) -> Iterator[Sentence]:
     """Streams the sentences of one corpus after the other, as they are.
 
     Args:
@@ -35,6 +35,7 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
             names of Hub datasets. Of a dataset the split `train` is read, with strings or lists of words in a column
             `words`, `tokens`, `text` or `sentence` (the first one that has a value).
         encoding: the encoding of the files.
+        column: the column of tables and datasets, or the key of objects; None: one of those above.
 
     Raises:
         ValueError: before anything is read, if a source is neither a file nor a dataset's name; later, if a dataset has
@@ -42,9 +43,9 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8") -> Iterator[Se
     """
     for source, files in [(source, _files(source)) for source in sources]:
         for file in files:
-            yield from read_sentences(Path(file), encoding=encoding)
+            yield from read_sentences(Path(file), encoding, column)
         if not files:
-            yield from read_dataset(source, "train")
+            yield from read_dataset(source, "train", column)
 
 
 def _files(source: str) -> list[str]:

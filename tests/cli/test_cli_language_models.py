@@ -123,19 +123,20 @@ def test_pretrain_does_what_its_options_say(
 def test_raw_text_is_split_as_in_training_ever_after(
     words: tuple[str, ...], splitter: str, token_encoder: str, tmp_path: Path
 ) -> None:
-    sentence, text, model = "Il est aujourd'hui là, n'est-ce pas?", tmp_path / "raw.txt", tmp_path / "lm"
-    text.write_text(f"{sentence}\n" * 9, encoding="utf-8")
+    sentence, table, model = "Il est aujourd'hui là, n'est-ce pas?", tmp_path / "raw.csv", tmp_path / "lm"
+    table.write_text("text,said\n" + f'Non.,"{sentence}"\n' * 9, encoding="utf-8")
+    text = (table, "--column", "said")
     sizes = {"projection_size": 7, "cell_size": 8} if token_encoder == "word_embedding" else FIELDS
     (tmp_path / "config.json").write_text(json.dumps(sizes | {"token_encoder": token_encoder}))
-    output_of("vocab", text, "-o", tmp_path / "words.txt", *words)
-    printed = output_of("pretrain", text, "-o", model, *files_of(tmp_path), *words, *ONE_STEP)
+    output_of("vocab", *text, "-o", tmp_path / "words.txt", *words)
+    printed = output_of("pretrain", *text, "-o", model, *files_of(tmp_path), *words, *ONE_STEP)
     (trained,) = re.findall(r"^training text: (.*)$", printed, re.MULTILINE)
     assert trained.endswith(" 0.00% unknown.")
     tokenizer = ElmoTokenizer.from_pretrained(model)
     assert tokenizer.word_splitter == splitter
     if token_encoder == "word_embedding":
         assert state_of(model)["elmo.token_encoder.embedding.weight"].shape == (tokenizer.num_word_classes + 1, 7)
-    scored = output_of("score", model, text, "--per-word", tmp_path / "t.tsv")
+    scored = output_of("score", model, *text, "--per-word", tmp_path / "t.tsv")
     assert scored.splitlines()[0] == trained
     with (tmp_path / "t.tsv").open(encoding="utf-8", newline="") as file:
         read = [row["word"] for row in csv.DictReader(file, delimiter="\t") if row["sentence"] == "0"]

@@ -42,6 +42,7 @@ USAGE = {
     "pretrain file.txt -o lm --model tiny --epochs nan": "--epochs",
     "pretrain file.txt -o lm --model tiny --learning-rate -1": "--learning-rate",
     "pretrain file.txt -o lm --model tiny --softmax full --samples 9": "--samples is for a sampled softmax.",
+    "score tiny file.txt --per-word v.xlsx": "--per-word writes a .parquet, .csv or .tsv, found v.xlsx.",
     "score tiny file.txt --regions": "--regions needs --per-word OUT.",
     "score tiny my own file.txt": "Put the name with a blank in quotes: 'my own file.txt'.",
 }
@@ -57,6 +58,7 @@ WRONG = {
     "convert folder new --license M!T": "'M!T'",
     "convert folder new --source here": "'here'",
     "embed bert file.txt -o v.npz": "bert holds a model of `model_type` 'bert'; this is not an ELMo.",
+    "embed bert file.txt -o there.npz": "there.npz exists already",
     "export files elmo.pt2": "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW`",
     "info nowhere": "there is no folder nowhere, and a Hub name looks like org/name.",
     f"info {LONG}": "File name too long",

@@ -45,6 +45,9 @@ def test_datasets_on_disk_are_read_by_the_names_of_their_folders(tmp_path: Path)
     parquet = tmp_path / "other"
     parquet.mkdir()
     datasets.Dataset.from_dict({"tokens": [["a", "b"], [], ["c d"]]}).to_parquet(parquet / "train.parquet")
+    table = write(tmp_path / "table.csv", "text,said\na b,c\n")
+    assert read(table, folder, column="text") == ["a b", "a b", "c"]
+    assert read(table, write_rows(tmp_path / "x.jsonl", [{"said": "d"}]), column="said") == ["c", "d"]
     assert read(parquet, folder) == [["a", "b"], [], ["c d"], "a b", "c"]
 
 
