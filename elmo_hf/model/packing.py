@@ -1,4 +1,4 @@
-"""Keeps a second copy of large weights in a layout that is faster (`scan/packed_weights.py`)."""
+"""Keeps a second copy of large weights in a layout that is faster (`scan/products.py`)."""
 
 from torch import nn
 

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from ..scan.kernels import apply_linear
+from ..scan.kernels import apply
 from .configuration_elmo import ElmoConfig
 from .inputs import may_depend_on_data
 
@@ -59,8 +59,8 @@ class Highway(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, F)` to `(N, F)`."""
-        gate = apply_linear(self.gate, inputs).sigmoid()
-        return gate * apply_linear(self.transform, inputs).relu() + (1 - gate) * inputs
+        gate = apply(self.gate, inputs).sigmoid()
+        return gate * apply(self.transform, inputs).relu() + (1 - gate) * inputs
 
 
 class CharacterCNN(nn.Module):
@@ -128,13 +128,13 @@ class CharacterCNN(nn.Module):
     def encode(self, characters: Tensor, word_vectors: Tensor | None = None) -> Tensor:
         """Maps `(N, C, E)` character embeddings, and `(N, W)` word vectors if the model has them, to `(N, P)`."""
         characters = characters.transpose(1, 2)  # (N, E, C)
-        features = [self.activation(convolution(characters).amax(dim=-1)) for convolution in self.convolutions]
+        features = [self.activation(apply(convolution, characters).amax(dim=-1)) for convolution in self.convolutions]
         words = torch.cat(features, dim=-1)  # (N, F)
         for highway in self.highways:
             words = highway(words)
         if word_vectors is not None:
             words = torch.cat([word_vectors, words], dim=-1)  # (N, W + F)
-        return words if self.projection is None else apply_linear(self.projection, words)
+        return words if self.projection is None else apply(self.projection, words)
 
 
 class WordEmbedding(nn.Module):

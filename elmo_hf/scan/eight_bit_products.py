@@ -16,41 +16,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .products import BlockProducts, put
-
 LARGEST = 63  # the largest integer of an input
 SMALLEST = 1e-30  # a smaller magnitude counts as this one
 
 
-class EightBitProducts(BlockProducts):
-    """The weight of one direction and its products; replaces a tensor `(m, n)`."""
+class EightBitProducts:
+    """The weight of one direction; replaces a tensor `(m, n)`, and multiplies as `products.py` describes."""
+
+    requires_grad = False
 
     def __init__(self, values: Tensor, scales: Tensor) -> None:
         """Takes q `(m, n)` and s, `(m, 1)` or `(1, 1)`; copies them into the layout of torch's integer products."""
-        super().__init__(values.unsqueeze(0), values.nbytes, few_columns=1 << 30)  # every column as a row
-        self.requires_grad = False
         of_rows = scales.double().flatten().expand(len(values)), torch.zeros(len(values), dtype=torch.long)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor")  # a later torch may lack this function
             quantised = torch._make_per_channel_quantized_tensor(values, *of_rows, axis=0)
-        self._packed = torch.ops.quantized.linear_prepack(quantised, None)
+        self.packed = torch.ops.quantized.linear_prepack(quantised, None)
 
     def to(self, dtype: torch.dtype) -> "EightBitProducts":
         """The same weight, which multiplies vectors of any dtype."""
         return self
 
-    def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes the product with `vectors` `(1, n, b)` to `out` `(1, m, b)`; with `adds`, adds it to `out`."""
-        rows, out_rows = vectors[0].t().float(), out[0].t()  # (b, n), (b, m)
-        unit = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST) / LARGEST
-        scaled = rows / unit
+    def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
+        """The products with `rows` `(1, b, n)`, as `(1, b, m)`, plus a tensor of that shape or `(1, 1, m)`."""
+        vectors = rows[0].float()
+        unit = vectors.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST) / LARGEST
+        scaled = vectors / unit
         rounded = scaled.round()
         halves = torch.cat([rounded, (scaled - rounded).mul_(2 * LARGEST)])  # (2b, n)
         first, second = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            halves, 1.0, LARGEST + 1, self._packed
+            halves, 1.0, LARGEST + 1, self.packed
         ).chunk(2)
         product = first.add_(second, alpha=0.5 / LARGEST).mul_(unit)
-        put(product, out_rows, adds)
+        return (product if plus is None else product.add_(plus[0])).to(rows.dtype)[None]
 
 
 def is_eight_bit(weight: Any) -> bool:

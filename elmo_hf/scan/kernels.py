@@ -1,24 +1,33 @@
 """The operations of a scan that may be computed differently on each processor.
 
 The class here needs only torch, and its code is saved with a model. The package `elmo_hf` uses a subclass by default,
-with Triton's kernels, weights in eight bits and other layouts of weights (`processor_kernels.py`). Both classes compute
+with Triton's kernels, weights in eight bits and kept copies of weights (`processor_kernels.py`). Both classes compute
 the same numbers up to the order of float sums, except that weights in eight bits are rounded.
 
-Glossary: D directions, b columns.
+Glossary: D directions, b vectors.
 """
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from .parameters import Scanned, Weights, stack
-from .products import FEW_COLUMNS, BlockProducts, WeightProducts
+from .parameters import Scanned, Weights
+from .products import (
+    IS_AMD,
+    REPAYS,
+    PackedProducts,
+    PlainProducts,
+    Products,
+    WeightProducts,
+    WideProducts,
+    can_take_onednn,
+    multiplies_bfloat16,
+)
 
 
 @dataclass(eq=False)
@@ -34,8 +43,12 @@ class Kernels:
     block_bytes: int = 1 << 19
     # Words whose W_x x_t is computed in one product: enough to be fast; 8 MiB for each direction at H = 4096.
     block_words: int = 128
-    # With fewer columns, each column is stored as a row.
-    few_columns: int = FEW_COLUMNS
+    # Smaller weights stay in the cache in any layout.
+    large_bytes: int = 1 << 21
+    # By dtype, the fewest vectors of a step and the fewest such steps for which a scan packs its weights.
+    repays: dict[torch.dtype, tuple[int, int]] = field(default_factory=lambda: REPAYS)
+    is_amd: bool = IS_AMD
+    multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
 
     def serves(self, weight: nn.Parameter) -> bool:
         """Whether the scans can use a module's weight, which quantisation may have replaced."""
@@ -45,9 +58,20 @@ class Kernels:
         """A linear's weight for a scan."""
         return linear.weight
 
-    def apply(self, linear: Any, inputs: Tensor) -> Tensor:
-        """`linear(inputs)` for inputs `(N, n)`."""
-        return linear(inputs)
+    def apply(self, module: Any, inputs: Tensor) -> Tensor:
+        """`module(inputs)` of a linear or a convolution; without gradient a large linear multiplies as in a scan."""
+        device, dtype = inputs.device.type, inputs.dtype
+        is_cast = torch.is_autocast_enabled(device)
+        if self.must_widen(torch.get_autocast_dtype(device) if is_cast else dtype, device):
+            with torch.autocast(device, enabled=False):
+                parameters = {name: parameter.float() for name, parameter in module.named_parameters()}
+                return torch.func.functional_call(module, parameters, inputs.float()).to(dtype)
+        if torch.is_grad_enabled() or type(module) is not nn.Linear or is_hooked(module):
+            return module(inputs)
+        weight = self.weight_of(module)
+        if isinstance(weight, Tensor) and (is_cast or weight.nbytes < self.large_bytes):
+            return module(inputs)
+        return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
 
     def scan_with_padding(self, *arguments: Any) -> Scanned | None:
         """Scans words and padding, with the arguments of `scan_layer`; None if these kernels cannot."""
@@ -57,19 +81,39 @@ class Kernels:
         """How many directions take each step together."""
         return 1 if weights[0].recurrent.nbytes > self.joint_bytes else len(weights)
 
-    def join(self, weights: list[Weights], columns: Sequence[int], keeps_trace: bool) -> WeightProducts:
-        """Makes products from the weights of directions that step together; `columns` counts each step's columns."""
-        inputs, bias, recurrent, projection = stack(weights)
-        of_projection = None if projection is None else self.products(projection)
-        return WeightProducts(self.products(inputs), bias, self.products(recurrent), of_projection)
+    def join(self, weights: list[Weights], columns: Sequence[int]) -> WeightProducts:
+        """Makes products from the weights of directions that step together; `columns` as in `products`."""
+        inputs, biases, recurrent, projections = zip(*weights, strict=True)
+        projection = None if projections[0] is None else self.products(projections, columns)
+        return WeightProducts(
+            self.products(inputs), torch.stack(biases).unsqueeze(1), self.products(recurrent, columns), projection
+        )
 
-    def products(self, weight: Tensor) -> BlockProducts:
-        """Makes products from a weight `(D, m, n)`."""
-        return BlockProducts(weight, self.block_bytes, self.few_columns)
+    def products(self, parts: Sequence[Tensor], columns: Sequence[int] = ()) -> Products:
+        """Makes products from a weight `(m, n)` for each direction; `columns` has b of each product that is to come."""
+        weight = parts[0]
+        if self.must_widen(weight.dtype, weight.device.type):
+            return WideProducts(self.products([part.float() for part in parts], columns))
+        if len(parts) == 1 and self.can_pack(weight) and weight.nbytes >= self.large_bytes:
+            fewest, steps = self.repays[weight.dtype]
+            if sum(count >= fewest for count in columns) >= steps:
+                return PackedProducts(weight)
+        joint = weight[None] if len(parts) == 1 else torch.stack(list(parts))
+        return PlainProducts(joint, self.block_bytes, self.is_amd)
 
-    def times(self, weight: Tensor, columns: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """A function that multiplies a weight `(D, m, n)` by vectors `(D, n, b)`; `columns` is as in `join`."""
-        return functools.partial(torch.bmm, weight)
+    def multiply(self, first: Tensor, second: Tensor) -> Tensor:
+        """`first` `(D, k, m)` times `second` `(D, m, n)`; in bfloat16 only where the processor multiplies it."""
+        if self.must_widen(first.dtype, first.device.type):
+            return self.multiply(first.float(), second.float()).to(first.dtype)
+        return torch.bmm(first, second) if len(first) > 1 else torch.mm(first[0], second[0])[None]
+
+    def must_widen(self, dtype: torch.dtype, device: str) -> bool:
+        """Whether products in a dtype are computed in float32: in bfloat16 where the processor does not multiply it."""
+        return dtype == torch.bfloat16 and device == "cpu" and not self.multiplies_bfloat16
+
+    def can_pack(self, weight: Any) -> bool:
+        """Whether oneDNN multiplies a weight."""
+        return can_take_onednn(weight, self.multiplies_bfloat16)
 
 
 Kernels.default = Kernels()
@@ -97,6 +141,6 @@ def is_hooked(module: nn.Module) -> bool:
     return any(hooks) or "forward" in vars(module)  # accelerate sets `forward` on the instance
 
 
-def apply_linear(linear: nn.Module, inputs: Tensor) -> Tensor:
-    """`linear(inputs)` for inputs `(N, n)`, by these kernels where no graph is being built."""
-    return linear(inputs) if torch.compiler.is_compiling() else kernels().apply(linear, inputs)
+def apply(module: nn.Module, inputs: Tensor) -> Tensor:
+    """`module(inputs)`, a linear or a convolution, by these kernels unless a graph is being built."""
+    return module(inputs) if torch.compiler.is_compiling() else kernels().apply(module, inputs)

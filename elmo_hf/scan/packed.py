@@ -15,41 +15,28 @@ Backward, with e_t the gradient of the output at t and 1[.] a clip's gradient (1
 
 The gradient of each weight is one product after the steps. Where the state is reset, h_{t-1} and c_{t-1} are 0.
 
-Words are columns: z of a step is (4H, b_t), and W h is a product of large weights with few columns
-(`products.py`). In half precision, products are in half precision, and gates and cells in float32.
+Words are rows: z of a step is (b_t, 4H), and W h is a product of a large weight with few vectors (`products.py`). In
+half precision, products are in half precision, and gates and cells in float32.
 
-Memory for the gradient: 6H + 3P numbers per word, direction and layer (gates, cells, and vectors of width P), and
-about 12H more during the backward pass. Without gradient only the output grows with the length of the text.
+Memory for the gradient: 5H + 3P numbers per word, direction and layer (gates, cells, and vectors of width P), and about
+7H + P more during the backward pass. Without gradient only the output grows with the length of the text.
 
 Glossary: D directions, B batch, T positions, b_t texts that have a word at step t, N words, P projection, H cell.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .kernels import Kernels, kernels
-from .packed_gradient import product, run_packed_back, transposed
+from .packed_gradient import run_packed_back
 from .packed_steps import Trace, run_packed, wide
 from .parameters import Limits, Scanned, Weights, needs_gradient, stack
 from .reading_order import BatchLayout, ReadingOrder
-
-
-class LayerTrace(NamedTuple):
-    """The tensors that the forward pass of a layer keeps for its gradient."""
-
-    gates: Tensor  # (D, 4H N), at least float32
-    cells: Tensor  # (2, D, H N): a_t, and c_{t-1}; at least float32
-    vectors: Tensor  # (3, D, N, P): x_t, h_t and p_t
-
-    def part(self, directions: slice, few_columns: int) -> Trace:
-        """The part for some directions; steps with fewer than `few_columns` columns store each column as a row."""
-        gates, cells, projected = self.gates[directions], self.cells[:, directions], self.vectors[2, directions]
-        return Trace(gates.flatten(), cells[0].flatten(), cells[1].flatten(), projected.flatten(), few_columns)
 
 
 def scan_layer(
@@ -68,7 +55,8 @@ def scan_layer(
             return scanned
         if needs_gradient(inputs, hidden, cell, *tensors):
             return _PackedScan.apply(layout.order, limits, chosen, inputs, hidden, cell, *tensors)
-        return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, None)
+        vectors = _new_vectors(layout.order, inputs, hidden.dtype, len(weights))
+        return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, vectors, None)
 
 
 def _scan_words(
@@ -79,22 +67,22 @@ def _scan_words(
     weights: list[Weights],
     limits: Limits,
     chosen: Kernels,
-    trace: LayerTrace | None,
+    vectors: Tensor,
+    trace: Trace | None,
 ) -> Scanned:
-    """Scans as `scan_layer` does, outside autograd, and fills `trace`, if given."""
+    """Scans as `scan_layer` does, outside autograd.
+
+    Fills vectors `(2, D, N, P)`, x_t and h_t of all words, and `trace`, if given.
+    """
     dtype, input_dtype, last = hidden.dtype, inputs.dtype, []
     weights = [parts.to(dtype) for parts in weights]
-    if trace is None:
-        shape = 2, len(weights), order.places.shape[1], inputs.shape[-1] // len(weights)
-        words, outputs = inputs.new_empty(shape, dtype=dtype)
-    else:
-        words, outputs, _ = trace.vectors
+    words, outputs = vectors
     _pack(inputs, order, words)
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
     for part, part_order in _parts(weights, order, chosen):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        joint = chosen.join(weights[part], order.columns, trace is not None)
-        part_trace = None if trace is None else trace.part(part, chosen.few_columns)
+        joint = chosen.join(weights[part], order.columns)
+        part_trace = None if trace is None else trace.part(part)
         last.append(run_packed(*tensors, joint, limits, chosen.block_words, part_trace))
     states = [_keep_at_end(torch.cat(parts), order) for parts in zip(*last, strict=True)]
     hidden, cell = (_unpack_state(state, order).to(input_dtype) for state in states)
@@ -108,44 +96,44 @@ class _PackedScan(torch.autograd.Function):
     def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
         weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
-        (gates, size), directions, num_words = weights[0].recurrent.shape, *order.places.shape
-        trace = LayerTrace(
-            cell.new_empty(directions, gates * num_words, dtype=wide(cell.dtype)),
-            cell.new_empty(2, directions, gates // 4 * num_words, dtype=wide(cell.dtype)),
-            hidden.new_empty(3, directions, num_words, size),
-        )
-        ctx.save_for_backward(*trace, hidden, *(tensor for parts in weights for tensor in parts))
+        vectors = _new_vectors(order, inputs, hidden.dtype, len(weights))
+        numbers, width = vectors.shape[1:3], weights[0].recurrent.shape[0] // 4
+        gates, cells = (cell.new_empty(*numbers, n * width, dtype=wide(cell.dtype)) for n in (4, 1))
+        trace = Trace(gates, cells, torch.empty_like(vectors[0]))
+        ctx.save_for_backward(*trace, vectors, hidden, cell, *(tensor for parts in weights for tensor in parts))
         ctx.order, ctx.limits, ctx.chosen, ctx.dtype = order, limits, chosen, parameters[0].dtype
-        return _scan_words(inputs, order, hidden, cell, weights, limits, chosen, trace)
+        return _scan_words(inputs, order, hidden, cell, weights, limits, chosen, vectors, trace)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
-        gates, cells, vectors, hidden, *parameters = ctx.saved_tensors
-        order, chosen, dtype, needs_inputs = ctx.order, ctx.chosen, ctx.dtype, ctx.needs_input_grad[3]
-        trace, weights = LayerTrace(gates, cells, vectors), _by_direction(parameters)
-        words, outputs, _ = trace.vectors
+        gates, cells, projected, (words, outputs), hidden, cell, *parameters = ctx.saved_tensors
+        order, limits, chosen, needs_inputs = ctx.order, ctx.limits, ctx.chosen, ctx.needs_input_grad[3]
+        trace, weights = Trace(gates, cells, projected), _by_direction(parameters)
         d_words = _pack(d_outputs, order, torch.empty_like(words))
-        # Columns of texts that ended before a step hold the gradient of their last state.
-        d_states = [_keep_at_end(_pack_state(state, order).contiguous(), order) for state in (d_hidden, d_cell)]
+        # Rows of texts that ended before a step hold the gradient of their last state.
+        d_states = [_keep_at_end(_pack_state(state, order), order) for state in (d_hidden, d_cell)]
         d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
+        clipped_cells = cells if limits.cell is None else cells.clamp(-limits.cell, limits.cell)
         previous = _previous(outputs, _pack_state(hidden, order), order)
+        previous_cells = _previous(clipped_cells, _pack_state(cell, order).to(cells.dtype), order)
         d_inputs: list[Tensor] = []
         d_weights: list[Tensor | None] = []
         for part, part_order in _parts(weights, order, chosen):
-            _, _, recurrent, projection = stack(weights[part])
-            recurrent_back = chosen.times(transposed(recurrent), order.columns)
-            projection_back = None if projection is None else chosen.times(transposed(projection), order.columns)
-            incoming = d_words[part], d_packed_hidden[part], d_packed_cell[part]
-            part_trace = trace.part(part, chosen.few_columns)
-            of_steps = run_packed_back(part_trace, part_order, *incoming, recurrent_back, projection_back, ctx.limits)
-            sources = (words[part], previous[part], weights[part])
-            for d_gates, d_projected, memories, read, before, parts in zip(*of_steps, *sources, strict=True):
-                d_bias, d_recurrent = d_gates.sum(dim=1, dtype=dtype), product(d_gates, before, dtype)
-                d_projection = None if parts.projection is None else product(d_projected, memories.t(), dtype)
-                d_weights += [product(d_gates, read, dtype), d_bias, d_recurrent, d_projection]
-                if needs_inputs:
-                    d_inputs.append(torch.mm(transposed(parts.inputs), d_gates).t())
+            own, d_projected, of_part = stack(weights[part]), d_words[part], (trace.part(part), part_order)
+            of_states = previous_cells[part], d_projected, d_packed_hidden[part], d_packed_cell[part]
+            d_gates, memories = run_packed_back(*of_part, *of_states, own, limits, chosen)
+            d_products = d_gates.to(words.dtype)
+            joint = Weights(
+                chosen.multiply(d_products.mT, words[part]),
+                d_gates.sum(dim=1),
+                chosen.multiply(d_products.mT, previous[part]),
+                None if own.projection is None else chosen.multiply(d_projected.mT, memories.to(words.dtype)),
+            )
+            for direction in range(len(d_gates)):
+                d_weights += [None if each is None else each[direction].to(ctx.dtype) for each in joint]
+            if needs_inputs:
+                d_inputs += chosen.multiply(d_products, own.inputs)
         return (
             *(None, None, None),
             _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
@@ -153,6 +141,11 @@ class _PackedScan(torch.autograd.Function):
             _unpack_state(d_packed_cell, order).to(d_cell.dtype),
             *d_weights,
         )
+
+
+def _new_vectors(order: ReadingOrder, inputs: Tensor, dtype: torch.dtype, directions: int) -> Tensor:
+    """Memory for x_t and h_t of all words, `(2, D, N, P)`."""
+    return inputs.new_empty(2, directions, order.places.shape[1], inputs.shape[-1] // directions, dtype=dtype)
 
 
 def _by_direction(tensors: Sequence[Any]) -> list[Weights]:
@@ -189,23 +182,23 @@ def _split(vectors: Tensor, order: ReadingOrder) -> Sequence[Tensor]:
 
 
 def _pack_state(state: Tensor, order: ReadingOrder) -> Tensor:
-    """Maps `(B, DP)` to `(D, P, B)`, in the order of `order.texts`."""
-    return state[order.texts].t().unflatten(0, (len(order.places), -1))
+    """Maps `(B, DP)` to `(D, B, P)`, in the order of `order.texts`."""
+    return state[order.texts].unflatten(1, (len(order.places), -1)).transpose(0, 1).contiguous()
 
 
 def _keep_at_end(state: Tensor, order: ReadingOrder) -> Tensor:
-    """Sets the state `(D, ., B)` to zero for texts that are reset after their last word."""
-    return state if order.keeps_at_end is None else state * order.keeps_at_end.unsqueeze(1)
+    """Sets the state `(D, B, .)` to zero for texts that are reset after their last word."""
+    return state if order.keeps_at_end is None else state * order.keeps_at_end.unsqueeze(2)
 
 
 def _unpack_state(state: Tensor, order: ReadingOrder) -> Tensor:
     """The inverse of `_pack_state`."""
-    return state.flatten(0, 1).t().contiguous()[order.ranks]
+    return state.transpose(0, 1).flatten(1)[order.ranks]
 
 
-def _previous(outputs: Tensor, hidden: Tensor, order: ReadingOrder) -> Tensor:
-    """`(D, N, P)`, the state used at each word: `hidden` at the first step, then the outputs of the step before."""
+def _previous(states: Tensor, first: Tensor, order: ReadingOrder) -> Tensor:
+    """`(D, N, .)`, the state used at each word: `first` at the first step, then `states` after the step before."""
     ends = [0, *accumulate(order.columns)]
-    before = [outputs[:, start : start + count] for start, count in zip(ends, order.columns[1:], strict=False)]
-    previous = torch.cat([hidden.transpose(1, 2)[:, : max(order.columns, default=0)], *before], dim=1)
-    return previous if order.keeps is None else previous * order.keeps.unsqueeze(-1)
+    before = [states[:, start : start + count] for start, count in zip(ends, order.columns[1:], strict=False)]
+    previous = torch.cat([first[:, : max(order.columns, default=0)], *before], dim=1)
+    return previous if order.keeps is None else previous * order.keeps.unsqueeze(2)

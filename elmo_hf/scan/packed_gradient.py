@@ -1,115 +1,63 @@
 """The steps of the packed scan backward; `packed.py` has the equations and the glossary."""
 
-from collections.abc import Callable
-from itertools import groupby
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
+from .kernels import Kernels
 from .packed_steps import Trace
-from .parameters import Limits
+from .parameters import Limits, Weights
 from .reading_order import ReadingOrder
-
-PRODUCT_ROWS, COPIED_ROWS = 1024, 128  # at once, so that they are still in a core's cache when read again
-
-
-class _Factors(NamedTuple):
-    """Factors `(steps, D, ., b_t)` for the gradient of a run, which is all steps with the same b_t."""
-
-    forget_gate: Tensor  # f_t
-    to_cell: Tensor  # o_t (1 - tanh^2 c_t)
-    inside_cell: Tensor | None  # 1[a_t], or None without a limit
-    inside_hidden: Tensor | None  # 1[p_t], or None without a limit
-    gates: Tensor  # the factors of dz_t, which each step turns into dz_t in place
-    memories: Tensor  # m_t
 
 
 def run_packed_back(
     trace: Trace,
     order: ReadingOrder,
+    previous_cells: Tensor,
     d_outputs: Tensor,
     d_hidden: Tensor,
     d_cell: Tensor,
-    recurrent_back: Callable[[Tensor], Tensor],
-    projection_back: Callable[[Tensor], Tensor] | None,
+    weights: Weights,
     limits: Limits,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs all steps, the last one first; returns dz `(D, 4H, N)`, dp `(D, P, N)` and m `(D, H, N)` of all words.
+    chosen: Kernels,
+) -> tuple[Tensor, Tensor]:
+    """Runs all steps, the last one first; returns dz `(D, N, 4H)` and m `(D, N, H)` of all words.
 
-    `recurrent_back` multiplies `(D, 4H, b)` by W_h^T, `projection_back` `(D, P, b)` by W_p^T, if there is a projection.
-    d_hidden `(D, P, B)` and d_cell `(D, H, B)`, the gradients of the last states, become those of the first states.
+    The weights have D as the first axis. previous_cells `(D, N, H)` has c_{t-1}, zero where the state is reset.
+    d_outputs `(D, N, P)` becomes dp; d_hidden `(D, B, P)` and d_cell `(D, B, H)`, the gradients of the last states,
+    become those of the first states.
     """
-    (directions, stop, size), width = d_outputs.shape, d_cell.shape[1]
-    d_gates, d_projected, memories = (d_outputs.new_empty(directions, n, stop) for n in (4 * width, size, width))
-    for count, steps in reversed([(count, len(list(run))) for count, run in groupby(order.columns)]):
-        words = slice(stop - steps * count, stop)
-        stop = words.start
-        factors = _factors(trace, words, count, (directions, size, width), limits)
-        of_cell, of_output = factors.gates[:, :, : 3 * width].unflatten(2, (3, width)), factors.gates[:, :, 3 * width :]
-        for step in range(steps - 1, -1, -1):
-            here = slice(words.start + step * count, words.start + (step + 1) * count)
-            d_raw = d_hidden[..., :count] + d_outputs[:, here].transpose(1, 2)
-            if factors.inside_hidden is not None:
-                d_raw *= factors.inside_hidden[step]
-            d_projected[..., here] = d_raw
-            d_memory = (d_raw if projection_back is None else projection_back(d_raw)).to(d_cell.dtype)
-            d_here = torch.addcmul(d_cell[..., :count], d_memory, factors.to_cell[step])
-            if factors.inside_cell is not None:
-                d_here *= factors.inside_cell[step]
-            of_cell[step] *= d_here.unsqueeze(1)
-            of_output[step] *= d_memory
-            torch.mul(d_here, factors.forget_gate[step], out=d_cell[..., :count])
-            d_hidden[..., :count] = recurrent_back(factors.gates[step].to(d_hidden.dtype))
-            if order.keeps is not None:
-                d_hidden[..., :count] *= order.keeps[:, None, here]
-                d_cell[..., :count] *= order.keeps[:, None, here]
-        for of_words, of_steps in ((d_gates, factors.gates), (memories, factors.memories)):
-            of_words[..., words].unflatten(2, (steps, count)).copy_(of_steps.permute(1, 2, 0, 3))
-    return d_gates, d_projected, memories
+    stop, width = trace.cells.shape[1:]
+    forget_gates = trace.gates[..., width : 2 * width]
+    d_gates, to_cell, memories = _factors(trace, previous_cells, limits)
+    for count in reversed(order.columns):
+        here, stop = slice(stop - count, stop), stop - count
+        d_projected = d_outputs[:, here].add_(d_hidden[:, :count])
+        if limits.projection is not None:
+            d_projected *= trace.projected[:, here].abs() <= limits.projection
+        d_memory = d_projected if weights.projection is None else chosen.multiply(d_projected, weights.projection)
+        d_memory = d_memory.to(d_cell.dtype)
+        d_here = torch.addcmul(d_cell[:, :count], d_memory, to_cell[:, here])
+        if limits.cell is not None:
+            d_here *= trace.cells[:, here].abs() <= limits.cell
+        d_gates[:, here, : 3 * width].unflatten(2, (3, width)).mul_(d_here.unsqueeze(2))
+        d_gates[:, here, 3 * width :] *= d_memory
+        torch.mul(d_here, forget_gates[:, here], out=d_cell[:, :count])
+        d_hidden[:, :count] = chosen.multiply(d_gates[:, here].to(d_hidden.dtype), weights.recurrent)
+        if order.keeps is not None:
+            d_hidden[:, :count] *= order.keeps[:, here, None]
+            d_cell[:, :count] *= order.keeps[:, here, None]
+    return d_gates, memories
 
 
-def product(first: Tensor, second: Tensor, dtype: torch.dtype) -> Tensor:
-    """`first` `(m, N)` times `second` `(N, n)`, in `dtype`."""
-    if first.dtype == dtype:
-        return torch.mm(first, second)
-    result = first.new_empty(len(first), second.shape[1], dtype=dtype)
-    for rows, out in zip(first.split(PRODUCT_ROWS), result.split(PRODUCT_ROWS), strict=True):
-        out.copy_(torch.mm(rows, second))
-    return result
-
-
-def transposed(weight: Tensor) -> Tensor:
-    """`(..., m, n)` to `(..., n, m)` in memory: products with it are twice as fast as with a view."""
-    return torch.cat([rows.mT for rows in weight.split(COPIED_ROWS, dim=-2)], dim=-1)
-
-
-def _factors(trace: Trace, words: slice, count: int, sizes: tuple[int, int, int], limits: Limits) -> _Factors:
-    """Computes the factors of a run; `sizes` are D, P and H."""
-    directions, size, width = sizes
-    gates = _steps_of(trace.gates, words, directions, 4 * width, count, trace.few_columns)
-    input_gate, forget_gate, candidate, output_gate = gates.split(width, dim=2)
-    raw_cells = _steps_of(trace.cells, words, directions, width, count, trace.few_columns)
-    tanh_cells = raw_cells.tanh() if limits.cell is None else raw_cells.clamp(-limits.cell, limits.cell).tanh_()
+def _factors(trace: Trace, previous_cells: Tensor, limits: Limits) -> tuple[Tensor, Tensor, Tensor]:
+    """The factors of dz `(D, N, 4H)`, which each step multiplies in place; o (1 - tanh^2 c) and m `(D, N, H)`."""
+    input_gate, forget_gate, candidate, output_gate = trace.gates.chunk(4, dim=2)
+    tanh_cells = trace.cells.tanh() if limits.cell is None else trace.cells.clamp(-limits.cell, limits.cell).tanh_()
     to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
-    inside_cell = None if limits.cell is None else raw_cells.abs() <= limits.cell
-    inside_hidden = None
-    if limits.projection is not None:
-        projected = _steps_of(trace.projected, words, directions, size, count, trace.few_columns)
-        inside_hidden = projected.abs() <= limits.projection
-    factors = torch.empty_like(gates)
-    of_input, of_forget, of_candidate, of_output = factors.split(width, dim=2)
+    factors = torch.empty_like(trace.gates)
+    of_input, of_forget, of_candidate, of_output = factors.chunk(4, dim=2)
     torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=of_input).mul_(candidate)
-    previous_cells = _steps_of(trace.previous_cells, words, directions, width, count, trace.few_columns)
     torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=of_forget).mul_(previous_cells)
     torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=of_candidate)
     torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=of_output).mul_(tanh_cells)
-    return _Factors(forget_gate, to_cell, inside_cell, inside_hidden, factors, tanh_cells.mul_(output_gate))
-
-
-def _steps_of(memory: Tensor, words: slice, directions: int, height: int, count: int, few_columns: int) -> Tensor:
-    """A view `(steps, D, height, count)` of several steps in a buffer of the trace."""
-    of_steps = memory[words.start * directions * height : words.stop * directions * height]
-    if count < few_columns:
-        return of_steps.view(-1, directions, count, height).transpose(2, 3)
-    return of_steps.view(-1, directions, height, count)
+    return factors, to_cell, tanh_cells.mul_(output_gate)

@@ -1,117 +1,130 @@
-"""Products of a large weight with few columns, at the speed of memory.
+"""Products of a large weight with few vectors, at the speed of memory.
 
-    y = W v       W (m, n), v (n, b): a step of an LSTM for b texts
+    y = W v + c      W (m, n); b vectors v, the rows of (b, n), give the rows of (b, m): a step of an LSTM for b texts
 
-With b in the tens, each weight that is read from memory is used for only a few multiplications. So W is multiplied in
-blocks of rows that fit a core's cache, as one batched product, which also spreads them over the cores; no weight is
-copied. With very few columns it is faster to store each column as a row: v^T W^T.
+With b in the tens, each weight that is read from memory is used for only a few multiplications. So the order in which W
+lies in memory decides the speed (docs/speed.md):
 
-On AMD's processors torch's default library (Intel's MKL) takes twice the time of oneDNN for 8 columns or more, so
-oneDNN multiplies there. For fewer columns, MKL is fastest with W v where W has more rows than columns, and blocks also
-spread a single column over the cores.
+    4 vectors or more in 16 steps    oneDNN, with a copy of W in its own layout, which those steps repay
+    else 8 vectors or more           oneDNN, with W as it is
+    else                             a batched product of blocks of W's rows; each block fits a core's cache
+
+In bfloat16, oneDNN multiplies any number of vectors, and 8 steps repay the copy. On a processor without instructions
+for bfloat16, W is a float32 copy, and products are rounded to bfloat16.
+
+On AMD's processors torch's default library (Intel's MKL) multiplies blocks fastest as W v^T where W has more rows than
+columns, and blocks also spread a single vector over the cores.
 
 Large weights are multiplied one direction at a time, D = 1; small weights of D directions are one batched product.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
-FEW_COLUMNS = 1 << 30 if IS_AMD else 8  # with fewer columns, each is stored as a row
-ONEDNN_COLUMNS = 8  # from this number on, oneDNN is faster on AMD's processors
+ONEDNN_ROWS = 8  # from this number of vectors on, oneDNN is faster with W as it is
+# By dtype, the fewest vectors for which the layout is faster, and how many such steps repay the copy.
+REPAYS = {torch.float32: (4, 16), torch.bfloat16: (1, 8)}
+LAYOUT_ROWS = 8  # the layout is made for this number of vectors, and serves any number
 
 
-class BlockProducts:
-    """A weight `(D, m, n)` that multiplies columns."""
+class Products(Protocol):
+    """A weight that multiplies vectors."""
 
-    def __init__(self, weight: Tensor, block_bytes: int, few_columns: int, is_amd: bool = IS_AMD) -> None:
-        """Takes the bytes of a block; with fewer columns than `few_columns`, each column is stored as a row."""
-        self.weight, self.block_bytes, self.few_columns, self.is_amd = weight, block_bytes, few_columns, is_amd
+    def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
+        """W times each of the rows `(D, b, n)`, as `(D, b, m)`, plus a tensor of that shape or `(D, 1, m)`."""
 
-    def num_blocks(self, columns: int) -> int:
-        """The count of blocks; each block has at least as many rows as there are columns."""
-        blocks, (directions, height, _), num_bytes = 1, self.weight.shape, self.weight.nbytes
-        if directions == 1 and self.weight.device.type == "cpu" and (columns > 1 or self.is_amd):
+
+class PlainProducts:
+    """A weight `(D, m, n)` as it is."""
+
+    def __init__(self, weight: Tensor, block_bytes: int, is_amd: bool = IS_AMD) -> None:
+        """Takes the bytes of a block."""
+        self.weight, self.block_bytes, self.is_amd = weight, block_bytes, is_amd
+
+    def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
+        """As in `Products`."""
+        weight, (directions, count, _) = self.weight, rows.shape
+        if directions > 1:
+            return torch.bmm(rows, weight.mT) if plus is None else torch.baddbmm(plus, rows, weight.mT)
+        if (count >= ONEDNN_ROWS or weight.dtype == torch.bfloat16) and can_take_onednn(weight[0]):
+            return by_onednn(rows[0], weight[0], None if plus is None else plus[0])[None]
+        blocks = self.num_blocks(count)
+        if blocks == 1:
+            columns = weight[0].t()
+            return (torch.mm(rows[0], columns) if plus is None else torch.addmm(plus[0], rows[0], columns))[None]
+        in_blocks = weight.view(blocks, -1, weight.shape[2])
+        if self.is_amd and weight.shape[1] > weight.shape[2]:
+            products = torch.bmm(in_blocks, rows.mT.expand(blocks, -1, -1)).permute(2, 0, 1)
+        else:
+            products = torch.bmm(rows.expand(blocks, -1, -1), in_blocks.mT).transpose(0, 1)
+        products = products[None]  # (1, b, blocks, m / blocks)
+        return (products if plus is None else plus.unflatten(2, (blocks, -1)) + products).flatten(2).contiguous()
+
+    def num_blocks(self, count: int) -> int:
+        """The number of blocks for `count` vectors; each block has at least as many rows as there are vectors."""
+        blocks, (_, height, _), num_bytes = 1, self.weight.shape, self.weight.nbytes
+        if self.weight.device.type == "cpu" and (count > 1 or self.is_amd):
             while (
                 height % (2 * blocks) == 0
-                and height >= 2 * blocks * columns
+                and height >= 2 * blocks * count
                 and num_bytes >= 2 * blocks * self.block_bytes
             ):
                 blocks *= 2
         return blocks
 
-    def wants_rows(self, columns: int) -> bool:
-        """Whether a product with `columns` columns is faster if each is stored as a row."""
-        return columns < self.few_columns
 
-    def multiply(self, vectors: Tensor, out: Tensor, adds: bool = False) -> None:
-        """Writes W times `vectors` `(D, n, b)` to `out` `(D, m, b)`; with `adds`, adds it to `out`."""
-        weight, (directions, height, columns) = self.weight, out.shape
-        blocks, as_rows = self.num_blocks(columns), self.wants_rows(columns)
-        if directions == columns == blocks == 1:
-            if adds:
-                torch.addmm(out[0], weight[0], vectors[0], out=out[0])
-            else:
-                torch.mm(weight[0], vectors[0], out=out[0])
-            return
-        if self.is_amd and columns >= ONEDNN_COLUMNS and directions == 1 and can_take_onednn(weight):
-            put(times(vectors[0].t().contiguous(), weight[0]).t(), out[0], adds)
-            return
-        if blocks > 1 and as_rows:
-            in_blocks = weight.view(blocks, height // blocks, -1)
-            rows = vectors.transpose(1, 2).contiguous().expand(blocks, -1, -1)  # (blocks, b, n)
-            if self.is_amd and height > weight.shape[2]:
-                put(torch.bmm(in_blocks, rows.transpose(1, 2)).view_as(out), out, adds)
-            else:
-                product = torch.bmm(rows, in_blocks.transpose(1, 2)).transpose(0, 1)
-                put(product, out.transpose(1, 2).view(columns, blocks, -1), adds)
-            return
-        if blocks > 1:
-            weight, out = weight.view(blocks, height // blocks, -1), out.view(blocks, height // blocks, columns)
-            vectors = vectors.contiguous().expand(blocks, -1, -1)
-        first, second = weight, vectors
-        if as_rows:
-            first, second, out = vectors.transpose(1, 2), weight.transpose(1, 2), out.transpose(1, 2)
-        if adds:
-            torch.baddbmm(out, first, second, out=out)
-        else:
-            torch.bmm(first, second, out=out)
+class PackedProducts:
+    """A weight `(m, n)` in oneDNN's layout."""
+
+    def __init__(self, weight: Tensor) -> None:
+        """Copies the weight into the layout."""
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), LAYOUT_ROWS)
+
+    def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
+        """As in `Products`."""
+        return by_onednn(rows[0], self.packed, None if plus is None else plus[0])[None]
+
+
+class WideProducts:
+    """A weight in bfloat16 that multiplies as a copy in float32 does."""
+
+    def __init__(self, products: Products) -> None:
+        """Takes the products of the copy."""
+        self.products = products
+
+    def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
+        """As in `Products`."""
+        return self.products.times(rows.float(), None if plus is None else plus.float()).to(rows.dtype)
 
 
 class WeightProducts(NamedTuple):
-    """`Weights` of D directions whose matrices multiply columns."""
+    """`Weights` of D directions whose matrices multiply vectors; the bias is `(D, 1, 4H)`."""
 
-    inputs: BlockProducts
+    inputs: Products
     bias: Tensor
-    recurrent: BlockProducts
-    projection: BlockProducts | None
+    recurrent: Products
+    projection: Products | None
 
 
-def columns_in(memory: Tensor, directions: int, height: int, columns: int, as_rows: bool) -> Tensor:
-    """A view `(D, height, columns)` of the beginning of `memory`."""
-    of_columns = memory[: directions * height * columns]
-    if as_rows:
-        return of_columns.view(directions, columns, height).transpose(1, 2)
-    return of_columns.view(directions, height, columns)
-
-
-def can_take_onednn(weight: Any, dtypes: tuple[torch.dtype, ...] = (torch.float32,)) -> bool:
-    """Whether oneDNN multiplies a weight: it must be a plain tensor of one of `dtypes`, on a CPU."""
+def can_take_onednn(weight: Any, multiplies_bfloat16: bool = True) -> bool:
+    """Whether oneDNN multiplies a weight: it must be a plain tensor on a CPU, in float32, or in bfloat16 if told so."""
     if type(getattr(weight, "data", None)) is not Tensor or torch.jit.is_tracing():  # no tracing through oneDNN
         return False
+    dtypes = (torch.float32, torch.bfloat16)[: 1 + multiplies_bfloat16]
     return weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
 
 
-def times(rows: Tensor, weight: Tensor) -> Tensor:
-    """`rows` `(b, n)` times the transpose of a weight `(m, n)`, plain or in oneDNN's layout, by oneDNN."""
-    return torch.ops.mkldnn._linear_pointwise(rows, weight, None, "none", [], "")
+def by_onednn(rows: Tensor, weight: Tensor, plus: Tensor | None) -> Tensor:
+    """Rows `(b, n)` times the transpose of a weight `(m, n)`, plain or in the layout, plus `(b, m)` or `(1, m)`."""
+    if plus is not None and plus.dim() == 2 and len(plus) > 1:
+        return torch.ops.mkldnn._linear_pointwise.binary(rows, plus, weight, None, "add")
+    return torch.ops.mkldnn._linear_pointwise(rows, weight, None if plus is None else plus.flatten(), "none", [], "")
 
 
-def put(product: Tensor, out: Tensor, adds: bool) -> None:
-    """Writes a product to `out`; with `adds`, adds it to `out`."""
-    if adds:
-        out += product
-    else:
-        out.copy_(product)
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions for products of bfloat16, and oneDNN may use them."""
+    has_instructions = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return has_instructions and torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()

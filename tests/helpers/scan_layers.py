@@ -46,10 +46,9 @@ class Path(NamedTuple):
     tolerance: float = 2e-5 if IS_TRITON else 1e-12
 
 
-# Large weights are multiplied in blocks, few columns as rows, and large directions one after the other.
-ALONE: dict[str, Any] = {"joint_bytes": 0}
-PACKS: dict[str, Any] = ALONE | {"large_bytes": 0}
-PACKS["repays"] = dict.fromkeys((torch.float32, torch.bfloat16), (range(1, 99), 1))
+# Large directions are computed one after the other.
+ALONE: dict[str, Any] = {"joint_bytes": 0, "large_bytes": 0}
+PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), (1, 1))}
 DEFAULT = Path(ProcessorKernels())
 if IS_TRITON:
     PATHS = {"triton": DEFAULT, "triton in blocks": Path(ProcessorKernels(block_rows=2 * B))}
@@ -58,11 +57,8 @@ else:
         "without the package": Path(Kernels()),
         "small": DEFAULT,
         "one direction at a time": Path(ProcessorKernels(**ALONE, block_words=5)),
-        "blocks of columns": Path(Kernels(**ALONE, block_bytes=16, few_columns=2)),
-        "blocks of rows": Path(Kernels(**ALONE, block_bytes=16, few_columns=B + 1)),
-        "blocks of both": Path(Kernels(**ALONE, block_bytes=16, few_columns=3, block_words=5)),
-        "blocks on AMD": Path(ProcessorKernels(is_amd=True, **ALONE, block_bytes=16, few_columns=B + 1)),
-        "blocks elsewhere": Path(ProcessorKernels(is_amd=False, **ALONE, block_bytes=16, few_columns=B + 1)),
+        "blocks on AMD": Path(Kernels(is_amd=True, **ALONE, block_bytes=16)),
+        "blocks elsewhere": Path(ProcessorKernels(is_amd=False, **ALONE, block_bytes=16)),
         "single precision": Path(ProcessorKernels(), torch.float32, 2e-5),
     }
     if torch.backends.mkldnn.is_available():
@@ -78,9 +74,13 @@ class Operators(TorchDispatchMode, list):
         return function(*args, **(kwargs or {}))
 
     def by_onednn(self, is_packed: bool) -> list[int]:
-        """The count of columns of each product with a weight in oneDNN's layout, or with a plain one, by oneDNN."""
-        times = torch.ops.mkldnn._linear_pointwise.default
-        return [len(args[0]) for function, args in self if function is times and args[1].is_mkldnn == is_packed]
+        """The number of vectors of each product with a weight in oneDNN's layout, or with a plain one, by oneDNN."""
+        places = {torch.ops.mkldnn._linear_pointwise.default: 1, torch.ops.mkldnn._linear_pointwise.binary: 2}
+        return [
+            len(args[0])
+            for function, args in self
+            if function in places and args[places[function]].is_mkldnn == is_packed
+        ]
 
 
 def assert_scan(path: Path, fields: dict[str, Any], mask: Tensor, has_resets: bool) -> None:

@@ -147,17 +147,25 @@ def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
 def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     dtype: torch.dtype, fields: dict[str, Any]
 ) -> None:
-    layer = layer_of(dtype, **fields)
-    arguments = arguments_of(layer)
-    found = with_gradients(run(layer, arguments, PADDED), [*arguments, *layer.parameters()])
-    with scan_path("reference"):
-        reference, arguments = run(layer, arguments, PADDED), [each.detach().float() for each in arguments]
-        leaves = [*(each.requires_grad_() for each in arguments), *layer.float().parameters()]
-        exact = with_gradients(run(layer, arguments, PADDED), leaves)
-    assert all(tensor.dtype == dtype for tensor in found)
-    error = [sum((a - b).square().sum() for a, b in zip(each[:3], exact, strict=False)) for each in (found, reference)]
-    assert 0 < error[0] < 0.9 * error[1]
-    assert all((gradient - wanted).norm() < 0.05 * wanted.norm() for gradient, wanted in zip(found, exact, strict=True))
+    squares = []  # of the errors of the fast scan and of the reference, and of the exact numbers, for each tensor
+    for _ in range(6):  # one layer may have small errors by chance
+        layer = layer_of(dtype, cell_clip=None, projection_clip=None, **fields)  # a clip may stop one gradient only
+        arguments = arguments_of(layer)
+        found = with_gradients(run(layer, arguments, PADDED), [*arguments, *layer.parameters()])
+        assert all(tensor.dtype == dtype for tensor in found)
+        with scan_path("reference"):
+            reference = with_gradients(run(layer, arguments, PADDED), [*arguments, *layer.parameters()])
+            arguments = [each.detach().float().requires_grad_() for each in arguments]
+            exact = with_gradients(run(layer.float(), arguments, PADDED), [*arguments, *layer.parameters()])
+        each_squares = [
+            torch.stack([(a - c).square().sum(), (b - c).square().sum(), c.square().sum()])
+            for a, b, c in zip(found, reference, exact, strict=True)
+        ]
+        squares.append(torch.stack(each_squares))
+    errors, of_reference, norms = torch.stack(squares).sum(dim=0).t()
+    most = 0.9 if IS_TRITON else 0.6  # Triton's scan rounds both products before it adds them
+    assert 0 < errors[:3].sum() < most * of_reference[:3].sum()
+    assert (errors < 0.05**2 * norms).all()
 
 
 def test_a_layout_on_another_device_is_the_same() -> None:
