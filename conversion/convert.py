@@ -139,7 +139,7 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
     """
     refuse_existing(destination)
     config, _ = read_config(open_folder(source, weights=False))
-    is_language_model = ElmoForPreTraining.__name__ in (config.architectures or [])
+    is_language_model = not {"ElmoForPreTraining", "ElmoForCausalLM"}.isdisjoint(config.architectures or [])
     model = load_complete(source, ElmoForPreTraining if is_language_model else ElmoModel, dtype=torch.float32)
     config = model.config
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}

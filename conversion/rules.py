@@ -65,6 +65,14 @@ PREPEND_ZERO_ROW = ArrayOp(
 )
 
 
+def pad_columns(size: int, width: int) -> ArrayOp:
+    """Fills a matrix up with columns of zeros, from `size` to `width` columns."""
+    return ArrayOp(
+        lambda arrays: [np.pad(array, ((0, 0), (0, width - size))) for array in arrays],
+        lambda arrays: [array[:, :size] for array in arrays],
+    )
+
+
 @dataclass(frozen=True)
 class Rule:
     """One row of a format's table.

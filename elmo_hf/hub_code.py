@@ -68,6 +68,7 @@ TABLE = {
         "tasks.question_answering",
         "language_model.softmax",
         "language_model.sentence_model",
+        "language_model.causal_model",
     ),
 }
 # Files for sentence-transformers: a text's vector is `pooler_output`. Without these files, it would average

@@ -3,6 +3,7 @@
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForPreTraining,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -11,9 +12,11 @@ from transformers import (
 )
 
 from .folder.loading import tiny_model, tiny_tokenizer
+from .language_model.causal_model import ElmoForCausalLM
 from .language_model.cloze import PredictedWord, predict_words
 from .language_model.pretraining import ElmoForPreTraining
 from .language_model.sentence_model import ElmoForPreTrainingOutput
+from .language_model.word_ids import WordIdTokenizer
 from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
@@ -27,6 +30,7 @@ from .tokenizer.tokenization_elmo import ElmoTokenizer
 __all__ = [
     "BiLMState",
     "ElmoConfig",
+    "ElmoForCausalLM",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
     "ElmoForQuestionAnswering",
@@ -37,6 +41,7 @@ __all__ = [
     "ElmoPreTrainedModel",
     "ElmoTokenizer",
     "PredictedWord",
+    "WordIdTokenizer",
     "WordVectors",
     "extract_answers",
     "pipeline",
@@ -51,6 +56,7 @@ AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassific
 AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
 AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering)
 AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
+AutoModelForCausalLM.register(ElmoConfig, ElmoForCausalLM)
 # Registered by its name, without a config. So, like config and models, it is used even if `trust_remote_code=True`
 # allows a folder's own code (`explicit_local_code` in transformers).
 AutoTokenizer.register(ElmoTokenizer, ElmoTokenizer)

@@ -1,20 +1,17 @@
-"""Surprisal of words for reading experiments, and scorers for the libraries surprisal and minicons.
+"""Surprisal of words for reading experiments, and a model for the library surprisal.
 
 python examples/psycholinguistics.py            # the small model that comes with the package
 python examples/psycholinguistics.py FOLDER     # a folder or Hub name of a model with its softmax
 
-Both libraries are optional: `pip install surprisal minicons`. Their own scorers need one id for each word, but ELMo
-reads characters, so the two short classes below call `model.score`. The classes return natural logarithms,
-`model.score` returns bits. They also take the direction, `"forward"` or `"backward"`, which other models do not have.
+The library is optional: `pip install surprisal`. Its own models pass only one id for each word to a model, but ELMo
+reads characters, so the short class below calls `model.score`. The class returns natural logarithms, `model.score`
+returns bits. It also takes the direction, `"forward"` or `"backward"`, which other models do not have.
 """
 
 import math
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import torch
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer, tiny_model, tiny_tokenizer
 
@@ -53,44 +50,8 @@ else:
             return [HuggingFaceSurprisal(w, b * math.log(2)) for w, b in zip(words, found, strict=True)]
 
 
-try:
-    from minicons.scorer import LMScorer
-except ImportError:
-    print("Without the library minicons: `pip install minicons`.", file=sys.stderr)
-else:
-
-    class ElmoScorer(LMScorer):
-        """A scorer of minicons: `token_score` and `sequence_score` of texts."""
-
-        def __init__(self, model: ElmoForPreTraining, tokenizer: ElmoTokenizer, direction: str = "forward") -> None:
-            """Keeps the arguments; the library's own `__init__` would decode each id of a vocabulary."""
-            self.model, self.tokenizer, self.direction = model, tokenizer, direction
-
-        def log_probs(self, texts: list[str] | str, base_two: bool = False) -> list[torch.Tensor]:
-            """The log-probability of each word of each text."""
-            texts = [texts] if isinstance(texts, str) else list(texts)
-            found = bits(self.model, self.tokenizer, texts, self.direction)
-            return [torch.from_numpy(row * -(1 if base_two else math.log(2))) for row in found]
-
-        def token_score(self, batch: list[str] | str, surprisal: bool = False, base_two: bool = False) -> list[Any]:
-            """For each text, pairs of a word and its log-probability, or its surprisal."""
-            texts = [batch] if isinstance(batch, str) else list(batch)
-            rows = [(-row if surprisal else row).tolist() for row in self.log_probs(texts, base_two)]
-            words = map(self.tokenizer.tokenize, texts)
-            return [list(zip(*both, strict=True)) for both in zip(words, rows, strict=True)]
-
-        def sequence_score(
-            self,
-            batch: list[str] | str,
-            reduction: Callable = lambda log_probs: log_probs.mean(0).item(),
-            base_two: bool = False,
-        ) -> list[float]:
-            """One number for each text: the mean log-probability of its words, or another `reduction`."""
-            return [reduction(row) for row in self.log_probs(batch, base_two)]
-
-
 def main(name: str | None = None) -> None:
-    """Prints the surprisal of each word of two texts in both directions, then the results of the libraries."""
+    """Prints the surprisal of each word of two texts in both directions, then those of the library."""
     if name is None:
         model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
     else:
@@ -102,9 +63,6 @@ def main(name: str | None = None) -> None:
     if "ElmoSurprisal" in globals():
         for text in ElmoSurprisal(model, tokenizer).surprise(PAIR):
             print(f"surprisal, natural logarithm: {float(text[5, 'word']):.2f} for {text[5, 'word'].text!r}")
-    if "ElmoScorer" in globals():
-        for text, score in zip(PAIR, ElmoScorer(model, tokenizer).sequence_score(PAIR, torch.sum), strict=True):
-            print(f"minicons, log-probability: {score:.2f} for {text!r}")
 
 
 if __name__ == "__main__":

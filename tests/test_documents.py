@@ -24,7 +24,7 @@ from elmo_hf.cli import app
 # Pages whose Python and commands run as printed in a clone, and print what the page shows.
 PRINTED = "README chinese cloze commands convert embed install linguists neighbours pretraining scale surprisal vectors"
 # The libraries that one of them needs.
-NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas")
+NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas", "minicons")
 # What only a clone, or a folder of a model, has; a page that names none of it runs in an empty folder.
 OF_A_CLONE = re.compile(r"\b(examples|tests|elmo-(original|small|en)|glove\.txt|options\.json)\b")
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))

@@ -24,9 +24,9 @@ from elmo_hf.embedding.shards import FORMATS, embed_documents
 from elmo_hf.embedding.window_vectors import Selection
 
 PUBLIC_NAMES = """
-    BiLMState ElmoConfig ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
+    BiLMState ElmoConfig ElmoForCausalLM ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
     ElmoForSequenceClassification ElmoForTokenClassification ElmoModel ElmoModelOutput ElmoPreTrainedModel ElmoTokenizer
-    PredictedWord WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
+    PredictedWord WordIdTokenizer WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
 """
 OUTPUT_FIELDS = """
     last_hidden_state pooler_output representations token_embeddings state_hidden state_cell hidden_states
@@ -79,7 +79,7 @@ STATE_DICT_KEYS = {
     "scalar_mixes.0.logits": (3,),
     "scalar_mixes.0.scale": (),
 }
-HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining", "CausalLM")
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}
 AUTO_MAP |= {f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS}
 

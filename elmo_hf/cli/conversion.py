@@ -64,9 +64,10 @@ def convert(
     """Convert a checkpoint to a Hub folder, or a Hub folder back.
 
     SOURCE is a folder, a file with its options beside it, or an archive (.zip, .tar.gz, .tar.bz2) of AllenNLP, bilm-tf
-    (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, a TF-Hub module of an ELMo, or a trained AllenNLP
-    model with ELMo inside; the format is recognised. DEST becomes a complete Hub repository: config, weights,
-    tokenizer, code and model card. If the checkpoint or the options have a softmax, DEST has the language models too.
+    (its TensorFlow checkpoints too), simple_elmo or ELMoForManyLangs, a TF-Hub module of an ELMo, a trained AllenNLP
+    model with ELMo inside, or an LSTM language model with its vocabulary; the format is recognised. DEST becomes a
+    complete Hub repository: config, weights, tokenizer, code and model card. If the checkpoint or the options have a
+    softmax, DEST has the language models too.
     With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, equal bit for bit to
     those that were converted.
     """

@@ -22,7 +22,7 @@ from .weight_files import check_weights
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
-FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pkl", ".pb", ".zip", ".gz", ".bz2")
+FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files, besides weights, that are downloaded from a repository.

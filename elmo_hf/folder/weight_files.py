@@ -70,6 +70,8 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
         model = model_class(config)
     prefix = f"{model.base_model_prefix}."
     held = {name.removeprefix(prefix): tensor for name, tensor in read_headers(folder).items()}
+    if config.bidirectional and not model.config.bidirectional:  # `ElmoForCausalLM` reads half of a biLM
+        held = {name: tensor for name, tensor in held.items() if ".backward_lstm." not in name}
     expected = {name.removeprefix(prefix): tuple(weight.shape) for name, weight in model.state_dict().items()}
     mixes = {name.rpartition(".")[0] for name in held if MIXES.match(name)}
     # A missing scalar mix is initialised; if one of its two tensors is there, the file is damaged.

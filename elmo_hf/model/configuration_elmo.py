@@ -40,7 +40,7 @@ NUM_CHARACTER_IDS = 262
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 # Every class that can open a saved folder; transformers alone would record only the class that wrote it.
-HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining")
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining", "CausalLM")
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
     f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS
 }

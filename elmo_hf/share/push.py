@@ -16,6 +16,7 @@ from ..disk.checksums import SUMS
 from ..folder.loading import load_complete
 from ..folder.saved_json import naming
 from ..hub_code import SENTENCE_FILES, generated_files
+from ..language_model.causal_model import ElmoForCausalLM
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel
 from .export import HEADS
@@ -24,7 +25,8 @@ from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
 # The classes whose weights must all be there; for any other class, only the biLM's weights must.
-CLASSES = {**HEADS, ElmoForPreTraining.__name__: ElmoForPreTraining}
+LANGUAGE_MODELS = (ElmoForPreTraining, ElmoForCausalLM)
+CLASSES = {**HEADS, **{each.__name__: each for each in LANGUAGE_MODELS}}
 # The files that a folder needs besides its weights.
 NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
 # The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.

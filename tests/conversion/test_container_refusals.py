@@ -189,7 +189,7 @@ TORCH: Rows = {
         "nested": (state_bytes({"w": {"w": ONES}}), "`w`", "dict"),
         "sparse": (state_bytes({"w": torch.eye(3).to_sparse()}),),
         "complex": (state_bytes(golden_state(CASE) | {"w": ONES, BIAS: ONES * 1j}), "_projection.bias"),
-        "a whole module": (state_bytes(torch.nn.Linear(2, 3)), "torch.nn.modules.linear.Linear"),
+        "a whole module": (state_bytes(torch.nn.Linear(2, 3)), "torch.nn.modules.linear.Linear", ".state_dict(), "),
         "bytes": (
             state_bytes({"w": torch.full((9,), 2.5)}, as_zip=True).replace(b"\0\0 @", b"\0\0\x30@", 1),
             "as its checksum says",
