@@ -86,13 +86,18 @@ class WordsAlone(ElmoTaskModel):
     """A model for a task whose layers are all the word vector, twice; its biLM does not run."""
 
     def encode_texts(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, bilm_layers: Tensor | None, **others: Any
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        bilm_layers: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        word_vector_ids: Tensor | None = None,
     ) -> EncodedTexts:
         """Encodes a batch by its `word_vector_ids`."""
         assert self.word_vectors is not None
-        layers = self.word_vectors(others["word_vector_ids"]).repeat(1, 1, 2).unsqueeze(2)
+        layers = self.word_vectors(word_vector_ids).repeat(1, 1, 2).unsqueeze(2)
         layers = layers.expand(-1, -1, self.config.num_hidden_layers + 1, -1)
-        return super().encode_texts(input_ids, attention_mask, layers, **others)
+        return super().encode_texts(input_ids, attention_mask, layers, inputs_embeds, word_vector_ids)
 
 
 class WordsForSequenceClassification(WordsAlone, ElmoForSequenceClassification):

@@ -203,8 +203,6 @@ def score_carried(
 def _perplexity(*directions: np.ndarray) -> float:
     """Infinite if too large for a float, as after training diverged; NaN if nothing was scored."""
     scored = [log_probs[~np.isnan(log_probs)].astype(np.float64) for log_probs in directions]
-    means = [float(log_probs.mean()) for log_probs in scored if len(log_probs)] or [math.nan]
-    try:
-        return math.exp(-sum(means) / len(means))
-    except OverflowError:
-        return math.inf
+    means = [log_probs.mean() for log_probs in scored if len(log_probs)] or [np.nan]
+    with np.errstate(over="ignore"):
+        return float(np.exp(-np.mean(means)))

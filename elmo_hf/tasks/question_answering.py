@@ -109,7 +109,8 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         `start_positions` and `end_positions` `(B,)` are the positions of the answer's first and last word; T or more
         means that there is no answer.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, word_vector_ids=word_vector_ids, **kwargs)
+        inputs_embeds = kwargs.get("inputs_embeds")
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids)
         question, context = texts.rows.split(texts.vectors)
         question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))

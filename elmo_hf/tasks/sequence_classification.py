@@ -81,8 +81,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        others = {"word_vector_ids": word_vector_ids, "inputs_embeds": inputs_embeds, **kwargs}
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **others)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))

@@ -107,9 +107,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         attention_mask: Tensor | None,
         bilm_layers: Tensor | None,
         inputs_embeds: Tensor | None = None,
-        **others: Any,
+        word_vector_ids: Tensor | None = None,
     ) -> EncodedTexts:
-        """Encodes the words of a batch; `others` may have `word_vector_ids`.
+        """Encodes the words of a batch; the arguments are those of `forward`.
 
         Raises:
             ValueError: if a shape is wrong, if a row does not have `num_texts` texts, or if `bilm_layers` are given
@@ -137,7 +137,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         representations = self.elmo.mix(layers, mask)
         rows = TextRows([text & is_word for text in texts])
         vectors = self.task_encoder(
-            rows.take(self.token_vectors(others.get("word_vector_ids"), layers, mask)),
+            rows.take(self.token_vectors(word_vector_ids, layers, mask)),
             [rows.take(representation) for representation in representations],
             rows.mask,
         )

@@ -100,8 +100,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels have another shape, or are illegal for the CRF.
         """
-        others = {"word_vector_ids": word_vector_ids, "inputs_embeds": inputs_embeds, **kwargs}
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, **others)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None
