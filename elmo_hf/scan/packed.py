@@ -55,8 +55,7 @@ def scan_layer(
             return scanned
         if needs_gradient(inputs, hidden, cell, *tensors):
             return _PackedScan.apply(layout.order, limits, chosen, inputs, hidden, cell, *tensors)
-        vectors = _new_vectors(layout.order, inputs, hidden.dtype, len(weights))
-        return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, vectors, None)
+        return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, None)[0]
 
 
 def _scan_words(
@@ -67,16 +66,13 @@ def _scan_words(
     weights: list[Weights],
     limits: Limits,
     chosen: Kernels,
-    vectors: Tensor,
     trace: Trace | None,
-) -> Scanned:
-    """Scans as `scan_layer` does, outside autograd.
-
-    Fills vectors `(2, D, N, P)`, x_t and h_t of all words, and `trace`, if given.
-    """
+) -> tuple[Scanned, Tensor]:
+    """Scans as `scan_layer` does, outside autograd, and fills `trace`, if given; also returns x_t, h_t `(2, D, N, P)`."""
     dtype, input_dtype, last = hidden.dtype, inputs.dtype, []
     weights = [parts.to(dtype) for parts in weights]
-    words, outputs = vectors
+    shape = 2, len(weights), order.places.shape[1], inputs.shape[-1] // len(weights)
+    words, outputs = vectors = inputs.new_empty(shape, dtype=dtype)
     _pack(inputs, order, words)
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
     for part, part_order in _parts(weights, order, chosen):
@@ -86,7 +82,7 @@ def _scan_words(
         last.append(run_packed(*tensors, joint, limits, chosen.block_words, part_trace))
     states = [_keep_at_end(torch.cat(parts), order) for parts in zip(*last, strict=True)]
     hidden, cell = (_unpack_state(state, order).to(input_dtype) for state in states)
-    return _unpack(outputs, order, inputs), hidden, cell
+    return (_unpack(outputs, order, inputs), hidden, cell), vectors
 
 
 class _PackedScan(torch.autograd.Function):
@@ -96,13 +92,13 @@ class _PackedScan(torch.autograd.Function):
     def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
         weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
-        vectors = _new_vectors(order, inputs, hidden.dtype, len(weights))
-        numbers, width = vectors.shape[1:3], weights[0].recurrent.shape[0] // 4
-        gates, cells = (cell.new_empty(*numbers, n * width, dtype=wide(cell.dtype)) for n in (4, 1))
-        trace = Trace(gates, cells, torch.empty_like(vectors[0]))
+        (height, size), shape = weights[0].recurrent.shape, order.places.shape
+        gates, cells = (cell.new_empty(*shape, each, dtype=wide(cell.dtype)) for each in (height, height // 4))
+        trace = Trace(gates, cells, hidden.new_empty(*shape, size))
+        scanned, vectors = _scan_words(inputs, order, hidden, cell, weights, limits, chosen, trace)
         ctx.save_for_backward(*trace, vectors, hidden, cell, *(tensor for parts in weights for tensor in parts))
         ctx.order, ctx.limits, ctx.chosen, ctx.dtype = order, limits, chosen, parameters[0].dtype
-        return _scan_words(inputs, order, hidden, cell, weights, limits, chosen, vectors, trace)
+        return scanned
 
     @staticmethod
     @once_differentiable
@@ -141,11 +137,6 @@ class _PackedScan(torch.autograd.Function):
             _unpack_state(d_packed_cell, order).to(d_cell.dtype),
             *d_weights,
         )
-
-
-def _new_vectors(order: ReadingOrder, inputs: Tensor, dtype: torch.dtype, directions: int) -> Tensor:
-    """Memory for x_t and h_t of all words, `(2, D, N, P)`."""
-    return inputs.new_empty(2, directions, order.places.shape[1], inputs.shape[-1] // directions, dtype=dtype)
 
 
 def _by_direction(tensors: Sequence[Any]) -> list[Weights]:

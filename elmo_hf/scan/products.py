@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
-ONEDNN_ROWS = 8  # from this number of vectors on, oneDNN is faster with W as it is
+# From this number of vectors on, oneDNN is faster with W as it is; the layout is made for it, and serves any number.
+ONEDNN_ROWS = 8
 # By dtype, the fewest vectors for which the layout is faster, and how many such steps repay the copy.
 REPAYS = {torch.float32: (4, 16), torch.bfloat16: (1, 8)}
-LAYOUT_ROWS = 8  # the layout is made for this number of vectors, and serves any number
 
 
 class Products(Protocol):
@@ -81,7 +81,7 @@ class PackedProducts:
 
     def __init__(self, weight: Tensor) -> None:
         """Copies the weight into the layout."""
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), LAYOUT_ROWS)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ONEDNN_ROWS)
 
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
         """As in `Products`."""
