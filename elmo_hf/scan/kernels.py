@@ -83,11 +83,10 @@ class Kernels:
 
     def join(self, weights: list[Weights], columns: Sequence[int]) -> WeightProducts:
         """Makes products from the weights of directions that step together; `columns` as in `products`."""
-        inputs, biases, recurrent, projections = zip(*weights, strict=True)
+        inputs, biases, recurrents, projections = zip(*weights, strict=True)
+        recurrent = self.products(recurrents, columns)
         projection = None if projections[0] is None else self.products(projections, columns)
-        return WeightProducts(
-            self.products(inputs), torch.stack(biases).unsqueeze(1), self.products(recurrent, columns), projection
-        )
+        return WeightProducts(self.products(inputs), torch.stack(biases).unsqueeze(1), recurrent, projection)
 
     def products(self, parts: Sequence[Tensor], columns: Sequence[int] = ()) -> Products:
         """Makes products from a weight `(m, n)` for each direction; `columns` has b of each product that is to come."""

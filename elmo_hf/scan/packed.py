@@ -68,7 +68,7 @@ def _scan_words(
     chosen: Kernels,
     trace: Trace | None,
 ) -> tuple[Scanned, Tensor]:
-    """Scans as `scan_layer` does, outside autograd, and fills `trace`, if given; also returns x_t, h_t `(2, D, N, P)`."""
+    """Scans as `scan_layer` does, outside autograd, and fills `trace`; also returns x_t and h_t, `(2, D, N, P)`."""
     dtype, input_dtype, last = hidden.dtype, inputs.dtype, []
     weights = [parts.to(dtype) for parts in weights]
     shape = 2, len(weights), order.places.shape[1], inputs.shape[-1] // len(weights)
