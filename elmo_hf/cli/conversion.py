@@ -118,7 +118,7 @@ def models() -> None:
     """List the published models.
 
     `elmo-hf convert --model NAME` downloads one. The size is the number of LSTM cells and the width of the projection
-    in each direction. `-` means not known, `by hand` that you must fetch the file from the source, then convert it.
+    in each direction. `-` means not known, `by hand` that you must fetch the files from the source and add `--from`.
     Licences are those that the authors name.
     """
     from elmo_hf.conversion.published import PUBLISHED

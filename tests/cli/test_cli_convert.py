@@ -87,5 +87,4 @@ def test_publish_takes_what_has_a_licence_and_ends_with_a_table(
     assert rows == [[name, "-", "-", "before", "-"] for name in licensed]
     result = run("publish", "org", "embeddia-hr", "small", "bioelmo")
     assert_fails(result, 1, "not published: embeddia-hr, bioelmo.")
-    row = result.stdout.splitlines()[1].split()
-    assert row[:6] == ["embeddia-hr", "-", "-", "-", "--model", "must"]
+    assert result.stdout.splitlines()[1].split()[:6] == ["embeddia-hr", "-", "-", "-", "--model", "must"]
