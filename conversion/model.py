@@ -1,4 +1,4 @@
-"""Makes a model from a `Checkpoint`, in memory or saved in a folder."""
+"""Makes a model from a `Checkpoint`, in memory or saved in a folder, and opens models of any format."""
 
 from pathlib import Path
 
@@ -6,12 +6,33 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.loading import load_complete, load_tokenizer, model_folder
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
+from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
-from .contract import Checkpoint
+from .contract import Checkpoint, Given
+from .formats import recognise
+from .sources import open_source
+
+
+def open_model(path: str | Path) -> tuple[ElmoModel, ElmoTokenizer]:
+    """A biLM in evaluation mode and its tokenizer.
+
+    Args:
+        path: a folder of ours, a Hub name or `"tiny"`; or a folder, file or archive of a format that `elmo-hf convert`
+            reads, which is converted in memory.
+
+    Raises:
+        ValueError: if there is no such model, or if it is damaged or incomplete.
+    """
+    given = Path(model_folder(path))
+    if not given.exists() or any(given.glob("*.safetensors")):
+        return load_complete(path), load_tokenizer(path)
+    with open_source(given) as source:
+        checkpoint = recognise(source).read(source, Given())
+        return bilm_of(checkpoint), checkpoint.tokenizer
 
 
 def bilm_of(checkpoint: Checkpoint) -> ElmoModel:

@@ -21,8 +21,7 @@ FLOORS = [
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},
-    {"stateful"},
-    {"allennlp", "tfhub", "sklearn", "spacy"},
+    {"allennlp", "manylangs", "simple_elmo", "sklearn", "spacy", "tfhub"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

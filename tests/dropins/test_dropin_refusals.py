@@ -8,9 +8,10 @@ from allennlp_cases import BASE
 from archives import PREFIX, golden_state
 from torch import nn
 
-from elmo_hf import tfhub
+from elmo_hf import simple_elmo, tfhub
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 from elmo_hf.conversion.refusals import ConversionError
+from elmo_hf.manylangs import Embedder
 
 FILES = BASE.files
 FOUR_LAYERS = {name.removeprefix(PREFIX): array for name, array in golden_state("four_layer", 1).items()}
@@ -22,6 +23,12 @@ def embed_file(*lines: str) -> None:
 
 def embed_tokens(tokens: object, lengths: object) -> None:
     tfhub.load("tiny")({"tokens": tokens, "sequence_len": lengths}, signature="tokens")
+
+
+def loaded() -> simple_elmo.ElmoModel:
+    model = simple_elmo.ElmoModel()
+    model.load("tiny")
+    return model
 
 
 def vectorize(texts: object) -> None:
@@ -39,7 +46,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "equal keys": (lambda: embed_file("Yes", "Yes"), "use_sentence_keys", ValueError),
     "an address": (lambda: tfhub.Module("https://tfhub.dev/google/elmo/3"), "--model original", ValueError),
     "a string": (lambda: tfhub.load("tiny")("Yes"), "'Yes'", ValueError),
-    "a string of Keras": (lambda: tfhub.KerasLayer("tiny")("Yes"), "'Yes'", ValueError),
+    "a string for simple_elmo": (lambda: loaded().get_elmo_vectors(["Yes"]), "'Yes'", ValueError),
+    "layers of simple_elmo": (lambda: loaded().get_elmo_vectors([["Yes"]], layers="first"), "layers", ValueError),
+    "a string for ELMoForManyLangs": (lambda: Embedder("tiny").sents2elmo(["Yes"]), "'Yes'", ValueError),
+    "a layer of ELMoForManyLangs": (lambda: Embedder("tiny").sents2elmo([["Yes"]], 3), "output_layer", ValueError),
+    "no folder of an old embedder": (lambda: Embedder("nowhere"), "nowhere", ValueError),
     "a state dict of another architecture": (
         lambda: Elmo(*FILES, 1).load_state_dict(FOUR_LAYERS),
         "the state dict does not hold the arrays that its options describe",

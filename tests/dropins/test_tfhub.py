@@ -1,4 +1,4 @@
-"""TF-Hub's signatures, outputs and layers: AllenNLP's numbers, and converted modules that do as TensorFlow did."""
+"""TF-Hub's signatures and outputs: AllenNLP's numbers, and converted modules that do as TensorFlow did."""
 
 from pathlib import Path
 from typing import Any
@@ -122,23 +122,14 @@ def test_a_module_has_a_name_and_signatures_and_takes_its_text_by_name(tiny_fold
     assert signatures["tokens"](tokens=[["Yes", "."]], sequence_len=[2])["elmo"].shape == (1, 2, 2 * P)
 
 
-def test_a_layer_of_keras_is_one_of_torch_and_learns_the_mix_if_asked(tiny_folder: Path) -> None:
-    frozen = hub.KerasLayer(tiny_folder, input_shape=[], dtype=str, trainable=False)
-    assert not any(parameter.requires_grad for parameter in frozen.parameters())
-    layer = hub.KerasLayer(hub.load(tiny_folder), trainable=True)
-    layer.module.elmo.stateful = frozen.module.elmo.stateful = False
-    texts = np.array([*TEXTS, "naïve Größe 日本"])
-    for inputs in (texts, texts[:, None], texts.astype(object), [text.encode() for text in texts]):
-        torch.testing.assert_close(layer(inputs), frozen.module(texts.tolist()), rtol=0, atol=0)
-    layer(["Yes ."]).sum().backward()
-    learning = [parameter for parameter in layer.parameters() if parameter.grad is not None]
-    assert sum(parameter.numel() for parameter in learning) == 4
-    of_all = hub.KerasLayer(tiny_folder, signature="default", signature_outputs_as_dict=True)
-    assert_outputs(of_all(TEXTS), BASE.arrays("call1"))
-    words = hub.KerasLayer(tiny_folder, signature="tokens", output_key="elmo")
-    vectors = words({"tokens": [["Yes", "."], ["No", ""]], "sequence_len": np.array([2, 1])})
-    assert vectors.shape == (2, 2, 2 * P)
-    assert not vectors[1, 1].any()
+def test_bytes_and_ids_give_what_strings_give(tiny_folder: Path) -> None:
+    elmo = hub.Module(tiny_folder)
+    elmo.elmo.stateful = False
+    texts = [*TEXTS, "naïve Größe 日本"]
+    expected = elmo(texts)
+    ids = elmo.elmo.encode([text.split(" ") for text in texts], 30)
+    for inputs in ([text.encode() for text in texts], ids):
+        torch.testing.assert_close(elmo(inputs), expected)
 
 
 @pytest.mark.parametrize("source", EXPORTS)

@@ -3,8 +3,6 @@
     import tensorflow_hub as hub                         ->   from elmo_hf import tfhub as hub
     hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
     hub.load("https://tfhub.dev/google/elmo/3")          ->   hub.load("elmo-original")
-    hub.KerasLayer("https://tfhub.dev/google/elmo/3")    ->   hub.KerasLayer("elmo-original"), a layer of torch
-    keras_elmo.ElmoEmbeddingLayer()                      ->   hub.KerasLayer("elmo-original", trainable=True)
 
 The argument is a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the published
 ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are torch's.
@@ -39,9 +37,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .folder.loading import load_complete, load_tokenizer
-from .model.pooling import masked_mean
-from .stateful import StatefulElmo
+from ..embedding.stateful import StatefulElmo
+from ..folder.loading import load_complete, load_tokenizer
+from ..model.pooling import masked_mean
 
 
 class Module(nn.Module):
@@ -76,11 +74,11 @@ class Module(nn.Module):
             )
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0).requires_grad_(False)
         model.mixes.requires_grad_(trainable)
-        self.elmo = StatefulElmo(model)
+        self.tokenizer = load_tokenizer(spec)
+        self.elmo = StatefulElmo(model, self.tokenizer)
         # For a converted module: `state` (none, shared by all calls, or one for each signature), and `scaled_mean`.
         self._module = (getattr(model.config, "task_specific_params", None) or {}).get("tfhub", {})
         self.elmo.stateful = self._module.get("state") != "none"
-        self.tokenizer = load_tokenizer(spec)
         self.signatures: dict[str, Callable[..., dict[str, Tensor]]] = {
             "default": self._embed_sentences,
             "tokens": self._embed_tokens,
@@ -90,20 +88,21 @@ class Module(nn.Module):
         """Embeds a batch.
 
         Args:
-            inputs: for `default` a list of sentences, or `{"text": sentences}`; for `tokens` its dictionary.
+            inputs: for `default` a list of sentences, or `{"text": sentences}`; for `tokens` its dictionary; or ids of
+                `elmo.encode`.
             signature: `"default"` or `"tokens"`.
             as_dict: whether to return all outputs by name, or only the output `default`.
 
         Raises:
             ValueError: if a string is given instead of a list.
         """
-        embed = self.signatures[signature]
+        embed = self._embed_ids if isinstance(inputs, Tensor) else self.signatures[signature]
         outputs = embed(**inputs) if isinstance(inputs, Mapping) else embed(inputs)
         return outputs if as_dict else outputs["default"]
 
     def _embed_sentences(self, text: Sequence[str | bytes]) -> dict[str, Tensor]:
         """The signature `default`: only blanks separate words."""
-        sentences = [[word for word in each.split(" ") if word] for each in _texts(text)]
+        sentences = split_at_blanks(text)
         return self._embed(sentences, max(map(len, sentences)), "default")
 
     def _embed_tokens(self, tokens: Sequence[Sequence[str | bytes]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
@@ -113,34 +112,21 @@ class Module(nn.Module):
 
     def _embed(self, sentences: list[list[str]], num_positions: int, signature: str) -> dict[str, Tensor]:
         """All outputs, `num_positions` words long."""
-        model, num_boundaries = self.elmo.model, self.tokenizer.num_special_tokens_to_add()
-        inputs = self.tokenizer(
-            sentences,
-            is_split_into_words=True,
-            padding="max_length",
-            padding_side="right",
-            max_length=num_positions + num_boundaries,
-            return_tensors="pt",
-        ).to(model.device)
-        output = self.elmo(**inputs, stream=signature if self._module.get("state") == "signature" else "")
-        mask = inputs["attention_mask"][:, num_boundaries:].bool()  # (B, T), without the boundaries
-        start = num_boundaries // 2
+        return self._embed_ids(self.elmo.encode(sentences, num_positions), signature)
 
-        def words(vectors: Tensor) -> Tensor:
-            return vectors[:, start : start + num_positions].masked_fill(~mask.unsqueeze(-1), 0)
-
-        layers = [words(layer) for layer in output.hidden_states]
-        word_emb, elmo = words(output.token_embeddings), words(output.last_hidden_state)
+    def _embed_ids(self, input_ids: Tensor, signature: str = "default") -> dict[str, Tensor]:
+        """All outputs by name, from ids of `elmo.encode`."""
+        stream = signature if self._module.get("state") == "signature" else ""
+        mask, word_emb, layers, elmo = self.elmo(input_ids, stream)
         pooled = masked_mean(elmo if self._module.get("scaled_mean", True) else self._unscaled(layers), mask)
         if self._module:
             word_emb, elmo = self._fill_padding(word_emb, elmo, mask)
         lstm_outputs = {f"lstm_outputs{index}": layer for index, layer in enumerate(layers) if index > 0}
         return {"word_emb": word_emb, **lstm_outputs, "elmo": elmo, "default": pooled}
 
-    def _unscaled(self, layers: Sequence[Tensor]) -> Tensor:
+    def _unscaled(self, layers: Tensor) -> Tensor:
         """The mix of L+1 layers without its scale."""
-        weights = self.elmo.model.scalar_mixes[0].weights
-        return torch.stack([weight * layer for weight, layer in zip(weights, layers, strict=True)]).sum(dim=0)
+        return torch.tensordot(self.elmo.model.scalar_mixes[0].weights, layers, dims=1)
 
     def _fill_padding(self, word_emb: Tensor, elmo: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Puts a token vector on padding; biLM layers are zero there, so only the lowest layer counts in the mix."""
@@ -157,50 +143,9 @@ def load(handle: str | Path, tags: Any = None) -> Module:
     return Module(handle, tags=tags)
 
 
-class KerasLayer(nn.Module):
-    """`hub.KerasLayer` without Keras: a layer of torch that takes strings.
-
-    Attributes:
-        module: the model.
-    """
-
-    def __init__(
-        self,
-        handle: str | Path | Module,
-        trainable: bool = False,
-        signature: str = "default",
-        output_key: str = "default",
-        signature_outputs_as_dict: bool = False,
-        **keras: Any,
-    ) -> None:
-        """Loads a model, or takes one that was loaded.
-
-        Args:
-            handle: as `spec` of `Module`, or a `Module`.
-            trainable: whether the scalar mix trains.
-            signature: `"default"` or `"tokens"`.
-            output_key: the output that calls return.
-            signature_outputs_as_dict: whether calls return all outputs by name.
-            **keras: arguments for Keras (`input_shape`, `dtype`, `name`, ...), which are ignored.
-
-        Raises:
-            ValueError: as `Module`.
-        """
-        super().__init__()
-        self.module = handle if isinstance(handle, Module) else Module(handle)
-        self.module.elmo.model.mixes.requires_grad_(trainable)
-        self.signature, self.output_key, self.as_dict = signature, output_key, signature_outputs_as_dict
-
-    def forward(self, inputs: Any) -> Any:
-        """Embeds a batch: sentences `(B,)` or `(B, 1)`, or the dictionary of `tokens`.
-
-        Raises:
-            ValueError: as `Module`.
-        """
-        if not isinstance(inputs, str | Mapping):
-            inputs = np.asarray(inputs, dtype=object).reshape(-1).tolist()
-        outputs = self.module(inputs, self.signature, as_dict=True)
-        return outputs if self.as_dict else outputs[self.output_key]
+def split_at_blanks(texts: Sequence[str | bytes]) -> list[list[str]]:
+    """The words of each text; only blanks separate them."""
+    return [[word for word in text.split(" ") if word] for text in _texts(texts)]
 
 
 def _texts(values: Sequence[str | bytes]) -> list[str]:

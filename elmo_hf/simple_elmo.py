@@ -1,0 +1,115 @@
+"""simple_elmo's `ElmoModel` under its old interface: change the import line.
+
+    from simple_elmo import ElmoModel    ->    from elmo_hf.simple_elmo import ElmoModel
+
+Written from simple_elmo's documentation and from its outputs (0.9.2), which it equals: shapes, state and padding.
+
+State: each call starts from zeros. Its sentences run in batches of `max_batch_size`, and row r of a batch starts from
+the last state of row r in earlier batches. Before that, `warmup` runs the first batch once.
+
+Padding: behind a sentence, up to the longest of its batch, the lowest layer has the token vector of padding ids and the
+others have zeros; behind that, all are zero. A sentence's vector is the sum of all these, divided by its length
+(Euclidean), so with `"average"` and `"all"` it depends on the other sentences of its batch.
+
+Glossary: n sentences, T words of the longest, L layers, P projection.
+
+Deliberate differences: a sentence whose sum is zero has a vector of zeros, not NaN. `get_elmo_vector_average` with
+`layers="all"` sums each layer's words; simple_elmo sums words of different layers there, because it reads the axes
+`(L+1, T)` as `(T, L+1)`. There are no TensorFlow sessions, and no `get_elmo_substitutes`: see `elmo-hf fill`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from elmo_hf.conversion.model import open_model
+
+from .embedding.stateful import StatefulElmo
+from .model.configuration_elmo import require
+
+LAYERS = {
+    "average": lambda layers: layers.mean(dim=0),
+    "top": lambda layers: layers[-1],
+    "all": lambda layers: layers.transpose(0, 1),
+}
+
+
+class ElmoModel:
+    """A model that embeds lists of words.
+
+    Attributes:
+        elmo: the model with its state, after `load`.
+        batch_size: the most sentences of a batch.
+    """
+
+    elmo: StatefulElmo
+    batch_size: int
+
+    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100) -> None:
+        """Loads a model.
+
+        Args:
+            directory: simple_elmo's archive or folder, or whatever `open_model` takes.
+            max_batch_size: the most sentences of a batch.
+            limit: ignored: no words are cached, because equal words of a batch are computed once.
+
+        Raises:
+            ValueError: if there is no such model, or if it is damaged or incomplete.
+        """
+        self.elmo, self.batch_size = StatefulElmo(*open_model(directory)), max_batch_size
+
+    @torch.inference_mode()
+    def get_elmo_vectors(
+        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average"
+    ) -> np.ndarray:
+        """Embeds n lists of words.
+
+        Args:
+            texts: the lists of words.
+            warmup: whether to run the first batch once before, for its state.
+            layers: the `"average"` of all, the `"top"`, or `"all"`.
+
+        Returns:
+            `(n, T, 2P)`, or for all layers `(n, L+1, T, 2P)`, float64.
+
+        Raises:
+            ValueError: if a text is a string, or `layers` is none of these.
+        """
+        require(layers in LAYERS, "layers", f"one of {', '.join(LAYERS)}", layers)
+        self.elmo.reset_states()
+        batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
+        if warmup:
+            for batch in batches[:1]:
+                self._embed(batch)
+        longest = max(map(len, texts), default=0)
+        config = self.elmo.model.config
+        all_layers = (config.num_hidden_layers + 1,) * (layers == "all")
+        vectors = np.zeros((len(texts), *all_layers, longest, config.hidden_size))
+        start = 0
+        for batch in batches:
+            found = LAYERS[layers](self._embed(batch)).cpu().numpy()
+            vectors[start : start + len(batch), ..., : found.shape[-2], :] = found
+            start += len(batch)
+        return vectors
+
+    def get_elmo_vector_average(
+        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average"
+    ) -> np.ndarray:
+        """One vector of length 1 for each of n lists of words; arguments and errors are those of `get_elmo_vectors`.
+
+        Returns:
+            `(n, 2P)`, or for all layers `(n, L+1, 2P)`, where the layers of a text together have length 1; float64.
+        """
+        sums = self.get_elmo_vectors(texts, warmup, layers).sum(axis=-2)
+        lengths = np.sqrt((sums**2).sum(axis=tuple(range(1, sums.ndim)), keepdims=True))
+        return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
+
+    def _embed(self, batch: Sequence[Sequence[str]]) -> torch.Tensor:
+        """All layers `(L+1, B, T, 2P)` of a batch."""
+        ids = self.elmo.encode(batch, max(map(len, batch)))
+        words = self.elmo(ids)
+        padding = self.elmo.model.token_encoder(torch.zeros_like(ids[:1, 0], device=words.mask.device))
+        lowest = torch.where(words.mask.unsqueeze(-1), words.layers[0], padding.repeat(1, 2))
+        return torch.cat([lowest.unsqueeze(0), words.layers[1:]])
