@@ -6,9 +6,11 @@
 The paper's recipe (Peters et al. 2018, §3.3): a frozen biLM, layers mixed with learned weights, ELMo at the input and
 the output of a bidirectional LSTM, dropout 0.5. The biLM runs once, and a file keeps its layers for all epochs.
 `--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM; this is slow, because the biLM then runs
-in every epoch. MODEL is a folder, a Hub name, or `tiny`; `own_files.py` lists the files of your own that can be read.
+in every epoch. The table also has the accuracy of the label that is commonest in training. MODEL is a folder, a Hub
+name, or `tiny`; `own_files.py` lists the files of your own that can be read.
 """
 
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -79,9 +81,14 @@ def main(
     recipe.plot_confusions([names[label] for label in tested.label_ids], found, output / "confusions.png")
     recipe.plot_learning_curves(trainer, "accuracy", output / "learning_curves.png")
     recipe.plot_mix_weights(model, output / "mix_weights.png")
+    commonest = Counter(data["train"]["label"]).most_common(1)[0][0]
+    scores = (
+        data["test"]["label"][:].count(commonest) / len(found),
+        *(tested.metrics[f"test_{name}"] for name in ("accuracy", "macro_f1")),
+    )
     recipe.print_table(
-        [["task", "test texts", "accuracy", "macro F1"]]
-        + [[task, str(len(found)), *(f"{tested.metrics[f'test_{name}']:.4f}" for name in ("accuracy", "macro_f1"))]]
+        [["task", "test texts", "commonest label", "accuracy", "macro F1"]]
+        + [[task, str(len(found)), *(f"{score:.4f}" for score in scores)]]
     )
 
 
