@@ -68,8 +68,8 @@ class Kernels:
                 return torch.func.functional_call(module, parameters, inputs.float()).to(dtype)
         if torch.is_grad_enabled() or type(module) is not nn.Linear or is_hooked(module):
             return module(inputs)
-        weight = self.weight_of(module)
-        if isinstance(weight, Tensor) and (is_cast or weight.nbytes < self.large_bytes):
+        weight = self.weight_of(module) if self.serves(module.weight) else None
+        if weight is None or (isinstance(weight, Tensor) and (is_cast or weight.nbytes < self.large_bytes)):
             return module(inputs)
         return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
 

@@ -11,7 +11,9 @@ from transformers import TorchAoConfig
 from elmo_hf import ElmoForPreTraining, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.disk.checksums import sha256_of_model
 from elmo_hf.folder.loading import TINY_FOLDER, load_complete
+from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.processor_kernels import ProcessorKernels
 
 torchao = pytest.importorskip("torchao.quantization")
 EIGHT_BITS = TorchAoConfig(torchao.Int8WeightOnlyConfig())
@@ -62,10 +64,15 @@ def test_eight_bit_weights_take_the_fast_scan_and_compute_the_equations(
         assert errors.max() < 1e-3  # vectors are rounded to 1/15,876 of their largest number at each step
 
 
-def test_weights_whose_inputs_are_quantised_too_take_the_reference(model: ElmoModel) -> None:
+@torch.no_grad()
+def test_weights_whose_inputs_are_quantised_too_take_the_reference(model: ElmoModel, inputs: dict[str, Tensor]) -> None:
     other = copy.deepcopy(model)
     torchao.quantize_(other, torchao.Int8DynamicActivationInt8WeightConfig())
     assert not any(layer.can_scan_fast() for layer in other.bilm.layers)
+    with using(ProcessorKernels(large_bytes=0)):
+        found = layers_of(other, inputs)
+    with scan_path("reference"):
+        torch.testing.assert_close(found, layers_of(other, inputs), rtol=0, atol=0)
 
 
 def test_eight_bit_weights_let_gradients_through_and_have_none(
