@@ -50,7 +50,7 @@ class Kernels:
     is_amd: bool = IS_AMD
     multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
 
-    def serves(self, weight: nn.Parameter) -> bool:
+    def serves(self, weight: Tensor) -> bool:
         """Whether the scans can use a module's weight, which quantisation may have replaced."""
         return type(weight.data) is Tensor
 

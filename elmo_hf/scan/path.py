@@ -9,7 +9,7 @@ A layer with replaced modules always takes the reference, whichever path was req
 
 from contextlib import AbstractContextManager
 
-from torch import nn
+from torch import Tensor
 
 from .kernels import Kernels, using
 from .processor_kernels import ProcessorKernels
@@ -18,7 +18,7 @@ from .processor_kernels import ProcessorKernels
 class _Reference(Kernels):
     """Kernels that no layer can use, so every layer takes the reference."""
 
-    def serves(self, weight: nn.Parameter) -> bool:
+    def serves(self, weight: Tensor) -> bool:
         """False."""
         return False
 

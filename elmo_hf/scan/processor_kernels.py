@@ -36,7 +36,7 @@ class ProcessorKernels(Kernels):
     # For each weight with a kept copy, its products and its state when they were made.
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
-    def serves(self, weight: nn.Parameter) -> bool:
+    def serves(self, weight: Tensor) -> bool:
         """Whether the scans can use a module's weight; torchao keeps modules and replaces their tensors."""
         return super().serves(weight) or is_eight_bit(weight)
 
