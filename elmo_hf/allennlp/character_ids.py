@@ -31,7 +31,8 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
 class ELMoCharacterMapper:
     """Maps one word to its C ids.
 
-    The attributes have AllenNLP's values, one less than the ids, because id 0 is padding.
+    The attributes have AllenNLP's values, one less than the ids, because id 0 is padding; so has `tokens_to_add`, the
+    ids of words whose characters are replaced by one id, such as `{"[MASK]": 261}`.
     """
 
     max_word_length = MAX_WORD_LENGTH
@@ -43,7 +44,11 @@ class ELMoCharacterMapper:
     end_of_word_character = END_WORD_ID - 1
     padding_character = FILLER_ID - 1
 
-    @staticmethod
-    def convert_word_to_char_ids(word: str) -> list[int]:
+    def __init__(self, tokens_to_add: dict[str, int] | None = None) -> None:
+        """Takes AllenNLP's argument."""
+        self.tokens_to_add = tokens_to_add or {}
+
+    def convert_word_to_char_ids(self, word: str) -> list[int]:
         """The C ids of a word, as in `batch_to_ids`."""
-        return CharacterCodec(MAX_WORD_LENGTH).encode([word])[0].tolist()
+        reserved = {word: added + 1 for word, added in self.tokens_to_add.items()}
+        return CharacterCodec(MAX_WORD_LENGTH, reserved).encode([word])[0].tolist()

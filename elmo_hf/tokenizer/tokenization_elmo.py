@@ -11,11 +11,15 @@ Glossary: B batch, T words of the longest text, C characters per word. For a wor
 Deliberate differences from other tokenizers of transformers: one position is one word with several ids, so this class
 overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. In raw
 text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
-side, each with its own boundaries. There is no overflow: ELMo reads texts of any length.
+side, each with its own boundaries. There is no overflow: ELMo reads texts of any length. Where characters are bytes,
+`add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its characters, in raw text too.
+`model.resize_token_embeddings(len(tokenizer))` makes room for it. It counts as a word, also as `mask_token`. Words of a
+vocabulary are fixed.
 """
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -135,8 +139,20 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return kwargs
 
     def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
-        """Splits a text into words with their offsets."""
-        return (self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str)(text)
+        """Splits a text into words with their offsets; reserved words are kept whole."""
+        split, reserved = (
+            self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str,
+            getattr(self._codec, "reserved", {}),
+        )
+        if not reserved:
+            return split(text)
+        longest_first = sorted(reserved, key=len, reverse=True)
+        words, start = [], 0
+        for part in re.split(f"({'|'.join(map(re.escape, longest_first))})", text):
+            found = [(part, (0, len(part)))] if part in reserved else split(part)
+            words += [(word, (start + begin, start + end)) for word, (begin, end) in found]
+            start += len(part)
+        return words
 
     def _encode_plus(
         self,
@@ -275,10 +291,16 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Accepts tokens that exist already, for transformers; raises ValueError for others."""
-        unknown = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
-        require(not unknown, "tokens", "characters, or words that the model was trained with", unknown)
-        return super()._add_tokens(new_tokens, special_tokens)
+        """Reserves words; raises ValueError for new padding or boundaries, and if ids come from a fixed vocabulary."""
+        new = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        fixed = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
+        wrong = [word for word in new if word in fixed or not isinstance(self._codec, CharacterCodec)]
+        require(not wrong, "tokens", "characters, or words that the model was trained with", wrong)
+        num_added = super()._add_tokens(new_tokens, special_tokens)
+        if isinstance(self._codec, CharacterCodec):
+            ids = self._tokenizer.get_vocab()
+            self._codec.reserved |= {word: ids[word] for word in new}
+        return num_added
 
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 classes of the softmax; unknown words become `<UNK>`.

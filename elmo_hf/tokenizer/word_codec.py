@@ -5,7 +5,8 @@ A word has C character ids (bilm-tf's `UnicodeCharsVocabulary`, AllenNLP's `ELMo
     [begin word] utf8(word)[: C - 2] [end word] [filler] ... [filler]
 
 Byte b has id b + 1; a padding position has C zeros. A word is cut after C - 2 *bytes*, possibly inside a character, and
-is never normalised. `<S>` and `</S>` have one id each, above all bytes, between the two marks.
+is never normalised. `<S>` and `</S>` have one id each, above all bytes, between the two marks; so have reserved words,
+such as `[MASK]`, for which models are trained (AllenNLP's `tokens_to_add`).
 
 Every codec has `id_shape`, the shape of one word's ids; `boundaries`, the words before and after a text; and `symbols`,
 single ids by name, including padding and boundaries.
@@ -35,7 +36,6 @@ UNKNOWN_WORD = "<UNK>"
 SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabulary of every softmax
 
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
-_BOUNDARIES = {boundary_id: word for word, boundary_id in _BOUNDARY_IDS.items()}
 
 
 def is_list(value: object) -> TypeGuard[Sequence]:
@@ -60,9 +60,10 @@ class CharacterCodec:
 
     boundaries = (BEGIN_SENTENCE, END_SENTENCE)
 
-    def __init__(self, max_word_length: int) -> None:
-        """Takes C, which counts the two marks."""
+    def __init__(self, max_word_length: int, reserved: Mapping[str, int] | None = None) -> None:
+        """Takes C, which counts the two marks, and the id of each reserved word."""
         self.id_shape: tuple[int, ...] = (max_word_length,)
+        self.reserved = {**(reserved or {})}
         self.symbols = {PADDING: PADDING_ID}
         self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | _BOUNDARY_IDS
         self.symbols |= {"<W>": BEGIN_WORD_ID, "</W>": END_WORD_ID, "<filler>": FILLER_ID}
@@ -73,23 +74,25 @@ class CharacterCodec:
         encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
         flat = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
         ids = mark_words(flat, [*map(len, encoded)], length, (BEGIN_WORD_ID, END_WORD_ID, FILLER_ID))
-        for index in [index for index, word in enumerate(words) if word in _BOUNDARY_IDS]:
+        single = _BOUNDARY_IDS | self.reserved
+        for index in [index for index, word in enumerate(words) if word in single]:
             ids[index] = FILLER_ID
-            ids[index, :3] = BEGIN_WORD_ID, _BOUNDARY_IDS[words[index]], END_WORD_ID
+            ids[index, :3] = BEGIN_WORD_ID, single[words[index]], END_WORD_ID
         return ids
 
     def decode(self, ids: np.ndarray) -> str:
         """Maps ids `(C,)` back to the word; a character cut in the middle becomes U+FFFD."""
         if not ids.any():
             return PADDING
-        if len(ids) > 1 and int(ids[1]) in _BOUNDARIES:
-            return _BOUNDARIES[int(ids[1])]
+        names = {single_id: word for word, single_id in (_BOUNDARY_IDS | self.reserved).items()}
+        if len(ids) > 2 and ids[2] == END_WORD_ID and int(ids[1]) in names:
+            return names[int(ids[1])]
         is_byte = (ids >= 1) & (ids <= 256)
         return bytes((ids[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
 
     def is_special(self, ids: np.ndarray) -> np.ndarray:
         """Maps ids `(N, C)` to `(N,)`, True on boundaries and padding."""
-        return np.isin(ids[:, 1], list(_BOUNDARIES)) | ~ids.any(axis=1)
+        return np.isin(ids[:, 1], list(_BOUNDARY_IDS.values())) | ~ids.any(axis=1)
 
 
 class VocabularyCodec:

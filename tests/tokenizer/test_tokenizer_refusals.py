@@ -10,6 +10,7 @@ from elmo_hf import ElmoTokenizer
 from elmo_hf.tokenizer.code_point_codec import CodePointCodec
 from elmo_hf.tokenizer.word_codec import VocabularyCodec
 
+VOCABULARY = {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3}
 CUT = {"truncation": True, "return_overflowing_tokens": True}
 
 
@@ -46,7 +47,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "vocabulary without </S>": (lambda: VocabularyCodec({"<pad>": 0, "<S>": 1, "<UNK>": 2}), ValueError, "</S>"),
     "characters without marks": (lambda: CodePointCodec({"c:a": 1}, C, True), ValueError, "<bos>"),
     "words alone without <bos>": (lambda: CodePointCodec({"w:<oov>": 1, "<eos>": 2}, C, False), ValueError, "<bos>"),
-    "added token": (lambda: ElmoTokenizer().add_tokens(["<S>", "[M]"]), ValueError, "[M]"),
+    "added word": (lambda: ElmoTokenizer("word_embedding", vocab=VOCABULARY).add_tokens(["<S>", "M"]), ValueError, "M"),
     "other padding": (make(pad_token="[PAD]"), ValueError, "[PAD]"),
     "words without a softmax": (lambda: ElmoTokenizer().word_classes(["a"]), ValueError, "words.txt"),
     "no tokenizer": (lambda: ElmoTokenizer.from_pretrained("org/nothing"), OSError, "org/nothing"),
