@@ -59,7 +59,7 @@ class ElmoPipe:
         """Sets the vectors of docs, `batch_size` at a time; the model runs on batches of docs of similar length.
 
         Raises:
-            ValueError: if the model cannot be loaded.
+            ValueError: if the model cannot be loaded, or a vector is NaN.
         """
         for docs in minibatch(stream, batch_size):
             model, tokenizer = self._load()

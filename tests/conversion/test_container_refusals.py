@@ -199,15 +199,8 @@ TORCH: Rows = {
     }.items()
 }
 
-FORMATS = {
-    "save directory": SAVE_DIRECTORIES,
-    "module": MODULES,
-    "archive": ARCHIVES,
-    "torch": TORCH,
-}
 
-
-@each_row(FORMATS)
+@each_row({"save directory": SAVE_DIRECTORIES, "module": MODULES, "archive": ARCHIVES, "torch": TORCH})
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_cannot_be_converted_is_named_and_nothing_is_written(
     row: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

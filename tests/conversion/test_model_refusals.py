@@ -254,17 +254,17 @@ MANYLANGS_ROWS: Rows = {
     "nothing": (architecture("token_embedder.char_dim", 0, without_part(MANY, "word")), "char.dic and word.dic"),
 }
 
-FORMATS = {
-    "options": OPTIONS_FILES,
-    "hdf5": HDF5,
-    "source": SOURCES,
-    "softmax": SOFTMAX,
-    "trained": ALLENNLP,
-    "ManyLangs": MANYLANGS_ROWS,
-}
 
-
-@each_row(FORMATS)
+@each_row(
+    {
+        "options": OPTIONS_FILES,
+        "hdf5": HDF5,
+        "source": SOURCES,
+        "softmax": SOFTMAX,
+        "trained": ALLENNLP,
+        "ManyLangs": MANYLANGS_ROWS,
+    }
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_cannot_be_converted_is_named_and_nothing_is_written(
     row: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

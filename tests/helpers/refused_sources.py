@@ -70,8 +70,8 @@ def packed(
 
 def each_row(formats: Mapping[str, Rows]) -> pytest.MarkDecorator:
     """A test of every row, by the name of its format and its own."""
-    rows = [pytest.param(row, id=f"{begin}, {name}") for begin, rows in formats.items() for name, row in rows.items()]
-    return pytest.mark.parametrize("row", rows)
+    rows = {f"{begin}, {name}": row for begin, rows in formats.items() for name, row in rows.items()}
+    return pytest.mark.parametrize("row", rows.values(), ids=rows)
 
 
 def assert_refused(row: tuple[Any, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
