@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from .contract import Checkpoint, Given
 from .hdf5 import is_hdf5
 from .readers.allennlp import checkpoint_files, read_allennlp_source
-from .readers.lstm_language_model import language_model_files, read_language_model
+from .readers.lstm_language_model import is_language_model, read_language_model
 from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
@@ -40,12 +40,7 @@ FORMATS = (
         read_manylangs,
         frozenset({"word_splitter"}),
     ),
-    Format(
-        "an LSTM language model with its vocabulary",
-        lambda source: bool(language_model_files(source)),
-        read_language_model,
-        frozenset({"word_splitter"}),
-    ),
+    Format("an LSTM language model", is_language_model, read_language_model, frozenset({"word_splitter"})),
     Format(
         "a trained AllenNLP model",
         lambda source: weights_name(source) is not None,

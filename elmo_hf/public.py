@@ -16,7 +16,6 @@ from .language_model.causal_model import ElmoForCausalLM
 from .language_model.cloze import PredictedWord, predict_words
 from .language_model.pretraining import ElmoForPreTraining
 from .language_model.sentence_model import ElmoForPreTrainingOutput
-from .language_model.word_ids import WordIdTokenizer
 from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
@@ -41,7 +40,6 @@ __all__ = [
     "ElmoPreTrainedModel",
     "ElmoTokenizer",
     "PredictedWord",
-    "WordIdTokenizer",
     "WordVectors",
     "extract_answers",
     "pipeline",

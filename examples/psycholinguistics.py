@@ -1,17 +1,20 @@
-"""Surprisal of words for reading experiments, and a model for the library surprisal.
+"""Surprisal of words for reading experiments, for the library surprisal, and for the scorers of minicons.
 
 python examples/psycholinguistics.py            # the small model that comes with the package
 python examples/psycholinguistics.py FOLDER     # a folder or Hub name of a model with its softmax
 
-The library is optional: `pip install surprisal`. Its own models pass only one id for each word to a model, but ELMo
-reads characters, so the short class below calls `model.score`. The class returns natural logarithms, `model.score`
-returns bits. It also takes the direction, `"forward"` or `"backward"`, which other models do not have.
+Both libraries are optional: `pip install surprisal minicons`. They need one id for each word, but ELMo reads a row of
+characters. minicons gives a model all that the tokenizer returns, so `WordIds` returns both. surprisal gives the model
+only `input_ids`, so `ElmoSurprisal` calls `model.score`; it takes the direction too, `"forward"` or `"backward"`. Both
+return natural logarithms, `model.score` returns bits.
 """
 
 import math
 import sys
+from typing import Any
 
 import numpy as np
+from transformers import BatchEncoding
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer, tiny_model, tiny_tokenizer
 
@@ -48,6 +51,30 @@ else:
             words = [CustomEncoding(self.tokenizer.tokenize(t), s, t) for t, s in zip(texts, rows, strict=True)]
             found = bits(self.model, self.tokenizer, texts, self.direction)
             return [HuggingFaceSurprisal(w, b * math.log(2)) for w, b in zip(words, found, strict=True)]
+
+
+class WordIds(ElmoTokenizer):
+    """A tokenizer for minicons: `IncrementalLMScorer(causal_lm, "cpu", tokenizer=WordIds(tokenizer))`.
+
+    `input_ids` `(B, T)` are the places of `<S>` and the words in the logits of `ElmoForCausalLM`, `token_encoder_ids`
+    `(B, T, C)` the same words as the model reads them. There is no `</S>`, so a text's beginning has the beginning of
+    its ids, as with GPT-2.
+    """
+
+    def __init__(self, tokenizer: ElmoTokenizer, word_splitter: str | None = None) -> None:
+        """Takes the model's tokenizer, and how raw text becomes words; None: as that tokenizer splits it."""
+        vocab = {"<pad>": 0} | {word: number for number, word in enumerate(tokenizer.predicted_words, 1)}
+        super().__init__("word_embedding", word_splitter=word_splitter or tokenizer.word_splitter, vocab=vocab)
+        self.of_model = tokenizer
+
+    def _encode_plus(self, text: str | list[str], add_special_tokens: bool = True, **kwargs: Any) -> BatchEncoding:
+        begin = ["<S>"] * add_special_tokens
+        words = [begin + [word for word, _ in self.split_text(t)] for t in ([text] if isinstance(text, str) else text)]
+        kwargs |= {"text": words[0] if isinstance(text, str) else words, "is_split_into_words": True}
+        kwargs |= {"add_special_tokens": False, "padding_side": kwargs.get("padding_side") or self.padding_side}
+        encoded = super()._encode_plus(**kwargs)
+        encoded["token_encoder_ids"] = self.of_model._encode_plus(**kwargs)["input_ids"]
+        return encoded
 
 
 def main(name: str | None = None) -> None:

@@ -26,7 +26,7 @@ from elmo_hf.embedding.window_vectors import Selection
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForCausalLM ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
     ElmoForSequenceClassification ElmoForTokenClassification ElmoModel ElmoModelOutput ElmoPreTrainedModel ElmoTokenizer
-    PredictedWord WordIdTokenizer WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
+    PredictedWord WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
 """
 OUTPUT_FIELDS = """
     last_hidden_state pooler_output representations token_embeddings state_hidden state_cell hidden_states

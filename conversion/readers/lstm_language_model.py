@@ -5,7 +5,7 @@ which are an ELMo of one direction that reads words:
 
     encoder    x_t = E[w_t]                                       an `nn.Embedding`, (V, D)
     rnn        h_t = LSTM(x_t, h_{t-1}), L layers                 an `nn.LSTM`, which adds two biases
-    decoder    p(w_{t+1} | w_1 .. w_t) = softmax(U h_t + b)       an `nn.Linear`, (V, H); U may be E
+    decoder    p(w_{t+1} | w_1 .. w_t) = softmax(U h_t + b)       an `nn.Linear`, (V, H)
 
 An ELMo has one width P for words and outputs. Here P = max(D, H), and the narrower side is filled up with zeros, which
 change no product. If D > H, a projection (P, H) with ones on its diagonal widens the outputs.
@@ -32,84 +32,70 @@ from ..rules import PREPEND_ZERO_ROW, Rule, import_arrays, pad_columns
 from ..sources import Source
 from .torch_files import read_state_dict
 
-VOCABULARY = "vocab.txt"
 NAMES = {"<eos>": END_SENTENCE, "<unk>": UNKNOWN_WORD}
-MATRICES = ("encoder.weight", "rnn.weight_hh_l0", "decoder.weight")
 NEVER = -1e30  # a bias whose exp is 0; it is finite, also in bfloat16
 
 
-def language_model_files(source: Source) -> dict[str, Path]:
-    """The weights and the vocabulary by name; empty if one is missing. The vocabulary may be beside a single file."""
-    files = source.top
-    if source.is_file and (beside := source.path.with_name(VOCABULARY)).is_file():
-        files = files | {VOCABULARY: beside}
-    found = {name: path for name, path in files.items() if name.endswith(".pt") or name == VOCABULARY}
-    return found if VOCABULARY in found and len(found) > 1 else {}
+def is_language_model(source: Source) -> bool:
+    """Whether there are weights beside a vocabulary."""
+    return "vocab.txt" in source.top and any(name.endswith(".pt") for name in source.top)
 
 
 def read_language_model(source: Source, given: Given) -> Checkpoint:
-    """Reads the state dict and the vocabulary.
+    """Reads the state dict and the vocabulary of a folder or an archive.
 
     Raises:
         ConversionError: if the weights are those of another kind of model, or do not belong to the vocabulary.
     """
-    files = language_model_files(source)
-    vocabulary = files.pop(VOCABULARY)
-    require(len(files) == 1, source.path, "", "a source of one file of weights", listed(sorted(files)))
-    (path,) = files.values()
+    names = sorted(name for name in source.top if name.endswith(".pt"))
+    require(len(names) == 1, source.path, "", "a source of one file of weights", listed(names))
+    path, vocabulary = source.files[names[0]], source.files["vocab.txt"]
     arrays = read_state_dict(path)
-    for name in MATRICES:
-        is_matrix = name in arrays and arrays[name].ndim == 2
-        require(is_matrix, path, name, "a matrix, as in a language model with an `nn.LSTM`", listed(sorted(arrays)))
-    words = _words(vocabulary, len(arrays["encoder.weight"]))
-    symbols = {NAMES.get(word, word): index for index, word in enumerate([*words, BEGIN_SENTENCE], 1)}
-    tokenizer = ElmoTokenizer(
-        "word_embedding", word_splitter=given.word_splitter or "whitespace", vocab=symbols | {PADDING: PADDING_ID}
-    )
-    config = config_of(arrays, symbols, path)
     with reading(path):
-        _join(arrays, config, symbols[END_SENTENCE] - 1)
-    tensors = import_arrays(language_model_rules(config, arrays["encoder.weight"].shape[1]), arrays, str(path))
-    for layer in range(config.num_hidden_layers if config.cell_projection else 0):
-        widened = np.eye(config.projection_size, config.cell_size, dtype=np.float32)
-        tensors[f"elmo.bilm.layers.{layer}.forward_lstm.projection.weight"] = widened
-    return Checkpoint(config, tensors, tokenizer, source.to_digest(path, vocabulary))
-
-
-def config_of(arrays: dict[str, np.ndarray], symbols: dict[str, int], where: Path) -> ElmoConfig:
-    """The config of the arrays' sizes; `symbols` has the ids of `<S>` and `</S>`."""
-    (num_words, size), cell = arrays["encoder.weight"].shape, arrays["rnn.weight_hh_l0"].shape[1]
-    return make_config(
+        (num_words, size), cell = arrays["encoder.weight"].shape, arrays["rnn.weight_hh_l0"].shape[1]
+        symbols = _symbols(vocabulary, num_words)
+        num_layers = len([*takewhile(arrays.__contains__, (f"rnn.weight_hh_l{layer}" for layer in count()))])
+        for layer in range(num_layers):
+            biases = [arrays.pop(f"rnn.bias_{part}_l{layer}") for part in ("ih", "hh")]
+            arrays[f"rnn.bias_l{layer}"] = np.stack(biases).sum(axis=0)
+        for name in ("encoder.weight", "decoder.weight"):
+            arrays[name] = np.concatenate([arrays[name], arrays[name][[symbols[END_SENTENCE] - 1]]])
+        arrays["decoder.bias"] = np.concatenate([arrays["decoder.bias"], [NEVER]])
+    config = make_config(
         {},
         (),
-        where,
+        path,
         token_encoder="word_embedding",
         vocab_size=num_words + 2,
         projection_size=max(size, cell),
         cell_size=cell,
-        num_hidden_layers=len([*takewhile(arrays.__contains__, (f"rnn.weight_hh_l{layer}" for layer in count()))]),
+        num_hidden_layers=num_layers,
         bidirectional=False,
         cell_clip=None,
         projection_clip=None,
         use_skip_connections=False,
         forget_bias=0.0,
         num_softmax_words=num_words + 1,
-        share_embedding_softmax=np.array_equal(arrays["encoder.weight"], arrays["decoder.weight"]),
         bos_token_id=symbols[BEGIN_SENTENCE],
         eos_token_id=symbols[END_SENTENCE],
     )
+    tensors = import_arrays(language_model_rules(config, size), arrays, str(path))
+    for layer in range(num_layers if config.cell_projection else 0):
+        widened = np.eye(config.projection_size, cell, dtype=np.float32)
+        tensors[f"elmo.bilm.layers.{layer}.forward_lstm.projection.weight"] = widened
+    tokenizer = ElmoTokenizer("word_embedding", word_splitter=given.word_splitter or "whitespace", vocab=symbols)
+    return Checkpoint(config, tensors, tokenizer, source.to_digest(path, vocabulary))
 
 
 def language_model_rules(config: ElmoConfig, size: int) -> list[Rule]:
-    """The table of one architecture, for the arrays of `_join`; `size` is D."""
+    """The table of one architecture, with one bias a layer and the rows of `<S>`; `size` is D."""
     num_words, width, cell = config.vocab_size - 1, config.projection_size, config.cell_size
     table, widened = "elmo.token_encoder.embedding.weight", (pad_columns(cell, width),)
     rules = [
         Rule("encoder.weight", (num_words, size), (table,), (pad_columns(size, width), PREPEND_ZERO_ROW)),
+        Rule("decoder.weight", (num_words, cell), ("softmax.weight",), widened),
         Rule("decoder.bias", (num_words,), ("softmax.bias",)),
     ]
-    if not config.share_embedding_softmax:
-        rules.append(Rule("decoder.weight", (num_words, cell), ("softmax.weight",), widened))
     for layer in range(config.num_hidden_layers):
         ours, read = f"elmo.bilm.layers.{layer}.forward_lstm", cell if layer else size
         inputs, states = (f"{ours}.input_linear.weight",), (f"{ours}.recurrent_linear.weight",)
@@ -121,24 +107,13 @@ def language_model_rules(config: ElmoConfig, size: int) -> list[Rule]:
     return rules
 
 
-def _join(arrays: dict[str, np.ndarray], config: ElmoConfig, end: int) -> None:
-    """Adds each layer's two biases, appends rows of `<S>` like row `end`, removes a decoder that is the encoder."""
-    for layer in range(config.num_hidden_layers):
-        biases = [arrays.pop(f"rnn.bias_{part}_l{layer}") for part in ("ih", "hh")]
-        arrays[f"rnn.bias_l{layer}"] = np.stack(biases).sum(axis=0)
-    if config.share_embedding_softmax:
-        del arrays["decoder.weight"]
-    for name in arrays.keys() & {"encoder.weight", "decoder.weight"}:
-        arrays[name] = np.concatenate([arrays[name], arrays[name][end : end + 1]])
-    arrays["decoder.bias"] = np.concatenate([arrays["decoder.bias"], [NEVER]])
-
-
-def _words(path: Path, num_words: int) -> list[str]:
-    """The words of a vocabulary in their order, split as colorlessgreenRNNs splits the file."""
+def _symbols(path: Path, num_words: int) -> dict[str, int]:
+    """The ids of a vocabulary's words, which are split as in colorlessgreenRNNs."""
     with reading(path):
         words = path.read_bytes().decode("utf-8").split()
     require(len(words) == num_words, path, "", f"{num_words} words, the rows of `encoder.weight`", len(words))
     there = [name for name in (*NAMES, *NAMES.values(), BEGIN_SENTENCE) if name in words]
     expected = f"a vocabulary with {', '.join(NAMES)} and without this package's own names for them"
     require(there == [*NAMES], path, "", expected, listed(there))
-    return words
+    ids = {NAMES.get(word, word): word_id for word_id, word in enumerate([*words, BEGIN_SENTENCE], 1)}
+    return ids | {PADDING: PADDING_ID}

@@ -22,11 +22,6 @@ NUMPY: list[Any] = [
     *(_reconstruct, (_reconstruct, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype),
     *(np.dtypes.Float32DType, np.dtypes.Float64DType),
 ]
-# The advice for a pickled object. Since torch 2.6, `torch.load` refuses it too, and says how to change that.
-AS_WEIGHTS = (
-    "If it is a whole model that you trust, save its weights where its own code and torch are: `import torch; "
-    "torch.save(torch.load({!r}, map_location='cpu').state_dict(), 'weights.pt')`."
-)
 
 
 def read_state_dict(path: Path) -> dict[str, np.ndarray]:
@@ -81,5 +76,9 @@ def _load(path: Path) -> Any:
         foreign = re.search(r"GLOBAL ([\w.]+)|but got (module)", str(error))
         found = f"one with {foreign[1] or foreign[2]}" if foreign else f"another one ({type(error).__name__})"
         expected = "a file of tensors by torch.save; other pickles can run code and are not read"
-        advice = AS_WEIGHTS.format(path.name) if foreign else "It may be damaged: get the file again."
+        to_weights = (
+            "If it is a whole model that you trust, save its weights where its own code and torch are: `import torch; "
+            f"torch.save(torch.load({path.name!r}, map_location='cpu').state_dict(), 'weights.pt')`."
+        )
+        advice = to_weights if foreign else "It may be damaged: get the file again."
         raise ConversionError(f"{path} must be {expected}, found {shortened(found)}. {advice}") from error

@@ -69,7 +69,7 @@ def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
     state = read_state_dict(source.files[name])
     prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
     found = listed(map(repr, prefixes)) if prefixes else _modules(name.partition(BILM)[0] for name in state)
-    advice = "A language model of another kind needs its `vocab.txt` beside it." if source.is_file else ""
+    advice = "Of an LSTM language model, give the folder with `vocab.txt` too." if source.is_file else ""
     require(len(prefixes) == 1, source.path, CHARACTERS, "there once, behind the name of one ELMo", found, advice)
     setting = _settings(source)
     options_path = given.options or _archived_options(source, setting)

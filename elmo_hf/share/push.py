@@ -25,8 +25,7 @@ from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
 # The classes whose weights must all be there; for any other class, only the biLM's weights must.
-LANGUAGE_MODELS = (ElmoForPreTraining, ElmoForCausalLM)
-CLASSES = {**HEADS, **{each.__name__: each for each in LANGUAGE_MODELS}}
+CLASSES = HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
 # The files that a folder needs besides its weights.
 NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
 # The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
