@@ -80,26 +80,25 @@ def convert_source(
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
         FileExistsError: if the destination exists.
     """
-    refuse_existing(destination)
-    with open_source(path) as source:
-        found = recognise(source)
-        tell(f"Found {found.name} in {path}.")
-        names = [name for name, value in vars(given).items() if value is not None and name not in found.takes]
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-        require(not names, path, "", f"converted without {options}", found.name)
-        languages = as_list({**(facts.metadata if facts else {}), **(labels or {})}.get("language"))
-        if given.word_splitter is None and languages and not any(each.split("-")[0] == "en" for each in languages):
-            given = replace(given, word_splitter="whitespace")
-            tell(
-                f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words and "
-                "punctuation apart, as in the training text, or choose English rules with `--word-splitter ptb`."
-            )
-        checkpoint = found.read(source, given)
-        if align_files:
-            checkpoint = align(checkpoint, align_files)
-        for note in checkpoint.notes:
-            tell(f"Note: {note}")
-        with new_folder(destination) as folder:
+    with new_folder(destination) as folder:
+        with open_source(path, folder) as source:
+            found = recognise(source)
+            tell(f"Found {found.name} in {path}.")
+            names = [name for name, value in vars(given).items() if value is not None and name not in found.takes]
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+            require(not names, path, "", f"converted without {options}", found.name)
+            languages = as_list({**(facts.metadata if facts else {}), **(labels or {})}.get("language"))
+            if given.word_splitter is None and languages and not any(each.split("-")[0] == "en" for each in languages):
+                given = replace(given, word_splitter="whitespace")
+                tell(
+                    f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words "
+                    "and punctuation apart, as in the training text, or choose English rules by `--word-splitter ptb`."
+                )
+            checkpoint = found.read(source, given)
+            if align_files:
+                checkpoint = align(checkpoint, align_files)
+            for note in checkpoint.notes:
+                tell(f"Note: {note}")
             save_model(checkpoint, folder)
             checkpoint.tokenizer.save_pretrained(folder)
             difference, published = check_folder(folder, checkpoint) if check else (None, [])
@@ -119,7 +118,7 @@ def convert_source(
                 **labels or {},
             )
             (folder / "README.md").write_text(card, encoding="utf-8")
-            write_sums(folder, "*.safetensors")
+        write_sums(folder, "*.safetensors")
     return difference
 
 

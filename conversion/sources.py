@@ -1,7 +1,8 @@
 """The SOURCE of a conversion: a folder, a file or an archive, each presented as files by name.
 
-Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a temporary folder that is removed afterwards, up to a limit
-that depends on the size of the archive. An archive that holds links, devices, or names such as `../x` is refused.
+Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a folder in the unfinished output, which is removed
+afterwards, up to a limit that depends on the size of the archive. An archive that holds links, devices, or names such
+as `../x` is refused.
 """
 
 import bz2
@@ -15,8 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
-
-from elmo_hf.disk.whole_files import named_if_full
 
 from .refusals import check_unpacked, reading, require
 
@@ -60,8 +59,8 @@ class Source:
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[Source]:
-    """Opens a folder, a file or an archive.
+def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
+    """Opens a folder, a file or an archive, which is unpacked in the folder `place` or among the temporary files.
 
     Raises:
         ConversionError: if the path does not exist, or is a damaged or hostile archive.
@@ -71,7 +70,7 @@ def open_source(path: Path) -> Iterator[Source]:
         return
     require(path.is_file(), path, "", "a folder or a file", "nothing")
     if _is_archive(path):
-        with tempfile.TemporaryDirectory(prefix="elmo-hf-") as temporary, named_if_full(Path(temporary)):
+        with tempfile.TemporaryDirectory(prefix="elmo-hf-", dir=place) as temporary:
             # So every path, and every message, contains the archive's name.
             folder = Path(temporary, path.name)
             folder.mkdir()

@@ -137,20 +137,27 @@ def test_what_cannot_be_read_is_named_with_its_line(
     assert len(str(caught.value)) < len(str(path)) + 300
 
 
+TOO_LONG = "a row, sentence or protein of more than 134,217,728 characters"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "times", "message"),
     [
         ("a.txt", b"a", 1 << 27, ", line 1: holds the character 0, or more than 134,217,727 characters"),
         ("a.txt", b"a ", 20_000_001, ", line 1: holds the character 0, or more than .* or 20,000,000 b"),
         ("a.jsonl", b"[],", (1 << 21) + 1, ", line 1: holds more than 2,097,152 commas"),
-        ("a.conllu", f"1\ta\t{BLANKS[:-1]}\n".encode(), (1 << 20) + 1, ": more than 1,048,576 words without a blank l"),
+        ("a.txt", b"a\t", 20_000_001, ", line 1: holds the character 0, or more than .* or 20,000,000 b"),
+        ("a.conllu", f"1\t{'a' * (1 << 20)}\t{BLANKS[:-1]}\n".encode(), 128, f": {TOO_LONG}"),
+        ("a.csv", b"text,", 1 << 21, f", line 1: {TOO_LONG}"),
+        ("a.csv", b'"text\n"' + b"," * 1000, 2100, f", line 206\\d: {TOO_LONG}"),
+        ("a.fasta", b"A", 2_100_000, f": {TOO_LONG}"),
+        ("a.fasta", b"A" * 1000 + b"\n", 2100, f": {TOO_LONG}"),
     ],
-    ids=["characters", "blanks", "JSON", "CoNLL-U"],
 )
 def test_a_line_that_would_fill_memory_is_refused(name: str, content: bytes, times: int, message: str) -> None:
     file: Any = InputFile(name, io.BytesIO(content * times))
     with pytest.raises(ValueError, match=f"^standard input{message}"):
-        next(read_sentences(file))
+        list(read_sentences(file))
 
 
 def test_a_dataset_with_damaged_compression_is_refused(tmp_path: Path) -> None:

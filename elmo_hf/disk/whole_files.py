@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The system's errors in messages of safetensors and torch; torch gives no reason why it could not write.
 NUMBER = re.compile(r"\(os error (\d+)\)|errno (\d+) ")
-NO_REASON = ("PytorchStreamWriter failed", ". unexpected pos ", "iostream error")
+NO_REASON = ("PytorchStreamWriter failed", ". unexpected pos ", "iostream error", "strerror: No space left")
 # The user's umask, which can only be read by setting it.
 MASK = os.umask(0o077)
 os.umask(MASK)
@@ -52,6 +52,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     with workplace(path) as partial:
         refuse_existing(path)
         yield partial
+        for lock in partial.glob(".*.lock"):  # of a file in the folder; it could not be removed
+            lock.unlink()
         publish(partial, path)
 
 
@@ -136,7 +138,7 @@ def named_if_full(path: Path) -> Iterator[None]:
                 f"there is no room to write {path}; make room and give the same command again. Nothing incomplete has "
                 "that name."
             ) from error
-        if named:
+        if named or "strerror: " in str(error):
             raise OSError(f"{path} cannot be written: {error}") from error
         raise
 

@@ -85,7 +85,7 @@ class Folder:
     def new(self, name: str) -> Iterator[Path]:
         """Yields a temporary path to write to; afterwards the file gets its name and replaces an older one."""
         if self.disk is None:
-            with TemporaryDirectory(prefix="elmo-hf-") as folder:
+            with TemporaryDirectory(prefix="elmo-hf-", ignore_cleanup_errors=True) as folder:
                 written = Path(folder, PurePosixPath(name).name)
                 yield written
                 self._store.put_file(str(written), f"{self._root}/{name}")

@@ -34,7 +34,10 @@ KEYS = ("words", "tokens", "text", "sentence")
 JSON_SUFFIXES = (".jsonl", ".json")
 CONLLU_SUFFIX = ".conllu"
 # text8, a corpus on one line, has 100 million characters and 17 million words; JSON and CoNLL-U take more memory.
-MAX_LINE_CHARACTERS, MAX_LINE_BLANKS, MAX_LINE_COMMAS, MAX_CONLLU_WORDS = 1 << 27, 20_000_000, 1 << 21, 1 << 20
+MAX_CHARACTERS, MAX_BLANKS, MAX_COMMAS = 1 << 27, 20_000_000, 1 << 21
+# A word or cell of several lines counts as its characters and so many more, which its memory takes.
+WORD_COST = 64
+TOO_LONG = f"a row, sentence or protein of more than {MAX_CHARACTERS:,} characters, with {WORD_COST} for each word."
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
@@ -97,12 +100,12 @@ def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] 
             content: Any = gzip.open(file) if path.name.lower().endswith(".gz") else file
             # A lone carriage return does not end a line.
             stream = io.TextIOWrapper(content, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
-            for line in iter(partial(stream.readline, MAX_LINE_CHARACTERS), ""):
+            for line in iter(partial(stream.readline, MAX_CHARACTERS), ""):
                 number += 1
-                if "\0" in line or len(line) == MAX_LINE_CHARACTERS or line.count(" ") > MAX_LINE_BLANKS:
+                if "\0" in line or len(line) == MAX_CHARACTERS or len(line) > MAX_BLANKS < sum(map(str.isspace, line)):
                     raise ValueError(
-                        f"holds the character 0, or more than {MAX_LINE_CHARACTERS - 1:,} characters or "
-                        f"{MAX_LINE_BLANKS:,} blanks; give its encoding, such as utf-16-le, or export its text."
+                        f"holds the character 0, or more than {MAX_CHARACTERS - 1:,} characters or "
+                        f"{MAX_BLANKS:,} blanks; give its encoding, such as utf-16-le, or export its text."
                     )
                 yield parse(line)
         except (LookupError, RecursionError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -123,9 +126,18 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
     Raises:
         ValueError: if a row has more or fewer cells than the first line, or no column is one of `keys`.
     """
-    limit = csv.field_size_limit(MAX_LINE_CHARACTERS)  # of the whole process
+    limit = csv.field_size_limit(MAX_CHARACTERS)  # of the whole process
+    separator, count = SEPARATORS[suffix_of(path)], 0
+
+    def counted(line: str) -> str:
+        nonlocal count
+        count += len(line) + WORD_COST * line.count(separator)
+        if count > MAX_CHARACTERS:
+            raise ValueError(TOO_LONG)
+        return line
+
     try:
-        reader = csv.reader(read_lines(path, encoding), delimiter=SEPARATORS[suffix_of(path)], strict=True)
+        reader = csv.reader(read_lines(path, encoding, counted), delimiter=separator, strict=True)
         names = next(reader, [])
         if names and keys and not {*keys} & {*names}:
             raise ValueError(
@@ -134,6 +146,7 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
                 "(--column NAME)."
             )
         for cells in filter(None, reader):
+            count = 0  # of a row, which may have several lines
             if len(cells) != len(names):
                 raise ValueError(f"{path}, line {reader.line_num}: expected {len(names)} columns, found {len(cells)}.")
             yield dict(zip(names, cells, strict=True))
@@ -230,8 +243,8 @@ def _text_sentence(line: str) -> str:
 
 
 def _json_sentence(line: str, keys: Sequence[str]) -> Sentence:
-    if line.count(",") > MAX_LINE_COMMAS:
-        raise ValueError(f"holds more than {MAX_LINE_COMMAS:,} commas; give a sentence a line.")
+    if line.count(",") > MAX_COMMAS:
+        raise ValueError(f"holds more than {MAX_COMMAS:,} commas; give a sentence a line.")
     return sentence_of(json.loads(line), keys) if line.strip() else ""
 
 
@@ -248,22 +261,22 @@ def _conllu_words(line: str) -> list[str] | None:
     return None if not line else [columns[1]] if found and found[1] else []
 
 
-def _joined(path: Path, lines: Iterable[list[str] | None], words: list[str]) -> Iterator[Sentence]:
+def _joined(path: Path, lines: Iterable[Sentence | None], words: list[str]) -> Iterator[Sentence]:
     """Joins the words of lines to sentences; `words` begins the first, and None or a new protein ends a sentence."""
+    size = 0
     for of_line in chain(lines, [None]):
         if of_line is None or isinstance(of_line, Protein):
             if words or (isinstance(words, Protein) and words.name):
                 yield words
-            words = [] if of_line is None else of_line
+            words, size = [] if of_line is None else of_line, 0
             continue
+        size += sum(map(len, of_line)) + WORD_COST * len(of_line)
+        if size > MAX_CHARACTERS:
+            raise ValueError(f"{path}: {TOO_LONG}")
         words += of_line
-        if len(words) > MAX_CONLLU_WORDS and not isinstance(words, Protein):
-            raise ValueError(
-                f"{path}: more than {MAX_CONLLU_WORDS:,} words without a blank line, which ends a sentence."
-            )
 
 
-def _fasta_residues(line: str) -> list[str]:
+def _fasta_residues(line: str) -> Sentence:
     """The residues of a line, in capitals as SeqVec reads them, or a new protein for a line `>NAME ...`."""
     if line.startswith(">"):
         protein = Protein()
@@ -272,4 +285,4 @@ def _fasta_residues(line: str) -> list[str]:
     residues = "".join(line.split()).upper()
     if not re.fullmatch("[A-Z*-]*", residues):
         raise ValueError(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.")
-    return [*residues]
+    return residues

@@ -32,9 +32,13 @@ class StopSignals(TrainerCallback):
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._catch)
+        # TensorBoard's thread hands an error of the disk to this one, which shows it.
+        hook = self._hook = threading.excepthook
+        threading.excepthook = lambda failure: issubclass(failure.exc_type, OSError) or hook(failure)
         return self
 
     def __exit__(self, *error: object) -> None:
+        threading.excepthook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

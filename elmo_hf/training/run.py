@@ -166,7 +166,7 @@ def pretrain(
             tokenizer.save_pretrained(partial)
             write_sums(partial, "*.safetensors")
             # The file that marks the model as finished comes last.
-            for path in sorted(partial.iterdir(), key=lambda path: path.name == "config.json"):
+            for path in sorted(partial.glob("[!.]*"), key=lambda path: path.name == "config.json"):
                 publish(path, output / path.name)
         return trainer
 

@@ -24,6 +24,7 @@ training; a sentence may begin from the zero state (`reset_probability`).
 """
 
 import math
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,11 +37,14 @@ import torch
 from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import rotate_checkpoints
 
 from ..disk.checksums import sums_agree, write_sums
+from ..folder.saved_json import naming
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
@@ -245,11 +249,27 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         save_file(state, self._state_file(output_dir))
         self.accelerator.wait_for_everyone()  # all files are there when the list of them is written
 
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Also refuses a file whose tensors take more memory than it has bytes, by members or numbers that repeat."""
+        if checkpoint is None:
+            return
+        path = Path(checkpoint, OPTIMIZER_NAME)
+        with naming(f"{path} or {SCHEDULER_NAME} is damaged"):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(member.file_size for member in archive.filelist)
+            if size <= path.stat().st_size:
+                state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+                size = sum(leaf.nbytes for leaf in tree_leaves(state) if isinstance(leaf, Tensor))
+            if size > path.stat().st_size:
+                raise ValueError(f"it would take {size:,} bytes")
+            super()._load_optimizer_and_scheduler(checkpoint)
+
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        super()._load_rng_state(checkpoint)
-        if checkpoint is not None:
-            state = load_file(self._state_file(checkpoint))
-            self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
+        with naming(f"the random state in {checkpoint} is damaged"):
+            super()._load_rng_state(checkpoint)
+            if checkpoint is not None:
+                state = load_file(self._state_file(checkpoint))
+                self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
 
     def _state_file(self, folder: str) -> Path:
         return Path(folder, f"bilm_state_{self.args.process_index}.safetensors")

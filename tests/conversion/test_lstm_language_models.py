@@ -76,5 +76,5 @@ REFUSED: Rows = {
 
 
 @each_row({"LSTM": REFUSED})
-def test_what_is_refused_is_named(row: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_refused(row, tmp_path, monkeypatch)
+def test_what_is_refused_is_named(row: tuple[Any, ...], tmp_path: Path) -> None:
+    assert_refused(row, tmp_path)

@@ -266,7 +266,5 @@ MANYLANGS_ROWS: Rows = {
     }
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_cannot_be_converted_is_named_and_nothing_is_written(
-    row: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_refused(row, tmp_path, monkeypatch)
+def test_what_cannot_be_converted_is_named_and_nothing_is_written(row: tuple[Any, ...], tmp_path: Path) -> None:
+    assert_refused(row, tmp_path)

@@ -105,6 +105,13 @@ def test_a_new_file_waits_for_another_writer(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "second"
 
 
+def test_a_lock_that_could_not_be_removed_is_not_published(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as folder:
+        (folder / ".file.lock").touch()
+        (folder / "file").touch()
+    assert names(tmp_path / "out") == ["file"]
+
+
 def test_a_folder_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
     folder = new_folder(tmp_path / "out")
     (folder.__enter__() / "second").touch()
@@ -140,6 +147,8 @@ def test_what_a_killed_process_left_beside_a_complete_folder_goes_and_what_a_liv
         (SafetensorError("I/O error: No space left on device (os error 28)"), "no room to write"),
         (SafetensorError("I/O error: Input/output error (os error 5)"), "out cannot be written: .*error 5"),
         (RuntimeError("open file failed because of errno 28 on fopen: No space left on device"), "no room to write"),
+        (RuntimeError("open file failed with strerror: No space left on device"), "no room to write"),
+        (RuntimeError("open file failed with strerror: Permission denied"), "out cannot be written: .*denied"),
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 662"), "no room to write"),
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "no room to write"),
         (RuntimeError("basic_ios::clear: iostream error"), "no room to write"),

@@ -6,7 +6,6 @@ error is not pinned.
 
 import json
 import resource
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,14 +73,12 @@ def each_row(formats: Mapping[str, Rows]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("row", rows.values(), ids=rows)
 
 
-def assert_refused(row: tuple[Any, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_refused(row: tuple[Any, ...], folder: Path) -> None:
     """The error has the names, and nothing is written.
 
     This process cannot take a gibibyte more, so a file that declares more must be refused before it is unpacked.
     """
     make, *names = row
-    (folder / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder / "temporary"))  # where archives are unpacked
     (folder / "source").mkdir()
     made = make(folder / "source")
     source, given = made if isinstance(made, tuple) else (made, Given())

@@ -7,18 +7,20 @@ import functools
 import json
 import shutil
 import signal
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from checkpoints import bits
 from language_models import state_of
 from pretraining_runs import VOCABULARY
 from resumed_runs import At, interrupt, run
 
-from elmo_hf.disk.checksums import SUMS
+from elmo_hf.disk.checksums import SUMS, write_sums
 from elmo_hf.training.interruption import StopSignals
 from elmo_hf.training.run import newest_checkpoint
 
@@ -148,6 +150,24 @@ def test_the_newest_checkpoint_is_that_of_most_steps(stopped: Path) -> None:
     assert newest_checkpoint(stopped / "nothing") is None
 
 
+def repeat_members(path: Path) -> None:
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("archive/x", b"")
+        archive.filelist += archive.filelist[:1] * 40_000
+
+
+def repeat_numbers(path: Path) -> None:
+    saved = torch.load(path, weights_only=True)
+    saved["state"][0]["sum"] = torch.zeros(1, dtype=torch.half).expand(1 << 33)
+    torch.save(saved, path)
+
+
+def swell(checkpoint: Path, change: Callable[[Path], object]) -> None:
+    """Changes the optimiser's file, as a stranger would who also writes its checksum."""
+    change(checkpoint / "optimizer.pt")
+    write_sums(checkpoint)
+
+
 # Settings that change the result of a run, with other values.
 OTHER: dict[str, Any] = {"unroll_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
 OTHER |= {"scale_loss_by_steps": False, "adagrad_start": 0.5, "reset_probability": 0.1, "frozen_steps": 1, "bf16": True}
@@ -167,6 +187,13 @@ REFUSED: dict[str, tuple[dict[str, Any], Callable[[Path], object] | None, list[s
         {},
         lambda out: [flip_one_bit(path) for path in out.glob(f"*/{WEIGHTS}")],
         ["are damaged; remove them"],
+    ),
+    "members twice": ({}, lambda out: swell(out / "checkpoint-8", repeat_members), ["optimizer.pt or", "would take"]),
+    "strides of 0": ({}, lambda out: swell(out / "checkpoint-8", repeat_numbers), ["optimizer.pt or", "would take"]),
+    "no archive": (
+        {},
+        lambda out: swell(out / "checkpoint-8", lambda path: path.write_bytes(b"x")),
+        ["optimizer.pt or"],
     ),
     "finished": ({}, lambda out: (out / "config.json").touch(), ["holds a finished model"]),
     "a corpus too small": ({"num_sentences": 1, "unroll_steps": 9}, shutil.rmtree, ["24 predictions, fewer than"]),
