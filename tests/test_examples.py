@@ -3,14 +3,11 @@
 The loaders read the real data if it is there.
 """
 
-import csv
 import gzip
-import math
 import random
 import re
 from collections.abc import Iterator
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ import answer_questions
 import classify_texts
 import compare_features
 import label_words
-import linguist
 import mix_weights
 import nearest_senses
 import numpy as np
@@ -29,7 +25,6 @@ import recipe
 import sample_efficiency
 import sense_data
 import task_data
-import torch
 import typer
 from checkpoints import run_python, shared
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
@@ -181,36 +176,6 @@ def test_a_missing_package_is_one_line(tmp_path: Path) -> None:
     code = "sys.path.insert(0, sys.argv[1])\ntry:\n    import label_words\nexcept SystemExit as end:\n    print(end)"
     printed = run_python(without("seqeval") + code, tmp_path, EXAMPLES)
     assert printed.startswith("Error: No module named 'seqeval'. In a clone of elmo-hf, install ")
-
-
-def test_distances_between_uses_of_a_word_are_those_of_the_layers(
-    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = {"old.txt": ["He sat .", "A Bank , the bank .", "By the bank ."], "new.txt": ["Go to my bank now ."]}
-    for name, lines in texts.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    linguist.uses(str(tiny_folder), "bank", [tmp_path / name for name in texts], tmp_path / "bank.csv")
-    old, new = (str(tmp_path / name) for name in texts)
-    places = [(old, 1, 2), (old, 1, 5), (old, 2, 3), (new, 0, 4)]
-    model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
-    vectors = []
-    for name, row, position in places:
-        output = model(**tokenizer(texts[Path(name).name][row], return_tensors="pt"), output_hidden_states=True)
-        vectors.append(torch.stack([layer[0, position] for layer in output.hidden_states[1:]]).detach())
-    uses = torch.stack(vectors)  # (uses, layers, features)
-    distances = 1 - torch.cosine_similarity(uses[:, None], uses, dim=-1)
-    _, *rows = csv.reader((tmp_path / "bank.csv").read_text(encoding="utf-8").splitlines())
-    pairs = list(combinations(range(4), 2))
-    assert [tuple(row[:6]) for row in rows] == [tuple(map(str, (*places[u], *places[v]))) for u, v in pairs]
-    found = torch.tensor([[float(cell) for cell in row[6:]] for row in rows])
-    torch.testing.assert_close(found, torch.stack([distances[pair] for pair in pairs]), atol=1e-4, rtol=0)
-
-    within = (distances[0, 1] + distances[0, 2] + distances[1, 2]) / 3
-    prototypes = 1 - torch.cosine_similarity(uses[:3].sum(dim=0), uses[3], dim=-1)
-    shown = [re.findall(r"\d\.\d\d|nan", line) for line in capsys.readouterr().out.splitlines()[1:]]
-    found = torch.tensor([[float(number) for number in row] for row in shown])
-    expected = torch.stack([within, torch.full_like(within, math.nan), distances[:3, 3].mean(dim=0), prototypes])
-    torch.testing.assert_close(found, expected, atol=0.006, rtol=0, equal_nan=True)
 
 
 def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from commands import output_of
 from safetensors.numpy import load_file
 from task_models import LSTM, make_task_model
 from tiny_inputs import TINY, random_inputs, word_config
@@ -135,6 +137,24 @@ SHARD_COLUMNS = {
 }
 SHARD_ARRAYS = "0 0.positions 0.scales 1 1.positions 1.scales"
 INDEX_LINE = {"shard": "part-00000.parquet", "row": 0, "rows": 2, "document": "a.txt", "index": 0, "number": 0}
+
+
+# The columns of `elmo-hf usages` for a model of two layers, and the options of the command.
+USAGE_COLUMNS = """
+    corpus document sentence position before word after to_A_0 to_A_1 to_A_2 to_A_mix to_B_0 to_B_1 to_B_2 to_B_mix
+"""
+USAGE_OPTIONS = """
+    --word --output -o --forms --most --layer --plot --seed --column --split-into-words --encoding --device
+"""
+
+
+def test_usages_has_its_options_and_columns(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("The bank\n")
+    Path("b.txt").write_text("No banks\n")
+    output_of("usages", tiny_folder, "a.txt", "b.txt", "--word", "bank", "--forms", "banks", "-o", "bank.csv")
+    assert Path("bank.csv").read_text().splitlines()[0].split(",") == USAGE_COLUMNS.split()
+    assert {*re.findall(r"(?<!\S)--?[a-z][\w-]*", output_of("usages", "--help"))} >= {*USAGE_OPTIONS.split()}
 
 
 def test_a_star_imports_the_public_names() -> None:

@@ -18,6 +18,7 @@ from .errors import Command, say
 from .gaps import fill
 from .language_models import pretrain, score, vocab
 from .sharing import card, check, env, export, info, push
+from .usages import usages
 from .vectors import vectors
 
 TEXT = "echo 'The bank of the river .' > text.txt"
@@ -71,6 +72,7 @@ for command, *examples in (
         "elmo-hf vectors tiny words.txt -o vectors.txt",
         "elmo-hf vectors tiny words.txt --nearest river",
     ),
+    (usages, TEXT, "elmo-hf usages tiny text.txt --word the -o the.csv"),
     (export, "elmo-hf export tiny elmo.pt2"),
     (push, *CONVERSION, "elmo-hf push my-elmo my-org/my-elmo --private"),
     (publish, "elmo-hf publish my-org small original --private"),

@@ -17,6 +17,9 @@ Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.
 Column = Annotated[
     str | None, typer.Option(metavar="NAME", help="Read this column of a table or dataset, or key of JSON objects.")
 ]
+SplitIntoWords = Annotated[
+    bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
+]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")]
 Licence = Annotated[
     str | None, typer.Option("--license", metavar="NAME", help="Licence of the weights for the card, such as mit.")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ..disk.whole_files import refuse_existing
-from .arguments import Device, Encoding, Model, usable_device
+from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
 from .errors import counted, refuse_alone, say
 from .split_notes import note_cut, say_split
 
@@ -48,16 +48,11 @@ def embed(
     shard_format: Annotated[
         Format | None, typer.Option("--format", help="Format of the shards in a folder; default: parquet.")
     ] = None,
-    column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Read this column of a table, or of a dataset (a folder or a Hub name)."),
-    ] = None,
+    column: Column = None,
     split: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --column: split of the dataset; default: train.")
     ] = None,
-    split_into_words: Annotated[
-        bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
-    ] = False,
+    split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",
     batch_words: Annotated[
         int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)

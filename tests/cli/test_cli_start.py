@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
 
-VERBS = "convert models embed vectors export push publish vocab pretrain score fill info check env card".split()
+VERBS = "convert models embed vectors usages export push publish vocab pretrain score fill info check env card".split()
 LONG = "x" * 300  # characters, more than a file's name may have
 OF_TINY_LM = " ".join(f"--{name} {TINY_LM}/{name}.{end}" for name, end in (("options", "json"), ("weights", "hdf5")))
 FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."
@@ -36,6 +36,10 @@ USAGE = {
     "vectors tiny file.txt": "give --output OUT, or --nearest WORD, or both.",
     "vectors tiny file.txt --nearest sea --format glove": "--format needs --output OUT.",
     "vectors tiny file.txt -o v.txt --count 3": "--count needs --nearest WORD.",
+    "usages tiny file.txt -o v.csv": "'--word'",
+    "usages tiny a.txt b.txt c.txt --word text -o v.csv": "give one corpus, or two different ones, found 3.",
+    "usages tiny file.txt file.txt --word text -o v.csv": "give one corpus, or two different ones",
+    "usages tiny file.txt --word text -o v.csv --plot v.txt": "--plot takes .png, .pdf, .svg, found v.txt.",
     "vocab file.txt -o words --size 3": "'--size'",
     "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",
     "pretrain file.txt -o lm --model tiny --config file.txt": "give --vocabulary (and --config) for a new model",
@@ -82,6 +86,11 @@ WRONG = {
     "embed tiny bad.jsonl -o v.npz": "bad.jsonl, line 2: must be a string",
     "vectors tiny file.txt -o v.txt --layer 3": "found '3'",
     "vectors tiny blanks.txt -o v.txt": r"'New\xa0York'",
+    "usages tiny file.txt --word river --forms rivers -o v.csv": "file.txt: no word is river or rivers",
+    "usages tiny file.txt --word text -o v.csv": "'text' occurs only once",
+    "usages tiny file.txt --word text -o there.npz": "there.npz exists already",
+    "usages tiny file.txt --word text -o v.csv --plot none/v.png": "there is no folder none to write v.png in.",
+    "usages tiny file.txt --word text -o v.csv --layer 3": "--layer must be one of 0, 1, 2, mix, found '3'.",
     "vocab none-*.txt -o v": "there is no file none-*.txt.",
     "vocab file.txt -o file.txt": "file.txt exists already",
     "vocab file.txt -o v --min-count 99": "no word is left of 1, with `min_count` 99",

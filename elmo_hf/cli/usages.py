@@ -1,0 +1,124 @@
+"""The command `elmo-hf usages`."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..disk.installed import require
+from ..disk.whole_files import check_new_file, new_file
+from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
+from .errors import check_usage, counted, say
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PICTURES = (".png", ".pdf", ".svg")
+# How many usages are printed at either end, and how many characters before and after one.
+NUM_SHOWN, CONTEXT = 3, 40
+
+
+def usages(
+    model: Model,
+    corpora: Annotated[
+        list[str],
+        typer.Argument(metavar="A [B]", help="A corpus, or two, such as two periods: each a file, pattern or folder."),
+    ],
+    word: Annotated[str, typer.Option(metavar="WORD", help="The word, in upper or lower case.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="OUT", help="A new .csv with a row for each usage.")
+    ],
+    forms: Annotated[str, typer.Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
+    most: Annotated[int, typer.Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
+    layer: Annotated[
+        str | None, typer.Option(help="Layer of nearest usages and plot: 0, 1, ... or mix; default: the top layer.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="A new picture of the usages: .png, .pdf or .svg.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.", min=0)] = 0,
+    column: Column = None,
+    split_into_words: SplitIntoWords = False,
+    encoding: Encoding = "utf-8",
+    device: Device = None,
+) -> None:
+    """Measure how far apart the usages of a word are.
+
+    Prints mean cosine distances in each layer and in the mix, with 95% bootstrap intervals: within each corpus; and, as
+    measures of semantic change, between all pairs of two corpora (APD) and between their mean vectors (PRT). Then it
+    prints the usages of each corpus that are nearest to the other, and those that are farthest from it.
+    """
+    check_usage(len({*corpora}) == len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
+    if plot is not None:
+        check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
+        check_new_file(plot)
+        require("train", "matplotlib")
+    check_new_file(output)
+    import numpy as np
+
+    from elmo_hf.embedding.input_documents import Documents
+    from elmo_hf.embedding.meaning_change import mean_distances, measure_change
+    from elmo_hf.embedding.usages import find_usages
+    from elmo_hf.folder.loading import load_complete, load_tokenizer
+
+    loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
+    views = [*map(str, range(loaded.config.num_hidden_layers + 1)), "mix"]
+    if layer not in (None, *views):
+        raise ValueError(f"--layer must be one of {', '.join(views)}, found {layer!r}.")
+    view = layer or views[-2]
+    names = dict(zip("AB", corpora, strict=False))
+    found, vectors = {}, {}
+    for key, name in names.items():
+        reading = {"split_into_words": split_into_words, "column": column, "encoding": encoding}
+        all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
+        documents = Documents.find([name], str(output), **reading)
+        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most)
+        counts = Counter(usage.in_context()[1].lower() for usage in found[key]).most_common()
+        say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")
+    if sum(map(len, found.values())) == 1:
+        raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
+    say(f"{'layer':12}" + "".join(f"{name:24}" for name in views).rstrip())
+    for name, values in measure_change(vectors, seed=seed).items():
+        cells = (f"{value:z.3f} [{low:z.3f}, {high:z.3f}]" for value, low, high in values.T)
+        say(f"{name:12}" + "".join(f"{cell:24}" for cell in cells).rstrip())
+    distances = {key: {to: mean_distances(vectors[key], vectors[to]) for to in found} for key in found}
+    for key, to in zip(found, reversed(found), strict=True):
+        own = distances[key][to][views.index(view)]
+        order = own.argsort(kind="stable").tolist()
+        for end, rows in (("nearest to", order), ("farthest from", order[::-1])):
+            say(f"{key}, {end} {to} (layer {view}):")
+            for row in rows[:NUM_SHOWN]:
+                before, form, after = found[key][row].in_context()
+                say(f"  {own[row]:z.3f}  {before[-CONTEXT:]:>{CONTEXT}} [{form}] {after[:CONTEXT]}".rstrip())
+    with new_file(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        places = ("corpus", "document", "sentence", "position", "before", "word", "after")
+        writer.writerow([*places, *(f"to_{to}_{name}" for to in found for name in views)])
+        for key, each in found.items():
+            columns = (numbers for of_views in distances[key].values() for numbers in of_views)
+            for usage, *numbers in zip(each, *columns, strict=True):
+                cells = ("" if np.isnan(number) else f"{number:z.4f}" for number in numbers)
+                writer.writerow([key, *usage.line, usage.place + 1, *usage.in_context(), *cells])
+    say(f"Wrote {output}.")
+    if plot is not None:
+        parts = {f"{key}: {names[key]}": each[views.index(view)] for key, each in vectors.items()}
+        _draw(plot, f"{word}, layer {view}", parts)
+        say(f"Wrote {plot}.")
+
+
+def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
+    """Draws the usages `(K, D)` of each corpus, in a colour of its own, on the two principal components of all."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    usages = np.concatenate([*corpora.values()])
+    rows, lengths, _ = np.linalg.svd(usages - usages.mean(axis=0), full_matrices=False)
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = figure.subplots()
+    axes.set(title=title, xlabel="first principal component", ylabel="second", aspect="equal")
+    ends = np.cumsum([len(each) for each in corpora.values()])
+    for label, points in zip(corpora, np.split(rows[:, :2] * lengths[:2], ends[:-1]), strict=True):
+        axes.scatter(*points.T, alpha=0.6, label=label)
+    axes.legend()
+    with new_file(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:])

@@ -1,0 +1,65 @@
+"""The usages of a word: its occurrences in texts, in all its forms, and their vectors.
+
+A usage has a vector in each of V = L+2 views: the biLM's layers 0 to L, and the first scalar mix. Layer 0 depends on
+the spelling alone, so distances in it come from the forms of the word.
+
+Glossary: K usages, L layers, P projection.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from ..model.modeling_elmo import ElmoModel
+from ..text.sentences import storable
+from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .chosen_words import ChosenWords
+from .input_documents import Documents, Line
+from .window_vectors import Selection, embed_window
+
+
+class Usage(NamedTuple):
+    """One occurrence of a word: its sentence, the words of the sentence, and its place among them, from 0."""
+
+    line: Line
+    words: list[str]
+    place: int
+
+    def in_context(self) -> tuple[str, str, str]:
+        """The words before it, its form, and the words after it, as text for a file."""
+        before, after = self.words[: self.place], self.words[self.place + 1 :]
+        return storable(" ".join(before)), storable(self.words[self.place]), storable(" ".join(after))
+
+
+def find_usages(
+    model: ElmoModel, tokenizer: ElmoTokenizer, documents: Documents, forms: Sequence[str], most: int
+) -> tuple[list[Usage], np.ndarray]:
+    """The usages of a word in the order of the text, and their vectors `(V, K, 2P)`.
+
+    Args:
+        model: in evaluation mode, on the device to run on. It reads a sentence twice, for the layers and for the mix.
+        tokenizer: the model's.
+        documents: the texts.
+        forms: the forms of the word, in upper or lower case.
+        most: the most sentences to take, at equal distances among all sentences with the word.
+
+    Raises:
+        ValueError: if there is no usage, a document cannot be read, or a vector is NaN.
+        OSError: if a document cannot be opened.
+    """
+    word = ChosenWords(re.compile("|".join(map(re.escape, forms)), re.IGNORECASE))
+    read = tqdm(documents.read(), unit=" sentences")
+    split = ((line, tokenizer.tokenize(text) if isinstance(text, str) else text) for line, text in read)
+    found = [(line, words) for line, words in split if len(word.positions(words))]
+    if not found:
+        raise ValueError(f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.")
+    if len(found) > most:
+        found = [found[len(found) * number // most] for number in range(most)]
+    texts = [words for _, words in found]
+    layers, mix = (dict(embed_window(model, tokenizer, texts, Selection(kind, words=word))) for kind in ("all", "mix"))
+    usages = [Usage(*each, place) for row, each in enumerate(found) for place in mix[row]["positions"].tolist()]
+    vectors = [np.concatenate([layers[row]["vectors"], mix[row]["vectors"][None]]) for row in range(len(found))]
+    return usages, np.concatenate(vectors, axis=1).astype(np.float64)

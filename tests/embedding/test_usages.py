@@ -1,0 +1,146 @@
+"""The usages of a word: which are found, their distances and vectors, and the intervals, against slow loops."""
+
+import csv
+import json
+import re
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import output_of
+from vectors import embed_alone
+
+from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf.embedding.meaning_change import mean_distances, measure_change
+
+
+def cosine_distance(u: np.ndarray, v: np.ndarray) -> float:
+    return 1 - float(u @ v) / (float(u @ u) * float(v @ v)) ** 0.5
+
+
+def slow_measures(first: np.ndarray, second: np.ndarray, *draws: np.ndarray) -> dict[str, float]:
+    """The measures of two corpora `(K, D)` in one view, from the places that were drawn in each."""
+    drawn = [[each[place] for place in places] for each, places in zip((first, second), draws, strict=True)]
+    found = {}
+    for name, own, places in zip("AB", drawn, draws, strict=True):
+        pairs = [(u, v) for u, v in combinations(range(len(own)), 2) if places[u] != places[v]]
+        found[f"within {name}"] = np.mean([cosine_distance(own[u], own[v]) for u, v in pairs]) if pairs else np.nan
+    found["APD"] = np.mean([cosine_distance(u, v) for u, v in product(*drawn)])
+    found["PRT"] = cosine_distance(*(sum(own) / len(own) for own in drawn))
+    return found
+
+
+def test_measures_and_their_intervals_are_those_of_loops_over_pairs_of_drawn_usages() -> None:
+    draw = np.random.default_rng(1)
+    corpora = {"A": draw.normal(0.4, size=(3, 4, 6)), "B": draw.normal(0.5, size=(3, 5, 6))}
+    found = measure_change(corpora, replicates=70, seed=8)
+    assert [*found] == ["within A", "within B", "APD", "PRT"]
+    draw = np.random.default_rng(8)
+    counts = [draw.multinomial(size, [1 / size] * size, 70) for size in (4, 5)]
+    for view in range(3):
+        vectors = corpora["A"][view], corpora["B"][view]
+        values = slow_measures(*vectors, np.arange(4), np.arange(5))
+        draws = [[np.repeat(np.arange(len(row)), row) for row in each] for each in counts]
+        replicates = [slow_measures(*vectors, *pair) for pair in zip(*draws, strict=True)]
+        for name, value in values.items():
+            low, high = np.nanquantile([each[name] for each in replicates], [0.025, 0.975])
+            expected = [value, 2 * value - high, 2 * value - low]
+            np.testing.assert_allclose(found[name][:, view], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_intervals_have_a_seed_and_that_of_prt_leaves_out_its_bias() -> None:
+    draw = np.random.default_rng(3)
+    prototype = np.eye(1, 64)
+    corpora = {name: prototype + 0.08 * draw.normal(size=(1, size, 64)) for name, size in (("A", 30), ("B", 40))}
+    found, again, other = (measure_change(corpora, seed=seed) for seed in (0, 0, 1))
+    assert all((found[name] == again[name]).all() for name in found)
+    assert all((found[name] != other[name])[1:].all() for name in found)
+    value, low, high = found["PRT"][:, 0]
+    assert value > 0.005  # the true prototypes are the same, so all of it is bias
+    assert low < 0 < high < value
+    assert found["APD"][1, 0] < found["APD"][0, 0] < found["APD"][2, 0]
+
+
+def test_a_single_usage_has_no_distance_within_its_corpus() -> None:
+    corpora = {"A": np.ones((2, 1, 3)), "B": np.eye(3)[None].repeat(2, axis=0)}
+    assert [*measure_change(corpora)] == ["within B", "APD", "PRT"]
+    assert [*measure_change({"A": corpora["A"]})] == []
+    assert np.isnan(mean_distances(corpora["A"], corpora["A"])).all()
+
+
+OLD = ["He sat .", "A Bank , the banks .", "By the bank ."]
+NEW = [["Go", "to", "my", "BANKS", "now"], ["banking", "embankment"]]
+# Corpus, document, sentence, position (0 is <S>), words before, form, words after.
+ROWS = [
+    ("A", "old.csv", 1, 2, "A", "Bank", ", the banks ."),
+    ("A", "old.csv", 1, 5, "A Bank , the", "banks", "."),
+    ("A", "old.csv", 2, 3, "By the", "bank", "."),
+    ("B", "new.jsonl", 0, 4, "Go to my", "BANKS", "now"),
+    ("B", "new.jsonl", 1, 1, "", "banking", "embankment"),
+]
+
+
+@pytest.fixture
+def folder(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A model, and two corpora, a column of a table and a key of JSON lines."""
+    monkeypatch.chdir(tmp_path)
+    mixed_model.save_pretrained("model")
+    tiny_tokenizer.save_pretrained("model")
+    Path("old.csv").write_text("line\n" + "".join(f'"{each}"\n' for each in OLD))
+    Path("new.jsonl").write_text("".join(f"{json.dumps({'line': words})}\n" for words in NEW))
+    return Path("model")
+
+
+def test_the_table_has_a_row_for_each_usage_with_its_mean_distances(
+    folder: Path, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    command = ("usages", folder, "old.csv", "new.jsonl", "--column", "line", "--split-into-words", "--word", "bank")
+    printed = output_of(*command, "--forms", "banks, banking", "-o", "bank.csv")
+    header, *rows = csv.reader(Path("bank.csv").read_text(encoding="utf-8").splitlines())
+    assert [tuple(row[:7]) for row in rows] == [tuple(map(str, row)) for row in ROWS]
+
+    texts = [*(each.split() for each in OLD), *NEW]
+    layers, mixes = (embed_alone(mixed_model, tiny_tokenizer, texts, kind) for kind in ("all", "mix"))
+    views = [np.concatenate([every, mix[None]]) for every, mix in zip(layers, mixes, strict=True)]
+    places = [(1, 1), (1, 4), (2, 2), (3, 3), (4, 0)]
+    usages = np.stack([views[text][:, place] for text, place in places], axis=1).astype(np.float64)  # (V, K, 2P)
+    columns = dict(zip(header[7:], np.array([row[7:] for row in rows], dtype=float).T, strict=True))
+    assert [*columns] == [f"to_{key}_{name}" for key in "AB" for name in ("0", "1", "2", "mix")]
+    corpora = {"A": usages[:, :3], "B": usages[:, 3:]}
+    measures = measure_change(corpora)
+    for view, name in enumerate(("0", "1", "2", "mix")):
+        for key, others in (("A", range(3)), ("B", range(3, 5))):
+            pairs = [[(u, v) for v in others if v != u] for u in range(5)]
+            expected = [np.mean([cosine_distance(usages[view, u], usages[view, v]) for u, v in each]) for each in pairs]
+            np.testing.assert_allclose(columns[f"to_{key}_{name}"], expected, rtol=0, atol=6e-5)  # four digits
+        means = [columns[f"to_A_{name}"][:3].mean(), columns[f"to_B_{name}"][:3].mean()]
+        np.testing.assert_allclose(means, [measures[each][0, view] for each in ("within A", "APD")], rtol=0, atol=6e-5)
+    found = {name: re.findall(r"-?\d\.\d{3}", line) for line in printed.splitlines() for name in [line[:12].strip()]}
+    for name, values in measures.items():
+        np.testing.assert_allclose(np.array(found[name], dtype=float), values.T.flatten(), rtol=0, atol=6e-4)
+    assert "A: old.csv, 3 usages: bank 2, banks 1." in printed
+    order = columns["to_A_2"][3:].argsort() + 3
+    shown = re.findall(r"\[(\w+)\]", printed.partition("B, nearest to A (layer 2):")[2])
+    assert shown == [ROWS[row][5] for row in (*order, *order[::-1])]
+
+
+def test_one_corpus_is_enough_and_its_sentences_can_be_fewer(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    Path("many").mkdir()
+    for name in ("a", "b"):
+        Path(f"many/{name}.txt").write_text("".join(f"Bank {number}\n" for number in range(6)))
+    command = ("usages", folder, "many", "--word", "bank", "-o", "many.csv", "--plot", "many.png")
+    printed = output_of(*command, "--most", 4, "--layer", "mix")
+    _, *rows = csv.reader(Path("many.csv").read_text(encoding="utf-8").splitlines())
+    assert [row[1:3] for row in rows] == [
+        ["many/a.txt", "0"],
+        ["many/a.txt", "3"],
+        ["many/b.txt", "0"],
+        ["many/b.txt", "3"],
+    ]
+    assert "A, farthest from A (layer mix):" in printed
+    assert "APD" not in printed
+    assert Path("many.png").read_bytes().startswith(b"\x89PNG")
