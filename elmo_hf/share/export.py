@@ -35,7 +35,6 @@ from ..disk.whole_files import check_new_file, publish, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
 from ..model.bilm import BiLMState
-from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tasks.question_answering import ElmoForQuestionAnswering
 from ..tasks.sequence_classification import ElmoForSequenceClassification
@@ -168,15 +167,13 @@ def export_model(
     return difference
 
 
-def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, has_state: bool = False) -> Tensors:
-    """A ragged batch of random words; every other row has its padding on the left.
+def example_inputs(module: NamedTensors, lengths: list[int]) -> Tensors:
+    """A ragged batch of random words for a model; every other row has its padding on the left.
 
-    Args:
-        config: the model's.
-        lengths: words and boundaries of each row, at least two for each text.
-        num_texts: texts in a row, one after the other, each between its boundaries.
-        has_state: adds a random state.
+    `lengths` counts the words and boundaries of each row, at least two for each text: the texts of a row follow one
+    another, each between its boundaries. If the module has a state, it is random.
     """
+    config, num_texts = module.model.config, getattr(module.model, "num_texts", 1)
     generator = torch.Generator().manual_seed(len(lengths))
     batch, words = len(lengths), max(lengths)
     first_word = config.num_characters + 1  # character ids are smaller; with word input, all ids
@@ -199,7 +196,7 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
     if config.word_vectors is not None:
         most = config.word_vectors["num_words"]
         tensors["word_vector_ids"] = torch.randint(0, most + 1, (batch, words), generator=generator)
-    if has_state:
+    if module.has_state:
         for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
             shape = (config.num_hidden_layers, batch, config.num_directions * size)
             tensors[name] = torch.rand(shape, generator=generator) - 0.5
@@ -208,7 +205,7 @@ def example_inputs(config: ElmoConfig, lengths: list[int], num_texts: int = 1, h
 
 def program_of(module: NamedTensors) -> torch.export.ExportedProgram:
     """The module as a program for any number of texts and words."""
-    example = _examples(module, [[9, 6, 8]])[0]
+    example = example_inputs(module, [9, 6, 8])
     batch, words = torch.export.Dim("batch", min=1), torch.export.Dim("words", min=1)
     shapes = {name: {1: batch} if name in ("hidden", "cell") else {0: batch, 1: words} for name in example}
     with torch.no_grad():
@@ -219,7 +216,7 @@ def program_of(module: NamedTensors) -> torch.export.ExportedProgram:
 def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, path: Path, largest_file: int) -> None:
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
-    outputs = list(module(**_examples(module, [[4]])[0]))
+    outputs = list(module(**example_inputs(module, [4])))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about packages that are not needed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # and warnings about two inputs that share their axes
@@ -251,17 +248,13 @@ def _runner(path: Path) -> Callable[[Tensors], Tensors]:
     return run
 
 
-def _examples(module: NamedTensors, batches: list[list[int]]) -> list[Tensors]:
-    num_texts = getattr(module.model, "num_texts", 1)
-    return [example_inputs(module.model.config, lengths, num_texts, module.has_state) for lengths in batches]
-
-
 @torch.inference_mode()
 def _largest_difference(module: NamedTensors, path: Path) -> float:
     """The largest difference on batches of other sizes than the traced one, absolute below 1, relative above."""
     run = _runner(path)
     differences = []
-    for inputs in _examples(module, [[4], [7, 12], [5, 16, 9, 4, 11]]):
+    for lengths in ([4], [7, 12], [5, 16, 9, 4, 11]):
+        inputs = example_inputs(module, lengths)
         expected, found = module(**inputs), run(inputs)
         assert list(expected) == list(found)
         for name, tensor in expected.items():

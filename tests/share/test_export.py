@@ -37,10 +37,10 @@ def assert_near(found: Tensors, expected: Tensors) -> None:
     torch.testing.assert_close(found, expected, atol=TOLERANCE / 2, rtol=TOLERANCE / 2)
 
 
-def ragged(config: ElmoConfig, lengths: list[int], has_state: bool = False) -> Tensors:
+def ragged(module: NamedTensors, lengths: list[int]) -> Tensors:
     """As `example_inputs`, with the lengths that it cannot have: a row with one word."""
     longest = [max(length, 2) for length in lengths]
-    inputs = example_inputs(config, longest, has_state=has_state)
+    inputs = example_inputs(module, longest)
     for row, length in enumerate(lengths):
         inputs["attention_mask"][row, : longest[row] - length] = 0
     return inputs
@@ -59,7 +59,7 @@ def outputs_of(model: ElmoModel, inputs: Tensors) -> Tensors:
 
 def assert_gives_the_models_numbers(path: Path, model: ElmoModel, has_state: bool = False) -> None:
     for lengths in ([1], [6, 3], [2, 9, 4], [3, 1, 1, 2, 5]):
-        inputs = ragged(model.config, lengths, has_state)
+        inputs = ragged(NamedTensors(model, has_state), lengths)
         assert_near(run_onnx(path, inputs), outputs_of(model, inputs))
 
 
@@ -150,7 +150,7 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
 def test_a_program_for_torch_runs_without_this_package_and_transformers(exported: Exported, tmp_path: Path) -> None:
     module, _, program = exported
     export_model(module, tmp_path / "elmo.pt2", program)
-    inputs = ragged(module.model.config, [2, 9, 4], has_state=True)
+    inputs = ragged(module, [2, 9, 4])
     torch.save(inputs, tmp_path / "inputs")
     code = """
 import torch

@@ -103,10 +103,11 @@ def test_a_table_learns_if_it_is_trainable(task: str, trainable: bool) -> None:
 
 def test_what_is_exported_reads_the_ids_too() -> None:
     model, _ = make("labelling")
-    inputs = example_inputs(model.config, [3, 5])
+    module = NamedTensors(model)
+    inputs = example_inputs(module, [3, 5])
     assert inputs["word_vector_ids"].shape == (2, 5)
     with torch.no_grad():
-        assert_outputs_close(NamedTensors(model, has_state=False)(**inputs)["logits"], model(**inputs).logits)
+        assert_outputs_close(module(**inputs)["logits"], model(**inputs).logits)
 
 
 def test_word_vectors_have_the_dropout_of_representations_in_training() -> None:
