@@ -60,12 +60,11 @@ class Embedder:
         most = self.elmo.model.config.num_hidden_layers
         require(-2 <= output_layer <= most, "output_layer", f"-2 to {most}", output_layer)
         order = sorted(range(len(sents)), key=lambda index: -len(sents[index]))
-        arrays: dict[int, np.ndarray] = {}
+        arrays = [np.empty(0)] * len(sents)
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
-            sentences = [sents[index] for index in batch]
-            layers = self.elmo(self.elmo.encode(sentences, len(sentences[0]))).layers.float().cpu().numpy()
-            for row, index in enumerate(batch):
-                words = layers[:, row, : len(sents[index])]
+            ids = self.elmo.encode([sents[index] for index in batch], len(sents[batch[0]]))
+            for index, layers in zip(batch, self.elmo(ids).layers.float().cpu().numpy().swapaxes(0, 1), strict=True):
+                words = layers[:, : len(sents[index])]
                 arrays[index] = {-1: words.mean(axis=0), -2: words}.get(output_layer, words[output_layer])
-        return [arrays[index] for index in range(len(sents))]
+        return arrays

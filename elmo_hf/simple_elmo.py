@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from elmo_hf.conversion.model import open_model
 
@@ -75,24 +76,16 @@ class ElmoModel:
             `(n, T, 2P)`, or for all layers `(n, L+1, T, 2P)`, float64.
 
         Raises:
-            ValueError: if a text is a string, or `layers` is none of these.
+            ValueError: if there is no text, if a text is a string, or `layers` is none of these.
         """
         require(layers in LAYERS, "layers", f"one of {', '.join(LAYERS)}", layers)
+        require(len(texts) > 0, "texts", "at least one list of words", texts)
         self.elmo.reset_states()
         batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
-        if warmup:
-            for batch in batches[:1]:
-                self._embed(batch)
-        longest = max(map(len, texts), default=0)
-        config = self.elmo.model.config
-        all_layers = (config.num_hidden_layers + 1,) * (layers == "all")
-        vectors = np.zeros((len(texts), *all_layers, longest, config.hidden_size))
-        start = 0
-        for batch in batches:
-            found = LAYERS[layers](self._embed(batch)).cpu().numpy()
-            vectors[start : start + len(batch), ..., : found.shape[-2], :] = found
-            start += len(batch)
-        return vectors
+        found = [LAYERS[layers](self._embed(batch)) for batch in batches[: int(warmup)] + batches][int(warmup) :]
+        longest = max(each.shape[-2] for each in found)
+        padded = [nn.functional.pad(each, (0, 0, 0, longest - each.shape[-2])) for each in found]
+        return torch.cat(padded).double().cpu().numpy()
 
     def get_elmo_vector_average(
         self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average"

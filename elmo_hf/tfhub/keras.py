@@ -48,12 +48,11 @@ class KerasLayer(keras.layers.TorchModuleWrapper):
             **keras_arguments: arguments of every Keras layer, such as `name`.
 
         Raises:
-            ValueError: as `Module`; or if there is no such output, or Keras has another backend.
+            ValueError: as `Module`; or if Keras has another backend.
         """
         require(keras.config.backend() == "torch", "KERAS_BACKEND", "torch", keras.config.backend())
         super().__init__(Module(handle, trainable=trainable), **keras_arguments)
         self._arguments: dict[str, Any] = {"handle": str(handle), "trainable": trainable, "output_key": output_key}
-        require(output_key in self._shapes(1, 1), "output_key", f"one of {', '.join(self._shapes(1, 1))}", output_key)
         self.module.elmo.stateful = False
 
     def encode(self, texts: Sequence[Any]) -> np.ndarray:
@@ -73,18 +72,12 @@ class KerasLayer(keras.layers.TorchModuleWrapper):
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         """The shape of the output for ids; Keras calls this. None is a size that is not known yet."""
+        output_key, config = self._arguments["output_key"], self.module.elmo.model.config
         num_texts, num_positions = input_shape[:2]
-        num_boundaries = self.module.tokenizer.num_special_tokens_to_add()
-        shapes = self._shapes(num_texts, None if num_positions is None else num_positions - num_boundaries)
-        return shapes[self._arguments["output_key"]]
+        num_words = num_positions and num_positions - self.module.tokenizer.num_special_tokens_to_add()
+        size = config.projection_size if output_key == "word_emb" else config.hidden_size
+        return (num_texts, size) if output_key == "default" else (num_texts, num_words, size)
 
     def get_config(self) -> dict[str, Any]:
         """The layer's arguments, for a saved model."""
         return keras.layers.Layer.get_config(self) | self._arguments
-
-    def _shapes(self, num_texts: int | None, num_words: int | None) -> dict[str, tuple]:
-        config = self.module.elmo.model.config
-        words = (num_texts, num_words)
-        layers = {f"lstm_outputs{index + 1}": (*words, config.hidden_size) for index in range(config.num_hidden_layers)}
-        outputs = {"elmo": (*words, config.hidden_size), "default": (num_texts, config.hidden_size)}
-        return {"word_emb": (*words, config.projection_size), **layers, **outputs}

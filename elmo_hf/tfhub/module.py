@@ -96,23 +96,20 @@ class Module(nn.Module):
         Raises:
             ValueError: if a string is given instead of a list.
         """
-        embed = self._embed_ids if isinstance(inputs, Tensor) else self.signatures[signature]
+        embed = self._embed_ids if torch.is_tensor(inputs) else self.signatures[signature]
         outputs = embed(**inputs) if isinstance(inputs, Mapping) else embed(inputs)
         return outputs if as_dict else outputs["default"]
 
     def _embed_sentences(self, text: Sequence[str | bytes]) -> dict[str, Tensor]:
         """The signature `default`: only blanks separate words."""
         sentences = split_at_blanks(text)
-        return self._embed(sentences, max(map(len, sentences)), "default")
+        return self._embed_ids(self.elmo.encode(sentences, max(map(len, sentences))), "default")
 
     def _embed_tokens(self, tokens: Sequence[Sequence[str | bytes]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
         """The signature `tokens`: reads the first `sequence_len` words of each list."""
         pairs = zip(tokens, np.ravel(sequence_len), strict=True)
-        return self._embed([_texts(words)[:length] for words, length in pairs], max(map(len, tokens)), "tokens")
-
-    def _embed(self, sentences: list[list[str]], num_positions: int, signature: str) -> dict[str, Tensor]:
-        """All outputs, `num_positions` words long."""
-        return self._embed_ids(self.elmo.encode(sentences, num_positions), signature)
+        sentences = [_texts(words)[:length] for words, length in pairs]
+        return self._embed_ids(self.elmo.encode(sentences, max(map(len, tokens))), "tokens")
 
     def _embed_ids(self, input_ids: Tensor, signature: str = "default") -> dict[str, Tensor]:
         """All outputs by name, from ids of `elmo.encode`."""

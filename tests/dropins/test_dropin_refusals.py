@@ -47,6 +47,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "an address": (lambda: tfhub.Module("https://tfhub.dev/google/elmo/3"), "--model original", ValueError),
     "a string": (lambda: tfhub.load("tiny")("Yes"), "'Yes'", ValueError),
     "a string for simple_elmo": (lambda: loaded().get_elmo_vectors(["Yes"]), "'Yes'", ValueError),
+    "no texts for simple_elmo": (lambda: loaded().get_elmo_vectors([]), "texts", ValueError),
     "layers of simple_elmo": (lambda: loaded().get_elmo_vectors([["Yes"]], layers="first"), "layers", ValueError),
     "a string for ELMoForManyLangs": (lambda: Embedder("tiny").sents2elmo(["Yes"]), "'Yes'", ValueError),
     "a layer of ELMoForManyLangs": (lambda: Embedder("tiny").sents2elmo([["Yes"]], 3), "output_layer", ValueError),
