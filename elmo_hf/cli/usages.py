@@ -58,7 +58,7 @@ def usages(
 
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.meaning_change import mean_distances, measure_change
-    from elmo_hf.embedding.usages import find_usages
+    from elmo_hf.embedding.usages import Usage, find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
@@ -73,7 +73,7 @@ def usages(
         all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
         found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most)
-        counts = Counter(usage.in_context()[1].lower() for usage in found[key]).most_common()
+        counts = Counter(usage.word.lower() for usage in found[key]).most_common()
         say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")
     if sum(map(len, found.values())) == 1:
         raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
@@ -88,17 +88,16 @@ def usages(
         for end, rows in (("nearest to", order), ("farthest from", order[::-1])):
             say(f"{key}, {end} {to} (layer {view}):")
             for row in rows[:NUM_SHOWN]:
-                before, form, after = found[key][row].in_context()
+                _, _, _, before, form, after = found[key][row]
                 say(f"  {own[row]:z.3f}  {before[-CONTEXT:]:>{CONTEXT}} [{form}] {after[:CONTEXT]}".rstrip())
     with new_file(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        places = ("corpus", "document", "sentence", "position", "before", "word", "after")
-        writer.writerow([*places, *(f"to_{to}_{name}" for to in found for name in views)])
+        writer.writerow(["corpus", *Usage._fields, *(f"to_{to}_{name}" for to in found for name in views)])
         for key, each in found.items():
             columns = (numbers for of_views in distances[key].values() for numbers in of_views)
             for usage, *numbers in zip(each, *columns, strict=True):
                 cells = ("" if np.isnan(number) else f"{number:z.4f}" for number in numbers)
-                writer.writerow([key, *usage.line, usage.place + 1, *usage.in_context(), *cells])
+                writer.writerow([key, *usage, *cells])
     say(f"Wrote {output}.")
     if plot is not None:
         parts = {f"{key}: {names[key]}": each[views.index(view)] for key, each in vectors.items()}

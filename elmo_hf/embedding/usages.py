@@ -17,21 +17,19 @@ from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .chosen_words import ChosenWords
-from .input_documents import Documents, Line
+from .input_documents import Documents
 from .window_vectors import Selection, embed_window
 
 
 class Usage(NamedTuple):
-    """One occurrence of a word: its sentence, the words of the sentence, and its place among them, from 0."""
+    """One occurrence of a word: its sentence in the document, from 0; its position, where 0 is `<S>`; and its text."""
 
-    line: Line
-    words: list[str]
-    place: int
-
-    def in_context(self) -> tuple[str, str, str]:
-        """The words before it, its form, and the words after it, as text for a file."""
-        before, after = self.words[: self.place], self.words[self.place + 1 :]
-        return storable(" ".join(before)), storable(self.words[self.place]), storable(" ".join(after))
+    document: str
+    sentence: int
+    position: int
+    before: str
+    word: str
+    after: str
 
 
 def find_usages(
@@ -60,6 +58,10 @@ def find_usages(
         found = [found[len(found) * number // most] for number in range(most)]
     texts = [words for _, words in found]
     layers, mix = (dict(embed_window(model, tokenizer, texts, Selection(kind, words=word))) for kind in ("all", "mix"))
-    usages = [Usage(*each, place) for row, each in enumerate(found) for place in mix[row]["positions"].tolist()]
+    usages = []
+    for row, ((document, sentence), words) in enumerate(found):
+        for place in mix[row]["positions"].tolist():
+            before, after = (storable(" ".join(part)) for part in (words[:place], words[place + 1 :]))
+            usages.append(Usage(storable(document), sentence, place + 1, before, storable(words[place]), after))
     vectors = [np.concatenate([layers[row]["vectors"], mix[row]["vectors"][None]]) for row in range(len(found))]
     return usages, np.concatenate(vectors, axis=1).astype(np.float64)

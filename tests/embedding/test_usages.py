@@ -59,14 +59,9 @@ def test_intervals_have_a_seed_and_that_of_prt_leaves_out_its_bias() -> None:
     value, low, high = found["PRT"][:, 0]
     assert value > 0.005  # the true prototypes are the same, so all of it is bias
     assert low < 0 < high < value
-    assert found["APD"][1, 0] < found["APD"][0, 0] < found["APD"][2, 0]
-
-
-def test_a_single_usage_has_no_distance_within_its_corpus() -> None:
-    corpora = {"A": np.ones((2, 1, 3)), "B": np.eye(3)[None].repeat(2, axis=0)}
-    assert [*measure_change(corpora)] == ["within B", "APD", "PRT"]
-    assert [*measure_change({"A": corpora["A"]})] == []
-    assert np.isnan(mean_distances(corpora["A"], corpora["A"])).all()
+    single = np.ones((2, 1, 3))
+    assert [*measure_change({"A": single})] == []
+    assert np.isnan(mean_distances(single, single)).all()
 
 
 OLD = ["He sat .", "A Bank , the banks .", "By the bank ."]
@@ -108,7 +103,6 @@ def test_the_table_has_a_row_for_each_usage_with_its_mean_distances(
     places = [(1, 1), (1, 4), (2, 2), (3, 3), (4, 0)]
     usages = np.stack([views[text][:, place] for text, place in places], axis=1).astype(np.float64)  # (V, K, 2P)
     columns = dict(zip(header[7:], np.array([row[7:] for row in rows], dtype=float).T, strict=True))
-    assert [*columns] == [f"to_{key}_{name}" for key in "AB" for name in ("0", "1", "2", "mix")]
     corpora = {"A": usages[:, :3], "B": usages[:, 3:]}
     measures = measure_change(corpora)
     for view, name in enumerate(("0", "1", "2", "mix")):
@@ -116,8 +110,6 @@ def test_the_table_has_a_row_for_each_usage_with_its_mean_distances(
             pairs = [[(u, v) for v in others if v != u] for u in range(5)]
             expected = [np.mean([cosine_distance(usages[view, u], usages[view, v]) for u, v in each]) for each in pairs]
             np.testing.assert_allclose(columns[f"to_{key}_{name}"], expected, rtol=0, atol=6e-5)  # four digits
-        means = [columns[f"to_A_{name}"][:3].mean(), columns[f"to_B_{name}"][:3].mean()]
-        np.testing.assert_allclose(means, [measures[each][0, view] for each in ("within A", "APD")], rtol=0, atol=6e-5)
     found = {name: re.findall(r"-?\d\.\d{3}", line) for line in printed.splitlines() for name in [line[:12].strip()]}
     for name, values in measures.items():
         np.testing.assert_allclose(np.array(found[name], dtype=float), values.T.flatten(), rtol=0, atol=6e-4)
