@@ -110,14 +110,14 @@ def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
     import numpy as np
     from matplotlib.figure import Figure
 
-    usages = np.concatenate([*corpora.values()])
-    rows, lengths, _ = np.linalg.svd(usages - usages.mean(axis=0), full_matrices=False)
+    every = np.concatenate([*corpora.values()])
+    mean = every.mean(axis=0)
+    directions = np.linalg.svd(every - mean, full_matrices=False)[2][:2]  # (2, D)
     figure = Figure(figsize=(6, 6), layout="constrained")
     axes = figure.subplots()
     axes.set(title=title, xlabel="first principal component", ylabel="second", aspect="equal")
-    ends = np.cumsum([len(each) for each in corpora.values()])
-    for label, points in zip(corpora, np.split(rows[:, :2] * lengths[:2], ends[:-1]), strict=True):
-        axes.scatter(*points.T, alpha=0.6, label=label)
+    for label, usages in corpora.items():
+        axes.scatter(*(directions @ (usages - mean).T), alpha=0.6, label=label)
     axes.legend()
     with new_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:])
