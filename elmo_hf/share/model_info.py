@@ -172,7 +172,7 @@ def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
     head = HEADS.get(model.class_name)
     if can_score:
         abilities += ["score", "fill", f"pretrain --model {name}"]
-    elif model.config.token_encoder == "char_cnn":
+    elif model.config.token_encoder == "char_cnn" and not model.config.aligned_layers:
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
     if head is not None:
         labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in head else ""

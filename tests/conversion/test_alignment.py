@@ -44,6 +44,7 @@ def test_each_aligned_layer_is_multiplied_by_its_matrix(tmp_path: Path) -> None:
     assert_outputs_close((found.state, found.token_embeddings), (plain.state, plain.token_embeddings), 0)
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8").splitlines()
     assert "| aligned layers | 0, 2 |" in card
+    assert "pretrain" not in output_of("info", tmp_path / "model")
     assert {line.split("`")[1] for line in card if line.endswith("` |")} > {"old.pth", "new.pth"}
     (note,) = folder_to_allennlp(tmp_path / "model", tmp_path / "back")
     assert "aligned" in note
