@@ -120,7 +120,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("softmax", f"{num_words:,} words, {config.softmax} in training; {words}" if has_softmax else "none"),
         ("tokenizer", "none" if tokenizer is None else f"splits {SPLITTERS[tokenizer.word_splitter]}; {reads}"),
         ("source", _source(model)),
-        ("licence", metadata.get("license") or "not said"),
+        ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
         ("can", "; ".join(_abilities(model, str(source), has_softmax and knows_words))),
     ]

@@ -14,6 +14,7 @@ import random
 import tarfile
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -373,10 +374,27 @@ def change_tar(content: bytes, dice: Dice, compression: Any) -> bytes:
     return compression.compress(change_bytes(plain, dice) if dice.random() < 0.15 else plain)
 
 
+# Texts that repeat up to a hundred million bytes, most without an end of line or record.
+BOMBS = {
+    ".txt": (b"a ", b"ab\t", b"\xe2\x80\xa8", b"x" * 99),
+    ".jsonl": (b"[],", b"{}, ", b"["),
+    ".csv": (b",", b'"\n",', b'"a,"'),
+    ".fasta": (b"A", b"A\n", b"A" * 70 + b"\n"),
+}
+MOST_LINE = 120_000_000
+
+
 def change_gzip(content: bytes, dice: Dice, name: str) -> bytes:
     """Changes the compressed text `name`, or how it is compressed."""
     plain = gzip.decompress(content)
     inside = gzip.compress(change_by_name(name, plain, dice))
+    if dice.random() < 0.1:
+        pack = zlib.compressobj(1, wbits=31)
+        block = BOMBS[name][dice.randrange(len(BOMBS[name]))] * 1000
+        dice.notes.append("bomb")
+        return (
+            pack.compress(plain) + b"".join(pack.compress(block) for _ in range(MOST_LINE // len(block))) + pack.flush()
+        )
     changed = {
         "inside": inside,
         "inside again": inside,
@@ -388,13 +406,36 @@ def change_gzip(content: bytes, dice: Dice, name: str) -> bytes:
     return changed[dice.choose(*changed)]
 
 
+# Metadata of a card with a meaning for a reader of YAML.
+YAML = {
+    "aliases": "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))]),
+    "code": "x: !!python/object/apply:os.mkdir [unpickled]",
+    "deep": "x: " + "[" * 3000,
+    "merge": "x: &x {<<: *x}",
+    "twice": "license: a\nlicense: [b]",
+    "types": "license: 2020-01-01\nlanguage: {no: .nan}\ntags: 0x10\n? [a]\n: ~",
+    "documents": "a: 1\n...\n%YAML 9.9",
+    "large": f"x: {'9' * 1_100_000}",
+    "list": "- a\n- b",
+    "evaluations": "model-index: [{name: 1, results: x}]",
+}
+
+
+def change_card(content: bytes, dice: Dice) -> bytes:
+    """Replaces the metadata of a card, or one line of it."""
+    metadata = YAML[dice.choose(*YAML)].encode()
+    return content.replace(b"license: mit", metadata) if dice.random() < 0.5 else b"---\n%s\n---\n# T\n" % metadata
+
+
 # By the end of a file's name; the first that fits counts.
 CHANGES: dict[str, Callable[[bytes, Dice], bytes]] = {
     ".zip": change_zip,
     ".tar.gz": lambda content, dice: change_tar(content, dice, gzip),
     ".tar.bz2": lambda content, dice: change_tar(content, dice, bz2),
-    **{f"{end}.gz": lambda content, dice, end=end: change_gzip(content, dice, end) for end in (".txt", ".jsonl")},
+    **{f"{end}.gz": lambda content, dice, end=end: change_gzip(content, dice, end) for end in BOMBS},
     ".jsonl": change_json_lines,
+    ".md": change_card,
+    **dict.fromkeys((".csv", ".fasta"), change_text),
     ".json": change_json,
     **dict.fromkeys((".hdf5", ".dump"), change_hdf5),
     ".safetensors": change_safetensors,

@@ -5,6 +5,7 @@ Nearly all numbers of a valid input differ, so its conversion shows where each o
 the same arrays must send its numbers to the same places; one of other arrays must keep the same numbers.
 """
 
+import csv
 import gzip
 import io
 import json
@@ -137,8 +138,12 @@ def sentences_of(kind: str, content: bytes) -> list[Sentence]:
         lines = text.removesuffix("\n").split("\n") if text else []
         if kind.startswith("txt"):
             return [line.rstrip("\r") for line in lines]
+        if kind.startswith("csv"):
+            return list(_cells(f"{line}\n" for line in lines))
+        if kind.startswith("fasta"):
+            return list(_proteins("\n".join(lines)))
         return list(_json_lines(lines) if kind.startswith("jsonl") else _conllu(lines))
-    except (ValueError, KeyError, TypeError, OSError, EOFError, RecursionError) as error:
+    except (csv.Error, ValueError, KeyError, TypeError, OSError, EOFError, RecursionError) as error:
         raise Wrong(f"read although it is no {kind}: {error!s:.80}") from error
 
 
@@ -151,6 +156,23 @@ def _json_lines(lines: list[str]) -> Iterator[Sentence]:
         if not isinstance(value, str) and not all(isinstance(word, str) for word in value):
             raise ValueError
         yield value if isinstance(value, str) else list(value)
+
+
+def _cells(lines: Iterator[str]) -> Iterator[Sentence]:
+    names, *rows = csv.reader(lines, strict=True)
+    for row in filter(None, rows):
+        cells = dict(zip(names, row, strict=True))
+        yield next(cells[key] for key in ("words", "tokens", "text", "sentence") if key in cells)
+
+
+def _proteins(text: str) -> Iterator[Sentence]:
+    for number, record in enumerate(re.split("(?m)^>", text)):
+        head, _, residues = record.partition("\n") if number else ("", "", record)
+        residues = "".join(residues.split()).upper()
+        if not re.fullmatch("[A-Z*-]*", residues):
+            raise ValueError
+        if head.split() or residues:
+            yield list(residues)
 
 
 def _conllu(lines: list[str]) -> Iterator[Sentence]:

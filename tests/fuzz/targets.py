@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -271,6 +272,8 @@ CONTENTS = {
         for words in READ
         if words
     ),
+    "csv": "id,text\n" + "".join(f'{number},"{" ".join(words)}"\n' for number, words in enumerate(READ)),
+    "fasta": ">a first\nMKV\nlt*\n>b\nGX-\n>c\n>d last\nAAAAAAAAAAAA\n",
 }
 
 
@@ -320,14 +323,35 @@ def reading(kind: str, model: Path) -> Target:
     return Target(files, run)
 
 
+def carding(model: Path) -> Target:
+    """A target that describes a folder by its card, and changes the card."""
+    files = {"README.md": b"---\nlicense: mit\nlanguage:\n- en\nx: [1, a]\n---\n# Title\n\nText.\n"}
+
+    def run(folder: Path, changed: Files) -> None:
+        copy = archives.write_files(folder / "out", read_files(model) | changed)
+        try:
+            call("info", copy)
+            call("card", copy, "--license", "cc0-1.0")
+            if "README.md" in changed and "license: cc0-1.0" not in (copy / "README.md").read_text("utf-8"):
+                raise Wrong("the card lacks its licence")
+        finally:
+            shutil.rmtree(copy)
+
+    return Target(files, run)
+
+
 def make_targets(work: Path) -> dict[str, Target]:
     """All targets by name; what they need is in the folder."""
     model = archives.write_files(work / "saved", saved())
     return {
         **conversions(work),
+        "card": carding(model),
         "char-model": opening(lambda: tiny_lm().elmo, ElmoModel),
         "word-model": opening(lambda: tiny_word_lm().elmo, ElmoModel),
         "language-model": opening(tiny_lm, ElmoForPreTraining),
         "task-model": opening(lambda: make_task_model("crf", **LSTM), ElmoForTokenClassification),
-        **{f"text-{kind}": reading(kind, model) for kind in ("txt", "jsonl", "conllu", "txt.gz", "jsonl.gz")},
+        **{
+            f"text-{kind}": reading(kind, model)
+            for kind in ("txt", "jsonl", "conllu", "csv", "fasta", "txt.gz", "jsonl.gz", "csv.gz", "fasta.gz")
+        },
     }
