@@ -21,7 +21,9 @@ FLOORS = [
     {"embedding", "share", "public"},
     {"training"},
     {"conversion"},
-    {"allennlp", "manylangs", "simple_elmo", "sklearn", "spacy", "tfhub"},
+    {"stateful"},
+    {"allennlp", "dropins", "sklearn", "spacy"},
+    {"tfhub"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}

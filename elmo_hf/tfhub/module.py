@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..embedding.stateful import StatefulElmo
+from ..dropins.stateful_words import StatefulWords
 from ..folder.loading import load_complete, load_tokenizer
 from ..model.pooling import masked_mean
 
@@ -75,7 +75,7 @@ class Module(nn.Module):
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0).requires_grad_(False)
         model.mixes.requires_grad_(trainable)
         self.tokenizer = load_tokenizer(spec)
-        self.elmo = StatefulElmo(model, self.tokenizer)
+        self.elmo = StatefulWords(model, self.tokenizer)
         # For a converted module: `state` (none, shared by all calls, or one for each signature), and `scaled_mean`.
         self._module = (getattr(model.config, "task_specific_params", None) or {}).get("tfhub", {})
         self.elmo.stateful = self._module.get("state") != "none"

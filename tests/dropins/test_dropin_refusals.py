@@ -8,10 +8,11 @@ from allennlp_cases import BASE
 from archives import PREFIX, golden_state
 from torch import nn
 
-from elmo_hf import simple_elmo, tfhub
+from elmo_hf import tfhub
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 from elmo_hf.conversion.refusals import ConversionError
-from elmo_hf.manylangs import Embedder
+from elmo_hf.dropins import simple_elmo
+from elmo_hf.dropins.manylangs import Embedder
 
 FILES = BASE.files
 FOUR_LAYERS = {name.removeprefix(PREFIX): array for name, array in golden_state("four_layer", 1).items()}

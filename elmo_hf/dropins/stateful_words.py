@@ -1,8 +1,4 @@
-"""An ELMo that keeps each batch row's LSTM state from call to call, as AllenNLP, bilm-tf and DeepPavlov do.
-
-Row r starts from the final state of row r in the previous call, or from zeros if no earlier batch had that many rows.
-After a smaller batch, the states of the other rows are kept for later calls. Use this class for code written for those
-libraries; `ElmoModel` itself takes and returns its state and keeps none.
+"""Lists of words in, vectors of words out, with the state carried from call to call (`stateful.py`).
 
 Glossary: B batch, T words of the longest sentence, C ids of a word, P projection, L layers.
 """
@@ -11,12 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..model.bilm import BiLMState
 from ..model.configuration_elmo import require
 from ..model.inputs import any_of_word
+from ..stateful import StatefulElmo
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 
@@ -36,25 +32,17 @@ class Words(NamedTuple):
     mixed: Tensor
 
 
-class StatefulElmo(nn.Module):
-    """An `ElmoModel` that keeps its state between calls.
+class StatefulWords(StatefulElmo):
+    """A `StatefulElmo` with its tokenizer.
 
     Attributes:
-        model: the model.
-        tokenizer: its tokenizer.
-        stateful: whether calls read and update the kept state; if False, every call starts from zeros.
+        tokenizer: the tokenizer.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: ElmoTokenizer) -> None:
         """Starts without a state."""
-        super().__init__()
-        self.model, self.tokenizer = model, tokenizer
-        self.stateful = True
-        self._states: dict[str, BiLMState] = {}
-
-    def reset_states(self) -> None:
-        """Forgets the state of earlier calls, in every stream."""
-        self._states = {}
+        super().__init__(model)
+        self.tokenizer = tokenizer
 
     def encode(self, sentences: Sequence[Sequence[str]], num_positions: int) -> Tensor:
         """Ids `(B, T, C)` or `(B, T)` of lists of words, padded on the right.
@@ -77,19 +65,10 @@ class StatefulElmo(nn.Module):
             return_tensors="pt",
         )["input_ids"]
 
-    def forward(self, input_ids: Tensor, stream: str = "") -> Words:
+    def forward(self, input_ids: Tensor, stream: str = "") -> Words:  # type: ignore[override]
         """Runs the model on ids of `encode`; calls with the same `stream` share a state."""
         input_ids = input_ids.to(self.model.device)
-        before = self._states.get(stream) if self.stateful else None
-        if before is not None:
-            before = BiLMState(*(tensor.to(input_ids.device) for tensor in before))
-        output = self.model(
-            input_ids,
-            state=None if before is None else before.resize(len(input_ids)),
-            output_hidden_states=True,
-        )
-        if self.stateful:
-            self._states[stream] = output.state if before is None else before.update(output.state)
+        output = super().forward(any_of_word(input_ids > 0), stream, input_ids=input_ids)
         num_boundaries = self.tokenizer.num_special_tokens_to_add()
         mask = any_of_word(input_ids > 0)[:, num_boundaries:]  # the boundaries and the words are in front
         start, end = num_boundaries // 2, num_boundaries // 2 + mask.shape[1]

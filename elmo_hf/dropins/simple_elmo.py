@@ -1,6 +1,6 @@
 """simple_elmo's `ElmoModel` under its old interface: change the import line.
 
-    from simple_elmo import ElmoModel    ->    from elmo_hf.simple_elmo import ElmoModel
+    from simple_elmo import ElmoModel    ->    from elmo_hf.dropins.simple_elmo import ElmoModel
 
 Written from simple_elmo's documentation and from its outputs (0.9.2), which it equals: shapes, state and padding.
 
@@ -27,8 +27,8 @@ from torch import nn
 
 from elmo_hf.conversion.model import open_model
 
-from .embedding.stateful import StatefulElmo
-from .model.configuration_elmo import require
+from ..model.configuration_elmo import require
+from .stateful_words import StatefulWords
 
 LAYERS = {
     "average": lambda layers: layers.mean(dim=0),
@@ -45,7 +45,7 @@ class ElmoModel:
         batch_size: the most sentences of a batch.
     """
 
-    elmo: StatefulElmo
+    elmo: StatefulWords
     batch_size: int
 
     def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100) -> None:
@@ -59,7 +59,7 @@ class ElmoModel:
         Raises:
             ValueError: if there is no such model, or if it is damaged or incomplete.
         """
-        self.elmo, self.batch_size = StatefulElmo(*open_model(directory)), max_batch_size
+        self.elmo, self.batch_size = StatefulWords(*open_model(directory)), max_batch_size
 
     @torch.inference_mode()
     def get_elmo_vectors(

@@ -1,6 +1,6 @@
 """ELMoForManyLangs' `Embedder` under its old interface: change the import line.
 
-    from elmoformanylangs import Embedder    ->    from elmo_hf.manylangs import Embedder
+    from elmoformanylangs import Embedder    ->    from elmo_hf.dropins.manylangs import Embedder
 
 State: as there, sentences are sorted by falling length into batches, and row r of a batch starts from the last state
 of row r in earlier batches and calls. `embedder.elmo.stateful = False` starts each sentence from zeros instead.
@@ -19,8 +19,8 @@ import torch
 
 from elmo_hf.conversion.model import open_model
 
-from .embedding.stateful import StatefulElmo
-from .model.configuration_elmo import require
+from ..model.configuration_elmo import require
+from .stateful_words import StatefulWords
 
 
 class Embedder:
@@ -41,7 +41,7 @@ class Embedder:
         Raises:
             ValueError: if there is no such model, or if it is damaged or incomplete.
         """
-        self.elmo, self.batch_size = StatefulElmo(*open_model(model_dir)), batch_size
+        self.elmo, self.batch_size = StatefulWords(*open_model(model_dir)), batch_size
 
     @torch.inference_mode()
     def sents2elmo(self, sents: Sequence[Sequence[str]], output_layer: int = -1) -> list[np.ndarray]:

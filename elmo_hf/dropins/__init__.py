@@ -1,0 +1,1 @@
+"""The interfaces of simple_elmo and ELMoForManyLangs, for code written for these programs."""
