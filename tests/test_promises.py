@@ -1,5 +1,6 @@
 """What users' code relies on without naming it: public names, the order of an output's fields, old signatures."""
 
+import importlib
 import inspect
 import json
 from dataclasses import fields
@@ -152,6 +153,23 @@ def test_usages_has_its_options_and_columns(tiny_folder: Path, tmp_path: Path) -
     output_of("usages", tiny_folder, *paths[:2], "--word", "bank", "-o", paths[2])
     assert paths[2].read_text().splitlines()[0].split(",") == USAGE_COLUMNS.split()
     assert [each for each in USAGE_OPTIONS if f"--{each}" not in output_of("usages", "--help")] == []
+
+
+# Names of the parts for old code and other libraries, by module.
+PARTS = {
+    "elmo_hf.allennlp": "Elmo ElmoEmbedder batch_to_ids",
+    "elmo_hf.dropins.manylangs": "Embedder",
+    "elmo_hf.dropins.simple_elmo": "ElmoModel",
+    "elmo_hf.sklearn": "ElmoVectorizer",
+    "elmo_hf.stateful": "StatefulElmo",
+    "elmo_hf.tfhub": "Module load",
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_for_old_code_have_their_names(name: str) -> None:
+    module = importlib.import_module(name)
+    assert [each for each in PARTS[name].split() if not hasattr(module, each)] == []
 
 
 def test_a_star_imports_the_public_names() -> None:

@@ -14,7 +14,7 @@ from elmo_hf import tfhub
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras = pytest.importorskip("keras")
-KerasLayer = importlib.import_module("elmo_hf.tfhub.keras").KerasLayer
+KerasLayer = importlib.import_module("elmo_hf.tfhub").KerasLayer
 
 LABELS = np.arange(len(TEXTS)) % 2
 
